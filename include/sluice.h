@@ -436,6 +436,7 @@ typedef struct sl_event {
                                  when the prompt was computed */
     int64_t queue_ns, prefill_ns; /* submit to first admission; that to the first token */
     int n_preempt;                /* times it lost its KV blocks and was computed again */
+    int n_replay;                 /* times it went on in an engine that came back */
     int stop;   /* with FINISH_STOP_STRING: which of the request's stop strings; -1 = a stop token.
                    Else no meaning */
     int is_end; /* 1: token ended the answer and is no part of it: an end of sequence or a stop
@@ -567,6 +568,8 @@ typedef struct sl_stats {
     uint64_t n_draft_row, n_draft[SL_DRAFT_MAX], n_judged[SL_DRAFT_MAX], n_right[SL_DRAFT_MAX];
     int64_t draft_ns;      /* sum: making them */
     uint64_t n_draft_stop; /* times they were switched off because they did not pay */
+    /* engines elsewhere: requests that went on when an engine came back; times that one did */
+    uint64_t n_replay, n_restart;
 } sl_stats;
 /* Threads: any. */
 SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);

@@ -29,7 +29,7 @@ struct serve_opts {
     struct batch_opts batch;
     struct service_opts service;
     struct opt_strs attach;
-    int port, interval_ms, metrics, ui;
+    int port, interval_ms, metrics, ui, replay;
     int64_t timeout_ms;
     bool log_json;
 };
@@ -52,6 +52,8 @@ static const struct opt opts[] = {
      "FILE", NULL, 0, 0, "its private key, PEM"},
     {"attach",    0, OPT_STRS, offsetof(struct serve_opts, attach),
      "unix:PATH", NULL, 0, 0, "an engine of sluice engine --listen computes (may be repeated)"},
+    {"replay",    0, OPT_ENUM, offsetof(struct serve_opts, replay),
+     "on|off", "on", 0, 0, "with --attach: what runs goes on when an engine that ended is back"},
     OPT_ROWS_BATCH(struct serve_opts),
     {"tool-parser", 0, OPT_STR, offsetof(struct serve_opts, tool_parser),
      "NAME", "auto", 0, 0, "how tool calls are found in answers"},
@@ -355,7 +357,7 @@ static const char *first_of_engine(const struct cmd_ctx *x)
 /* The model without its weights, and an engine when one is there. */
 static sl_status attach(struct compute *c, const struct serve_opts *o, sl_err *err)
 {
-    struct gate_front_opts fo = {.n_path = o->attach.n};
+    struct gate_front_opts fo = {.n_path = o->attach.n, .replay = o->replay == 0};
     sl_model_opts mo = {.pack_cache = SL_PACK_IGNORE,
                         .chat_template_file = o->common.chat_template};
     if (o->attach.n > GATE_GROUP_MAX)
@@ -387,6 +389,7 @@ static int run(struct cmd_ctx *x)
     uint64_t n = 0;
     if (!o->tls_cert != !o->tls_key)
         return cmd_usage("--tls-cert and --tls-key: give both or none");
+    if (!o->attach.n && o->replay) return cmd_usage("--replay off: only with --attach");
     const char *engines = o->attach.n ? first_of_engine(x) : NULL;
     if (engines)
         return cmd_usage("--%s: not together with --attach: it is the engine's, see sluice engine",

@@ -214,7 +214,7 @@ struct api_event {
     int32_t n_prompt, n_token, n_cached, n_done, n_text, n_error;
     int32_t stop;           /* as sl_event has it */
     int32_t is_end, n_held; /* as in sl_event */
-    int32_t n_draft, n_right, n_text_draft, n_text_right; /* likewise */
+    int32_t n_draft, n_right, n_text_draft, n_text_right, n_replay; /* likewise */
     float logprob;
     int64_t ttft_ns, done_ns, queue_ns, prefill_ns;
     const char *text, *error;

@@ -33,7 +33,7 @@ struct rec {
 };
 struct more {
     int32_t prompt_pos, n_embedding, finish, status, n_cached, n_error, stop, is_end;
-    int32_t n_draft, n_right, n_text_draft, n_text_right;
+    int32_t n_draft, n_right, n_text_draft, n_text_right, n_replay;
     int64_t ttft_ns, done_ns, queue_ns, prefill_ns;
 };
 
@@ -63,6 +63,7 @@ static void on_event(void *user, const sl_event *ev)
                         .n_right = ev->n_right,
                         .n_text_draft = ev->n_text_draft,
                         .n_text_right = ev->n_text_right,
+                        .n_replay = ev->n_replay,
                         .ttft_ns = ev->ttft_ns,
                         .done_ns = ev->done_ns,
                         .queue_ns = ev->queue_ns,
@@ -226,6 +227,7 @@ static struct api_event next_event(struct net_ring *ring)
                               .n_right = more.n_right,
                               .n_text_draft = more.n_text_draft,
                               .n_text_right = more.n_text_right,
+                              .n_replay = more.n_replay,
                               .n_held = rec.n_held,
                               .logprob = rec.logprob,
                               .ttft_ns = more.ttft_ns,

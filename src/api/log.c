@@ -36,6 +36,10 @@ static void put_job(struct json_w *w, const struct api_job *j)
         text_jw_key(w, row[i].key);
         text_jw_int(w, row[i].v);
     }
+    if (j->last.n_replay) {
+        text_jw_key(w, "replays");
+        text_jw_int(w, j->last.n_replay);
+    }
     text_jw_key(w, "ttft_ms");
     text_jw_real(w, (double)j->last.ttft_ns * 1e-6, 6);
     text_jw_key(w, "stream");

@@ -195,6 +195,10 @@ static void engine(const api *a, const struct put *p)
           (double)s.n_step_failed);
     value(p, "sluice:timeout_total", "counter", "Requests that ended at their time limit",
           (double)s.n_timeout);
+    value(p, "sluice:replays_total", "counter",
+          "Requests that went on when an engine came back", (double)s.n_replay);
+    value(p, "sluice:group_restarts_total", "counter", "Times that an attached engine came back",
+          (double)s.n_restart);
     value(p, "sluice:bandwidth_gbps", "gauge",
           "Weight bytes of one token times steps over their time, 1e9 bytes per second", gbps);
     drafts(p, &s);

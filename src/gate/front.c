@@ -22,10 +22,18 @@ struct call *gate_call_find(struct front *f, uint64_t id)
     return c && c->id >> GATE_SAMPLE_BITS == id >> GATE_SAMPLE_BITS ? c : NULL;
 }
 
+static void free_call(struct call *c)
+{
+    for (int i = 0; i < c->n; i++)
+        mem_free(c->sample[i].tok);
+    str_fini(&c->body);
+    mem_free(c);
+}
+
 void gate_call_unref(struct call *c)
 {
     /* acq_rel: the last one sees what the other did */
-    if (atomic_fetch_sub_explicit(&c->n_ref, 1, memory_order_acq_rel) == 1) mem_free(c);
+    if (atomic_fetch_sub_explicit(&c->n_ref, 1, memory_order_acq_rel) == 1) free_call(c);
 }
 
 void gate_call_end(struct front *f, struct call *c)
@@ -40,27 +48,48 @@ void gate_call_end(struct front *f, struct call *c)
     gate_call_unref(c);
 }
 
+void gate_sample_fail(struct front *f, struct call *c, int i, const sl_err *why)
+{
+    struct sample *s = &c->sample[i];
+    bool cancelled = why->code == SL_CANCELLED;
+    sl_event ev = {.id = c->id,
+                   .index = i,
+                   .token = -1,
+                   .text = "",
+                   .finish = cancelled ? SL_FINISH_CANCELLED : SL_FINISH_ERROR,
+                   .status = cancelled ? SL_OK : why->code,
+                   .error = cancelled ? NULL : why->text,
+                   .prompt_pos = -1,
+                   .stop = -1,
+                   .n_prompt = s->n_prompt,
+                   .n_token = s->n_token,
+                   .n_replay = c->n_replay,
+                   .done_ns = clock_now_ns() - c->t_submit_ns};
+    s->over = true;
+    bool last = --c->n_left == 0;
+    if (c->on_event) c->on_event(c->user, &ev);
+    if (last) gate_call_end(f, c);
+}
+
 void gate_call_fail(struct front *f, struct call *c, const sl_err *why)
 {
-    for (int i = 0; i < c->n; i++) {
-        struct sample *s = &c->sample[i];
-        sl_event ev = {.id = c->id,
-                       .index = i,
-                       .token = -1,
-                       .text = "",
-                       .finish = SL_FINISH_ERROR,
-                       .status = why->code,
-                       .error = why->text,
-                       .prompt_pos = -1,
-                       .stop = -1,
-                       .n_prompt = s->n_prompt,
-                       .n_token = s->n_token,
-                       .done_ns = clock_now_ns() - c->t_submit_ns};
-        if (s->over) continue;
-        s->over = true;
-        if (c->on_event) c->on_event(c->user, &ev);
-    }
-    gate_call_end(f, c);
+    for (int i = 0, n = c->n_left; n; i++)
+        if (!c->sample[i].over) {
+            n--;
+            gate_sample_fail(f, c, i, why);
+        }
+}
+
+void gate_call_cancel(struct front *f, struct call *c)
+{
+    struct str s;
+    str_init(&s, MEM_REQUEST, 0);
+    for (int i = 0; i < (c->resumed ? c->n : 1); i++)
+        gate_frame_end(&s, gate_frame_begin(&s, GATE_CANCEL, c->id | (uint64_t)i));
+    if (!gate_pipe_put(&c->link->pipe, &s, GATE_OUT_MAX)) c->link->gone = true;
+    if (!gate_pipe_flush(&c->link->pipe)) c->link->gone = true;
+    if (c->link->gone) os_event_set(&f->wake);
+    str_fini(&s);
 }
 
 /* ---- sl_submit ---- */
@@ -77,6 +106,8 @@ static sl_status open_call(struct front *f, const sl_request *q, struct call **o
     c->on_event = q->on_event;
     c->user = q->user;
     c->t_submit_ns = clock_now_ns();
+    if (q->timeout_ms) c->deadline_ns = c->t_submit_ns + q->timeout_ms * 1000000;
+    str_init(&c->body, MEM_REQUEST, 0);
     for (int i = 0; i < n; i++)
         c->sample[i].n_prompt = q->n_ids;
     if (!ring_pop(&f->free_slot, &slot)) {
@@ -90,8 +121,7 @@ static sl_status open_call(struct front *f, const sl_request *q, struct call **o
     return SL_OK;
 }
 
-/* The host with the fewest requests; NULL = none takes any. Under lock. */
-static struct link *choose(struct front *f)
+struct link *gate_link_choose(struct front *f, const struct gate_print *print)
 {
     struct link *best = NULL;
     int least = 0;
@@ -99,6 +129,7 @@ static struct link *choose(struct front *f)
         struct link *l = &f->link[i];
         int load = BASE_MAX(l->state.stats.n_running + l->state.stats.n_waiting, l->n_call);
         if (!l->greeted || l->gone || !l->state.ready || (best && load >= least)) continue;
+        if (print && gate_print_differs(print, l->print)) continue;
         best = l;
         least = load;
     }
@@ -109,13 +140,14 @@ static sl_status send_call(struct front *f, struct call *c, const struct str *s,
 {
     sl_status st = SL_OK;
     net_lock_take(f->lock);
-    c->link = choose(f);
+    c->link = gate_link_choose(f, NULL);
     if (!c->link)
         st = SL_FAIL(err, DEVICE, "no engine is attached now");
     else if (!gate_pipe_put(&c->link->pipe, s, GATE_OUT_MAX))
         st = SL_FAIL(err, BUSY, "the engine does not take requests now");
     else {
         c->link->n_call++;
+        c->print = c->link->print;
         f->call[slot_of(c->id)] = c;
         atomic_fetch_add(&f->n_pending, 1);
         if (!gate_pipe_flush(&c->link->pipe)) c->link->gone = true;
@@ -135,15 +167,17 @@ static sl_status submit(void *user, const sl_request *q, uint64_t *id, sl_err *e
     struct gate_tail tail = {.n = q->n, .timeout_ms = q->timeout_ms};
     size_t at = gate_frame_begin(&s, GATE_SUBMIT, c->id);
     gate_put_request(&s, q);
+    if (f->replay) str_put(&c->body, s.p + GATE_HEAD, s.n - GATE_HEAD);
     gate_put_tail(&s, &tail);
     gate_frame_end(&s, at);
     if (id) *id = c->id;
     sl_status st = str_status(&s, err);
+    if (!st) st = str_status(&c->body, err);
     if (!st) st = send_call(f, c, &s, err);
     str_fini(&s);
     if (st) {
         ASSERT(ring_push(&f->free_slot, (uint64_t)slot_of(c->id)));
-        mem_free(c);
+        free_call(c);
         return st;
     }
     while (!os_word_sleep(&c->answer, 1, 1000)) {
@@ -157,18 +191,14 @@ static sl_status submit(void *user, const sl_request *q, uint64_t *id, sl_err *e
 static void cancel(void *user, uint64_t id)
 {
     struct front *f = user;
-    struct str s;
-    str_init(&s, MEM_REQUEST, 0);
-    gate_frame_end(&s, gate_frame_begin(&s, GATE_CANCEL, id));
     net_lock_take(f->lock);
     struct call *c = gate_call_find(f, id);
-    if (c && c->link) {
-        if (!gate_pipe_put(&c->link->pipe, &s, GATE_OUT_MAX)) c->link->gone = true;
-        if (!gate_pipe_flush(&c->link->pipe)) c->link->gone = true;
-        if (c->link->gone) os_event_set(&f->wake);
-    }
+    if (c) c->cancelled = true;
+    if (c && c->link)
+        gate_call_cancel(f, c);
+    else if (c)
+        os_event_set(&f->wake);
     net_lock_give(f->lock);
-    str_fini(&s);
 }
 
 /* ---- the engine thread ---- */
@@ -183,6 +213,7 @@ static sl_status step(void *user, sl_err *err)
 {
     (void)err;
     gate_links_step(user);
+    gate_replay_step(user);
     return SL_OK;
 }
 
@@ -207,7 +238,7 @@ static int ready(void *user)
 {
     struct front *f = user;
     net_lock_take(f->lock);
-    int yes = choose(f) != NULL;
+    int yes = gate_link_choose(f, NULL) != NULL;
     net_lock_give(f->lock);
     return yes;
 }
@@ -267,6 +298,8 @@ static void stats(void *user, sl_stats *out)
     for (int i = 0; i < f->n_link; i++)
         if (f->link[i].greeted) add_stats(out, &f->link[i].state.stats);
     net_lock_give(f->lock);
+    out->n_replay = atomic_load(&f->n_replay);
+    out->n_restart = atomic_load(&f->n_restart);
 }
 
 static int routed(void *user, int layer, uint64_t *out, int n)
@@ -326,6 +359,7 @@ static sl_status open_links(struct front *f, const struct gate_front_opts *o, sl
 static sl_status open_all(struct front *f, const struct gate_front_opts *o, sl_err *err)
 {
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &f->wake};
+    f->replay = o->replay;
     mem_arena_init(&f->arena, MEM_MISC, 0);
     mem_arena_init(&f->scratch, MEM_REQUEST, 0);
     sl_model_info_get(o->model, &f->mi);

@@ -15,6 +15,7 @@
 #define GATE_CALL_BITS 14 /* calls at a time */
 #define GATE_CALL_MAX (1 << GATE_CALL_BITS)
 #define GATE_OUT_MAX ((size_t)512 << 20) /* of requests that a host does not take */
+#define GATE_REPLAY_MAX 2                /* times that a request goes on elsewhere */
 
 /* A host, as a front has it. */
 struct link {
@@ -24,6 +25,7 @@ struct link {
     struct gate_pipe pipe; /* its in: engine thread */
     bool greeted;          /* it is of use */
     bool gone;             /* the socket refused what was sent */
+    const struct gate_print *print; /* of its last greeting; NULL = none yet */
     struct gate_state state;
     int n_call; /* that are there */
     uint64_t *routed; /* [n_layer, n_expert] */
@@ -35,6 +37,12 @@ struct link {
 struct sample {
     bool over;
     int n_prompt, n_token; /* as in the last event */
+    /* for a replay */
+    int32_t *tok; /* [cap] its answer so far */
+    int n_tok, cap;
+    int n_echo; /* prompt tokens that were told */
+    int n_cached;
+    int64_t ttft_ns, queue_ns, prefill_ns; /* of its first token; 0 = it has none */
 };
 
 /* A request. Its last reference frees it: that of the table, until its last event; that of the
@@ -45,7 +53,8 @@ struct call {
     int n; /* samples */
     void (*on_event)(void *user, const sl_event *ev);
     void *user;
-    int64_t t_submit_ns;
+    int64_t t_submit_ns, deadline_ns; /* 0 = none */
+    struct str body; /* of its SUBMIT, but for the tail; empty where there is no replay */
     /* any thread */
     atomic_int n_ref;
     struct os_word answer; /* 1: it is there */
@@ -54,9 +63,13 @@ struct call {
     sl_err err;
     bool answered;
     /* under lock */
-    struct link *link;
+    struct link *link; /* where it is; NULL = it waits for an engine */
+    bool cancelled, resumed; /* resumed: each sample has a number of its own there */
     /* engine thread */
-    int n_left;
+    struct link *home;              /* that it lost */
+    const struct gate_print *print; /* of the engine that began it */
+    int64_t t_resume_ns;
+    int n_replay, n_left;
     struct sample sample[]; /* [n] */
 };
 
@@ -64,29 +77,48 @@ struct front {
     /* fixed after open */
     sl_model_info mi;
     int n_link, epoll_fd;
+    bool replay;
     /* any thread */
     struct os_event wake;
     struct ring free_slot;
     _Atomic uint64_t serial;
+    _Atomic(struct call *) call[GATE_CALL_MAX]; /* set under lock; NULL = free */
     atomic_int n_pending;
+    _Atomic uint64_t n_replay, n_restart; /* as in sl_stats */
     /* engine thread */
+    int n_orphan; /* calls that wait for an engine */
     struct arena scratch; /* of one event */
     struct arena arena;   /* of paths and greetings */
     /* under lock */
     net_lock *lock;
     struct gate_hello *hello; /* of the host that greeted last; NULL = none yet */
-    struct call *call[GATE_CALL_MAX];
     struct link link[GATE_GROUP_MAX];
 };
 
 /* front.c */
 void gate_call_unref(struct call *c);
-/* Under lock, or the engine thread for calls that it will not hand out: NULL = there is none. */
+/* Under lock, or the engine thread, which ends them. NULL = there is none. */
 struct call *gate_call_find(struct front *f, uint64_t id);
 /* The call is over: out of the table. Engine thread. */
 void gate_call_end(struct front *f, struct call *c);
-/* Its samples that are not over end so. Engine thread. */
+/* One of its samples, or all that are not over, end so; CANCELLED is a finish of its own. c may be
+ * gone afterwards. Engine thread. */
+void gate_sample_fail(struct front *f, struct call *c, int i, const sl_err *why);
 void gate_call_fail(struct front *f, struct call *c, const sl_err *why);
+/* CANCEL to where it is. Under lock. */
+void gate_call_cancel(struct front *f, struct call *c);
+/* The host with the fewest requests; print: NULL, or of those that give the same bits. NULL = none
+ * takes any. Under lock. */
+struct link *gate_link_choose(struct front *f, const struct gate_print *print);
+
+/* front_replay.c: engine thread. */
+/* What is told of a sample, for a replay, and as its client has to see it after one. False: it was
+ * told before. *err: NOMEM. */
+sl_status gate_replay_note(struct call *c, sl_event *ev, bool *again, sl_err *err) BASE_MUST_USE;
+/* The host of c has ended: true, and c waits; false: it may not. */
+bool gate_replay_wait(struct front *f, struct call *c);
+/* Calls that wait go on, or end. */
+void gate_replay_step(struct front *f);
 
 /* front_link.c: connect, read and send all that there is to. Engine thread. */
 void gate_links_step(struct front *f);

@@ -50,10 +50,10 @@ static void drop(struct front *f, struct link *l, const sl_err *why)
     for (int i = 0; i < GATE_CALL_MAX && l->n_call; i++) {
         struct call *c = f->call[i];
         if (!c || c->link != l) continue;
-        if (c->answered)
-            gate_call_fail(f, c, why);
-        else
+        if (!c->answered)
             refuse(f, c, why);
+        else if (!gate_replay_wait(f, c))
+            gate_call_fail(f, c, why);
     }
 }
 
@@ -76,8 +76,10 @@ static sl_status on_hello(struct front *f, struct link *l, struct gate_frame *fr
         kept = p;
         SL_TRY(gate_read_hello(&again, kept, err));
     }
+    if (l->print) atomic_fetch_add(&f->n_restart, 1);
     net_lock_take(f->lock);
     f->hello = kept;
+    l->print = &kept->print;
     l->greeted = true;
     l->state = (struct gate_state){0};
     net_lock_give(f->lock);
@@ -97,14 +99,20 @@ static sl_status on_answer(struct front *f, struct gate_frame *fr, sl_err *err)
         if (c && !c->answered) answer(c, SL_OK, NULL); /* else events came before it */
         return SL_OK;
     }
-    if (!c || c->answered) return SL_FAIL(err, FORMAT, "it refuses what it has begun");
-    refuse(f, c, &why);
+    int i = (int)(fr->id & ((1 << GATE_SAMPLE_BITS) - 1));
+    if (c && c->n_replay && i < c->n && !c->sample[i].over)
+        gate_sample_fail(f, c, i, &why);
+    else if (c && !c->answered)
+        refuse(f, c, &why);
+    else
+        return SL_FAIL(err, FORMAT, "it refuses what it has begun");
     return SL_OK;
 }
 
 static sl_status on_event(struct front *f, struct gate_frame *fr, sl_err *err)
 {
     sl_event ev;
+    bool again = false;
     struct call *c = gate_call_find(f, fr->id);
     SL_TRY(gate_read_event(&fr->body, &f->scratch, &ev, err));
     if (!c || ev.index < 0 || ev.index >= c->n || c->sample[ev.index].over)
@@ -112,9 +120,11 @@ static sl_status on_event(struct front *f, struct gate_frame *fr, sl_err *err)
     if (ev.token < -1 || ev.token >= f->mi.n_vocab)
         return SL_FAIL(err, FORMAT, "token %d is not in the vocabulary", ev.token);
     struct sample *s = &c->sample[ev.index];
+    ev.id = c->id;
+    if (f->replay) SL_TRY(gate_replay_note(c, &ev, &again, err));
+    if (again) return SL_OK;
     s->n_prompt = ev.n_prompt;
     s->n_token = ev.n_token;
-    ev.id = c->id;
     s->over = ev.finish != SL_FINISH_NONE;
     c->n_left -= s->over;
     bool last = c->n_left == 0;

@@ -42,6 +42,7 @@ struct gate_front_opts {
     const sl_model *model; /* its vocabulary and template */
     const char *path[GATE_GROUP_MAX];
     int n_path;
+    bool replay; /* what a host has that ends goes on in one that gives the same bits */
 };
 /* An engine that is ready (sl_ready) when a host is there whose model has the same vocabulary.
  * sl_submit waits for that host's answer, which sl_step takes in: it is not for the thread that

@@ -174,11 +174,11 @@ def drained(e, a):
 
 
 def engine_killed():
-    """Without its engine a front says so, and it serves again when there is one."""
+    """Without replay: a front says that its engine is gone, and serves again when there is one."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "engine")
         e = Engine(path=path)
-        with Server(engine=e) as a:
+        with Server("--replay", "off", engine=e) as a:
             stories = [Story(a, f"Story {i}") for i in range(4)]
             need("they run", until(lambda: all(len(s.events) > 3 for s in stories)))
             e.stop(signal.SIGKILL)
@@ -196,6 +196,147 @@ def engine_killed():
             with Engine(path=path):
                 need("ready again", until(lambda: a.get("/ready")[0] == 200))
                 need("and serves", a.post(CHAT, chat())[0] == 200)
+
+
+# ---- replay ----
+
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "s", "strict": True, "schema": {
+    "type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"},
+                                           "minItems": 60, "maxItems": 60}},
+    "required": ["a"], "additionalProperties": False}}}
+ASKED = [
+    dict(),
+    dict(temperature=1, seed=1),
+    dict(temperature=1.2, seed=2, top_k=50, top_p=0.95, frequency_penalty=0.5, logit_bias={"5": 3}),
+    dict(temperature=1, seed=3, n=4),
+    dict(temperature=0.8, seed=4, logprobs=True, top_logprobs=3),
+    dict(temperature=1, seed=5, response_format=SCHEMA, max_tokens=400, ignore_eos=False),
+    dict(temperature=1, seed=6, stop=["zzz", "the the the"], min_tokens=300),
+    dict(temperature=1, seed=7, repetition_penalty=1.1, stream_options={"include_usage": True}),
+]
+
+
+class Asked(Story):
+    """One of ASKED as a stream."""
+
+    def __init__(self, server, i):
+        super().__init__(server, f"Tell me of {i}", **{"max_tokens": 700, **ASKED[i]})
+
+    def answer(self):
+        """All that does not depend on time, by choice."""
+        out = {}
+        for e in self.events:
+            if "error" in e:
+                return e
+            for c in e["choices"]:
+                had = out.setdefault(c["index"], ["", [], None])
+                had[0] += c["delta"].get("content") or ""
+                had[1] += [(t["token"], t["logprob"], [(a["token"], a["logprob"]) for a in
+                                                       t["top_logprobs"]])
+                           for t in (c.get("logprobs") or {}).get("content") or []]
+                had[2] = c["finish_reason"] or had[2]
+            if e.get("usage"):
+                out["usage"] = {k: e["usage"][k] for k in ("prompt_tokens", "completion_tokens")}
+        return out
+
+
+def running(stories, n):
+    """Wait until each has so many events more, or is over."""
+    goal = [len(s.events) + n for s in stories]
+    return until(lambda: all(s.done or len(s.events) >= g for s, g in zip(stories, goal)), 60)
+
+
+def replayed():
+    """An engine that is killed twice under all kinds of requests: not a byte is another."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "engine")
+        e = Engine(path=path)
+        with Server(engine=e) as a:
+            first = [Asked(a, i) for i in range(len(ASKED))]
+            for s in first:
+                s.join(120)
+            need("the first time all are whole", all(s.done and not s.error() for s in first))
+            again = [Asked(a, i) for i in range(len(ASKED))]
+            whole = []
+            plain = threading.Thread(target=lambda: whole.append(
+                a.post(CHAT, dict(chat("Plain", temperature=1, seed=9), **LONG))), daemon=True)
+            plain.start()
+            for n in (3, 40):
+                need("they run", running(again, n))
+                e.stop(signal.SIGKILL)
+                need("not ready", until(lambda: a.get("/ready")[0] == 503, 2))
+                e = Engine(path=path)
+            for s in again:
+                s.join(120)
+            plain.join(120)
+            for i, (x, y) in enumerate(zip(first, again)):
+                need(f"whole: {ASKED[i]}", y.done and not y.cut, y.cut or y.events[-1:])
+                need(f"and the same: {ASKED[i]}", x.answer() == y.answer(),
+                     [x.answer(), y.answer()])
+            need("one that is no stream too", whole and whole[0][0] == 200, whole)
+            need("nothing of it is told twice", whole and
+                 whole[0][1]["usage"]["completion_tokens"] == LONG["max_tokens"], whole)
+            need("replays are counted", a.metric("sluice:replays_total") >= len(ASKED))
+            need("restarts are counted", a.metric("sluice:group_restarts_total") == 2)
+            logged = [json.loads(ln) for ln in a.log if ln.startswith(b'{"event":"request"')]
+            need("the log has them", any(r.get("replays") for r in logged))
+            e = not_for_ever(a, e, path)
+        e.stop()
+
+
+def not_for_ever(a, e, path):
+    """What a replay does not do; the engine that is there at the end."""
+    story = Story(a, "Three times")
+    for _ in range(3):
+        need("it runs", running([story], 30))
+        e.stop(signal.SIGKILL)
+        e = Engine(path=path)
+    story.join(20)
+    need("a third time is an error", story.done and story.error(), story.cut)
+    kept = Story(a, "Until the end", timeout_ms=4000)
+    left = Story(a, "Until its client leaves")
+    other = Story(a, "Until another engine comes")
+    need("they run", running([kept, left, other], 3))
+    e.stop(signal.SIGKILL)
+    t = time.time()
+    kept.join(10)
+    need("no replay is later than the request's time", kept.error() and
+         kept.error()["code"] == "timeout" and time.time() - t < 6, kept.error())
+    need("others wait", not other.done and not left.done)
+    e = Engine("--kv", "f32", path=path)
+    other.join(10)
+    need("another engine is named", other.error() and "--kv" in other.error()["message"],
+         other.error())
+    need("it serves what is new", a.post(CHAT, chat())[0] == 200)
+    return e
+
+
+def groups():
+    """Two engines behind one front: both work, and one takes over from the other."""
+    with Engine() as x, Engine() as y:
+        with Server("--attach", y.address, engine=x) as a:
+            before = [cpu(e.proc.pid) for e in (x, y)]
+            stories = [Story(a, f"Story {i}", temperature=1, seed=i) for i in range(6)]
+            need("they run", running(stories, 40))
+            used = [cpu(e.proc.pid) - b for e, b in zip((x, y), before)]
+            need("on both", all(u > 0.03 for u in used), used)
+            x.stop(signal.SIGKILL)
+            need("ready with one", until(lambda: a.get("/ready")[0] == 200))
+            for s in stories:
+                s.join(60)
+            need("all are whole", all(s.done and not s.error() for s in stories),
+                 [s.error() for s in stories])
+            want = [Story(a, f"Story {i}", temperature=1, seed=i) for i in range(6)]
+            for s in want:
+                s.join(60)
+            need("and the same", [s.text() for s in stories] == [s.text() for s in want])
+
+
+def cpu(pid):
+    """Seconds that a process has computed."""
+    with open(f"/proc/{pid}/stat") as f:
+        col = f.read().rsplit(")", 1)[1].split()
+    return (int(col[11]) + int(col[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def waiting():
@@ -232,6 +373,7 @@ def refused():
         need(f"{says} is the engine's", p.returncode == 2 and says in p.stderr and
              "--attach" in p.stderr, p.stderr)
     for args, says in ((["serve", "--attach", "/none"], "unix:PATH"),
+                       (["serve", "--replay", "off"], "--attach"),
                        (["serve", "--attach", "unix:" + "x" * 200], "bytes"),
                        (["engine"], "--listen"), (["engine", "--listen", "tcp:1"], "unix:PATH")):
         p = subprocess.run([e2e.sluice(), *args], capture_output=True, text=True)
@@ -244,4 +386,6 @@ if __name__ == "__main__":
     waiting()
     quiet()
     engine_killed()
+    replayed()
+    groups()
     T.exit()
