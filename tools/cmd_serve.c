@@ -348,7 +348,7 @@ static const char *first_of_engine(const struct cmd_ctx *x)
         "max-batch",  "kv-tokens", "chunk",  "prefix-cache", "trace",   "record",    "draft",
         "draft-max",  "layout",    "threads", "ctx",         "acts",    "kv",        "no-hugepages",
         "device",     "place",     "experts-device",         "cpu-moe", "n-cpu-moe", "pack-cache",
-        "dist-deadline-ms"};
+        "dist-deadline-ms", "defer"};
     for (int i = 0; i < BASE_COUNT_OF(name); i++)
         if (!opt_is_default(opts, name[i], x->opts)) return name[i];
     return NULL;

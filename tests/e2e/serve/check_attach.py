@@ -13,9 +13,11 @@ import tempfile
 import threading
 import time
 
+import serve
 from serve import DEMO, Engine, Server, chat, error_of
 import e2e
 
+serve.TIMEOUT = 300  # an answer may wait for an engine to start
 T = e2e.Tally("serve: attach")
 CHAT = "/v1/chat/completions"
 GONE = (ConnectionError, http.client.HTTPException, OSError)

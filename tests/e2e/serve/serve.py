@@ -100,7 +100,7 @@ atexit.register(leaks.verdict)
 ATTACH = os.environ.get("SLUICE_TEST_ATTACH") == "1"
 OF_ENGINE = ("--max-batch", "--kv-tokens", "--chunk", "--prefix-cache", "--ctx", "-c", "--acts",
              "--kv", "--draft", "--draft-max", "-t", "--device", "--place", "--experts-device",
-             "--cpu-moe", "--n-cpu-moe", "--layout")
+             "--cpu-moe", "--n-cpu-moe", "--layout", "--defer")
 
 
 def split(args):
