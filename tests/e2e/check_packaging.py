@@ -80,23 +80,36 @@ esac""")):
          gone == ["libxxhash-dev", "libedit-dev", "libcurl4-gnutls-dev"], r.stdout + r.stderr)
 
 
-def unit(tmp):
-    text = text_of("packaging", "sluice.service")
-    start = re.search(r"^ExecStart=(\S+) serve (.*)$", text, re.M)
-    have = options(sluice_help("serve", "--help"))
-    need("unit: options", set(re.findall(r"--[a-z-]+", start[2])) <= have, start[2])
-    for word in ("NoNewPrivileges=yes", "CapabilityBoundingSet=",
-                 "ProtectSystem=strict", "ExecReload=/bin/kill -HUP $MAINPID"):
-        need(f"unit: {word}", word in text)
+def unit(tmp, name, command, words=()):
+    text = text_of("packaging", name)
+    start = re.search(rf"^ExecStart=.*?(/\S+/sluice) {command} (.*)$",
+                      text.replace("\\\n", ""), re.M)
+    need(f"{name}: starts sluice {command}", start is not None)
+    have = options(sluice_help(command, "--help"))
+    given = set(re.findall(r"--[a-z-]+", start[2]))
+    need(f"{name}: options", given and given <= have, start[2])
+    for word in ("NoNewPrivileges=yes", "CapabilityBoundingSet=", "ProtectSystem=strict", *words):
+        need(f"{name}: {word}", word in text)
     stop = int(re.search(r"TimeoutStopSec=(\d+)", text)[1])
-    need("unit: longer than the drain", stop > 30, stop)
+    need(f"{name}: longer than the drain", stop > 30, stop)
     if shutil.which("systemd-analyze"):
-        path = os.path.join(tmp, "sluice.service")
+        path = os.path.join(tmp, name.replace("@", "@1"))
         with open(path, "w", encoding="utf-8") as f:
-            f.write(text.replace(start[1], e2e.sluice()))
+            f.write(text.replace(start[1], e2e.sluice()).replace("/usr/bin/mpirun", "/bin/true"))
         r = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True)
         mine = [ln for ln in r.stderr.split("\n") if "sluice" in ln]
-        need("systemd-analyze verify", not mine, mine)
+        need(f"{name}: systemd-analyze verify", not mine, mine)
+
+
+def pair():
+    """The engine and the servers that attach to it meet at one socket, as one user."""
+    group, front = (text_of("packaging", f"sluice-{n}@.service") for n in ("group", "front"))
+    socket = [re.search(rf"{o} unix:(\S+)", t)[1] for o, t in (("--listen", group),
+                                                              ("--attach", front))]
+    need("units: one socket", socket[0] == socket[1], socket)
+    for word in ("User=sluice", "RuntimeDirectory=" + os.path.basename(os.path.dirname(socket[0])),
+                 "RuntimeDirectoryPreserve=yes", "Restart=always"):
+        need(f"units: {word}", word in group and word in front)
 
 
 def docker():
@@ -128,8 +141,7 @@ def cluster():
     have = options(sluice_help("serve", "--help"))
     mpi_and_slurm = {"--mpi", "--cpu-bind", "--kill-on-bad-exit", "--allow-run-as-root", "--host",
                      "--map-by", "--bind-to", "--mca", "--pid"}
-    for name in ("slurm.sbatch", "ranks.sh", "lws.yaml", "mpijob.yaml",
-                 "systemd/sluice-group@.service"):
+    for name in ("slurm.sbatch", "ranks.sh", "lws.yaml", "mpijob.yaml"):
         text = text_of("scripts", "cluster", *name.split("/"))
         body = "\n".join(ln for ln in text.split("\n") if not ln.lstrip().startswith("#"))
         start = max(body.find(w) for w in ("sluice serve", "- sluice\n", "sluice-ranks leader"))
@@ -145,7 +157,10 @@ def cluster():
 with e2e.scratch() as tmp_dir:
     man_page(tmp_dir)
     setup(tmp_dir)
-    unit(tmp_dir)
+    unit(tmp_dir, "sluice.service", "serve", ["ExecReload=/bin/kill -HUP $MAINPID"])
+    unit(tmp_dir, "sluice-group@.service", "engine")
+    unit(tmp_dir, "sluice-front@.service", "serve", ["ExecReload=/bin/kill -HUP $MAINPID"])
+pair()
 docker()
 cluster()
 T.exit()
