@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "compute.h"
+#include "dev/dev.h"
 #include "dist/dist.h"
 #include "engine/find.h"
 #include "os/os.h"
@@ -63,6 +64,15 @@ static const char *cache_folder(struct arena *a)
     return out;
 }
 
+/* Some of the model lies on a card, whose driver's files are needed. */
+static bool on_card(const struct opt_common *o)
+{
+    const char *place = o->place ? o->place : getenv("SL_PLACE");
+    const char *experts = o->experts_device;
+    return strncmp(dev_name_or_default(o->device), "vulkan", 6) == 0 ||
+           (place && strstr(place, "vulkan")) || (experts && strstr(experts, "vulkan"));
+}
+
 sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more, int n_more,
                           struct arena *a, sl_err *err)
 {
@@ -70,6 +80,7 @@ sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more
     bool active = false;
     SL_TRY(engine_find_model(o->model, a, &model, err));
     bool dir = os_path_kind(model) == OS_DIR, apart = compute_apart(o);
+    bool card = on_card(o), libs = apart || card;
     char module[PATH_MAX] = "";
     const char *session = getenv("OMPI_MCA_orte_top_session_dir");
     if (apart) (void)dist_mpi_module(module, sizeof module);
@@ -82,11 +93,15 @@ sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more
         {"/proc", OS_READ},
         {"/sys", OS_READ},
         {"/dev/null", OS_WRITE},
-        /* MPI: its libraries and settings, and what processes share */
+        /* MPI and Vulkan: their libraries and settings, what processes share, cards */
         {*module ? module : NULL, OS_READ},
-        {apart ? "/usr" : NULL, OS_READ},
-        {apart ? "/opt" : NULL, OS_READ},
-        {apart ? "/etc" : NULL, OS_READ},
+        {libs ? "/usr" : NULL, OS_READ},
+        {libs ? "/opt" : NULL, OS_READ},
+        {libs ? "/etc" : NULL, OS_READ},
+        {card ? "/dev/dri" : NULL, OS_WRITE},
+        {card ? "/dev/nvidiactl" : NULL, OS_WRITE},
+        {card ? "/dev/nvidia-uvm" : NULL, OS_WRITE},
+        {card ? "/dev/nvidia0" : NULL, OS_WRITE},
         {apart ? "/dev/shm" : NULL, OS_WRITE},
         {apart ? session ? session : "/tmp" : NULL, OS_WRITE_DIRS}};
     struct os_path all[PATHS_MAX];
