@@ -11,8 +11,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "dev/dev.h"
-#include "kern/mm.h"
-#include "kern/mm_fmt_list.h"
+#include "dev/gpu/gpu.h"
 
 #define T_MAX 65
 #define N_BLK 72 /* of a sequence a third */
@@ -614,6 +613,97 @@ static void check_moves(void)
     close_both();
 }
 
+/* ---- steps of one shape ---- */
+
+enum { AGAIN_D = 64, AGAIN_H = 2, AGAIN_N = 1000, AGAIN_OPS = 7 };
+struct again {
+    dev_mat *w[2], *o[2];
+    dev_act *a[2], *oa[2];
+    struct buf x, q, y, z, one;
+    struct dev_op op[2][AGAIN_OPS];
+};
+
+/* A layer's attention, of device k. */
+static void again_ops(struct again *t, int k)
+{
+    enum { D = AGAIN_D, H = AGAIN_H };
+    static const float freq[D / H / 2] = {1.0f, 0.5f, 0.3f, 0.2f, 0.1f};
+    struct dev_op all[AGAIN_OPS] = {
+        {.kind = DEV_OP_norm},   {.kind = DEV_OP_matmul}, {.kind = DEV_OP_rope},
+        {.kind = DEV_OP_kv_put}, {.kind = DEV_OP_attn},   {.kind = DEV_OP_prep},
+        {.kind = DEV_OP_matmul}};
+    all[0].u.norm = (struct dev_norm){.x = t->x.at[k], .r = t->z.at[k], .w = t->one.at[k],
+                                      .eps = 1e-5f, .n = D, .act = t->a[k]};
+    all[1].u.matmul = (struct dev_matmul){.act = t->a[k], .n_mat = 1, .w = {t->w[k]},
+                                          .y = {t->q.at[k]}};
+    all[2].u.rope = (struct dev_rope){.x = t->q.at[k], .n_head = H, .ldx = D, .ldx_h = D / H,
+                                      .n_rot = D / H, .freq = freq, .mscale = 1.0f};
+    all[3].u.kv_put = (struct dev_kv_put){.k = t->q.at[k], .v = t->q.at[k], .ldk = D, .ldv = D};
+    all[4].u.attn = (struct dev_attn){.n_head = H, .d_k = D / H, .d_v = D / H, .scale = 0.2f,
+                                      .q = t->q.at[k], .y = t->y.at[k]};
+    all[5].u.prep = (struct dev_prep){.x = t->y.at[k], .n = D, .act = t->oa[k]};
+    all[6].u.matmul = (struct dev_matmul){.act = t->oa[k], .n_mat = 1, .w = {t->o[k]},
+                                          .y = {t->z.at[k]}};
+    memcpy(t->op[k], all, sizeof all);
+}
+
+/* A position a step: after the first nothing is allocated or recorded. */
+static void again_run(const struct again *t, int k)
+{
+    struct dev_kv_shape shape = {.type = DEV_KV_F16, .blk_tok = BLK, .n_group = 1};
+    const int H = AGAIN_H, d = AGAIN_D / AGAIN_H;
+    const struct gpu *gpu = (const struct gpu *)g.d[1];
+    uint64_t n[3] = {0};
+    dev_kv *kv;
+    dev_prog *prog;
+    shape.group[0] = (struct dev_kv_group){DEV_KV_PAGED, 1, N_BLK, H, d, d};
+    MUST(dev_kv_open(g.d[k], &shape, &kv, &err_));
+    MUST(dev_prog_open(g.d[k], t->op[k], AGAIN_OPS, &prog, &err_));
+    tok0[1] = 1;
+    for (int i = 0; i < AGAIN_N; i++) {
+        struct dev_step s = step_of(1, 1);
+        pos[0] = i;
+        MUST(dev_prog_run(prog, kv, &s, &err_));
+        MUST(dev_sync(g.d[k], &err_));
+        if (i) continue;
+        n[0] = mem_n_alloc();
+        n[1] = gpu->n_alloc;
+        n[2] = gpu->n_record;
+    }
+    n[0] = mem_n_alloc() - n[0];
+    n[1] = gpu->n_alloc - n[1];
+    n[2] = gpu->n_record - n[2];
+    g.n_checked++;
+    if (k && n[0] + n[1] + n[2] && g.n_fail++ < 30)
+        printf("FAIL %d steps: %d allocations, %d of the device, %d recordings\n", AGAIN_N,
+               (int)n[0], (int)n[1], (int)n[2]);
+    dev_prog_close(prog);
+}
+
+/* 1,000 steps of one shape; the last has the CPU's bits. */
+static void check_again(void)
+{
+    enum { D = AGAIN_D };
+    struct again t;
+    open_both(DEV_ACTS_AUTO);
+    make_mat(&formats[0], &(struct dev_image){.n = 1, .rows = D, .cols = D}, DEV_USE_MATMUL, t.w);
+    make_mat(&formats[0], &(struct dev_image){.n = 1, .rows = D, .cols = D}, DEV_USE_PLAIN, t.o);
+    act_for(t.w, D, t.a);
+    act_for(t.o, D, t.oa);
+    t.x = make_buf(D), t.q = make_buf(D), t.y = make_buf(D), t.z = make_buf(D);
+    t.one = make_buf(D);
+    again_ops(&t, 0);
+    again_ops(&t, 1);
+    reserve_both(t.op[0], AGAIN_OPS, t.op[1]);
+    for (int i = 0; i < N_BLK; i++)
+        table[i] = i * 7 % N_BLK;
+    again_run(&t, 0);
+    again_run(&t, 1);
+    same("the last of 1000 steps", &t.z);
+    free(t.x.x), free(t.q.x), free(t.y.x), free(t.z.x), free(t.one.x);
+    close_both();
+}
+
 static void check_attns(void)
 {
     for (int t = DEV_KV_BF16; t <= DEV_KV_F32; t++)
@@ -648,7 +738,7 @@ int main(int argc, char **argv)
         void (*fn)(void);
     } all[] = {{"products", check_products}, {"embed", check_embed}, {"rows", check_rows},
                {"rope", check_rope},         {"attn", check_attns}, {"experts", check_moes},
-               {"latents", check_mlas},      {"moves", check_moves}};
+               {"latents", check_mlas},      {"moves", check_moves}, {"again", check_again}};
     for (int r = 0; r < repeat; r++, g.seed++)
         for (int i = 0; i < BASE_COUNT_OF(all); i++) {
             int failed = g.n_fail, checked = g.n_checked;

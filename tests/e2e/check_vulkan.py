@@ -12,8 +12,12 @@ no device for Vulkan is there (Debian: mesa-vulkan-drivers).
 import json
 import os
 import sys
+import urllib.request
 
 import e2e
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "serve"))
+import serve  # noqa: E402
 
 MODELS = ["llama3", "qwen2.gguf", "qwen3", "qwen3_moe.gguf", "glm4_moe", "deepseek_v3",
           "deepseek_v2_lite.gguf", "deepseek_v3_fp8", "gpt_oss_mxfp4", "mistral_window",
@@ -84,6 +88,17 @@ def check_faults(exe, path, tally):
         tally.check(f"every {kind}", None if done > 2 else f"only {done} were seen to fail")
 
 
+def check_serve(path, tally):
+    """A server, whose sandbox leaves the driver its files."""
+    with serve.Server("--device", "vulkan", "--ctx", "256", "--chunk", "32", model=path) as s:
+        req = urllib.request.Request(f"http://127.0.0.1:{s.port}/v1/completions", method="POST",
+                                     data=json.dumps({"prompt": "Once", "max_tokens": 4}).encode(),
+                                     headers={"Content-Type": "application/json"})
+        with urllib.request.urlopen(req, timeout=120) as r:
+            n = json.load(r)["usage"]["completion_tokens"]
+    tally.check("serve", None if n == 4 else f"{n} tokens, not 4")
+
+
 def main():
     exe = e2e.sluice()
     found = cards(exe)
@@ -98,6 +113,7 @@ def main():
         check_model(exe, path, os.path.basename(path), tally)
     if not sys.argv[2:]:
         check_lines(exe, os.path.join(tiny, "llama3"), tally)
+        check_serve(os.path.join(tiny, "llama3"), tally)
         check_faults(exe, os.path.join(tiny, "llama3"), tally)
     tally.exit()
 
