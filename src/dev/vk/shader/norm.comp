@@ -11,23 +11,29 @@ layout(push_constant, scalar) uniform P {
 } p;
 shared float part[64];
 
+float sum_at(F32 x, F32 r, uint i)
+{
+    return p.r != 0ul ? add(x.v[i], r.v[i]) : x.v[i];
+}
+
 void main()
 {
     uint l = gl_LocalInvocationID.x, row = gl_WorkGroupID.x, n = p.n;
     uint at = p.from != 0ul ? U32(p.from).v[row] : row;
     F32 x = F32(p.x + 4ul * uint64_t(at) * uint64_t(p.ldx));
     F32 y = F32(p.y + 4ul * uint64_t(row) * uint64_t(p.ldy));
-    if (p.r != 0ul) {
-        F32 r = F32(p.r + 4ul * uint64_t(row) * uint64_t(p.ldx));
-        for (uint i = l; i < n; i += 64u) x.v[i] = add(x.v[i], r.v[i]);
-        barrier();
-        memoryBarrierBuffer();
-    }
+    F32 r = F32(p.r + 4ul * uint64_t(row) * uint64_t(p.ldx));
     uint whole = n / 64u * 64u;
     float s = 0.0;
-    for (uint i = l; i < whole; i += 64u) s = fma1(x.v[i], x.v[i], s);
+    for (uint i = l; i < whole; i += 64u) {
+        float v = sum_at(x, r, i);
+        s = fma1(v, v, s);
+    }
     if (l < 16u)
-        for (uint i = whole + l; i < n; i += 16u) s = fma1(x.v[i], x.v[i], s);
+        for (uint i = whole + l; i < n; i += 16u) {
+            float v = sum_at(x, r, i);
+            s = fma1(v, v, s);
+        }
     part[l] = s;
     barrier();
     if (l < 16u) part[l] = add(add(part[l], part[l + 16u]), add(part[l + 32u], part[l + 48u]));
@@ -37,5 +43,9 @@ void main()
     }
     barrier();
     float inv = div(1.0, root(add(div(part[0], float(n)), p.eps)));
-    for (uint i = l; i < n; i += 64u) y.v[i] = mul(mul(x.v[i], inv), F32(p.w).v[i]);
+    for (uint i = l; i < n; i += 64u) { // x is written now that all lanes have read it
+        float v = sum_at(x, r, i);
+        if (p.r != 0ul) x.v[i] = v;
+        y.v[i] = mul(mul(v, inv), F32(p.w).v[i]);
+    }
 }
