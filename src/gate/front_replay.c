@@ -144,5 +144,5 @@ void gate_replay_step(struct front *f)
         n += on;
         if (st) gate_call_fail(f, c, &why);
     }
-    if (n) log_msg(LOG_WARN, "%d requests go on in an engine that came back", n);
+    if (n) log_msg(LOG_WARN, "an engine came back: %d request%s on", n, n == 1 ? " goes" : "s go");
 }

@@ -263,11 +263,11 @@ def replayed():
             plain = threading.Thread(target=lambda: whole.append(
                 a.post(CHAT, dict(chat("Plain", temperature=1, seed=9), **LONG))), daemon=True)
             plain.start()
-            for n in (3, 40):
+            for n, more in ((3, ["--layout", "tp=2"]), (40, [])):
                 need("they run", running(again, n))
                 e.stop(signal.SIGKILL)
                 need("not ready", until(lambda: a.get("/ready")[0] == 503, 2))
-                e = Engine(path=path)
+                e = Engine(*more, path=path)
             for s in again:
                 s.join(120)
             plain.join(120)
@@ -295,6 +295,7 @@ def not_for_ever(a, e, path):
         e = Engine(path=path)
     story.join(20)
     need("a third time is an error", story.done and story.error(), story.cut)
+    need("ready once more", until(lambda: a.get("/ready")[0] == 200))
     kept = Story(a, "Until the end", timeout_ms=4000)
     left = Story(a, "Until its client leaves")
     other = Story(a, "Until another engine comes")
