@@ -21,6 +21,9 @@ struct board_line {
     struct os_word phase; /* pieces that this rank has come to */
     struct os_word done;  /* messages that it is through with */
     struct post post[2];  /* of the last two, by the last bit of their number */
+    /* pieces that it has given to the next stage, and taken from the one before */
+    struct os_word given, taken;
+    struct post gift[2]; /* as post */
     struct dist_count count;
 };
 
@@ -38,16 +41,23 @@ size_t dist_board_bytes(int n)
     return size_round(sizeof(struct board) + (size_t)n * sizeof(struct board_line), DIST_PAGE);
 }
 
-size_t dist_board_room(int n, size_t half, size_t msg_bytes)
+size_t dist_board_slot(const dist *d, size_t half)
 {
-    return (size_t)n * 2 * half + size_round(msg_bytes, DIST_PAGE);
+    return (d->n_join < d->n ? 4 : 2) * half;
+}
+
+size_t dist_board_room(const dist *d, size_t half, size_t msg_bytes)
+{
+    return (size_t)d->n * dist_board_slot(d, half) + size_round(msg_bytes, DIST_PAGE);
 }
 
 void dist_board_init(struct board *b, int n, bool shared)
 {
     b->told.shared = shared;
-    for (int r = 0; r < n; r++)
-        b->line[r].phase.shared = b->line[r].done.shared = shared;
+    for (int r = 0; r < n; r++) {
+        struct board_line *l = &b->line[r];
+        l->phase.shared = l->done.shared = l->given.shared = l->taken.shared = shared;
+    }
 }
 
 void dist_board_attach(dist *d, struct board *b, size_t half, size_t msg_bytes)
@@ -57,13 +67,21 @@ void dist_board_attach(dist *d, struct board *b, size_t half, size_t msg_bytes)
     d->half = half;
     d->packed = half > 0;
     d->slot = half ? (uint8_t *)b + dist_board_bytes(d->n) : NULL;
-    d->msg = half ? d->slot + (size_t)d->n * 2 * half : NULL;
+    d->msg = half ? d->slot + (size_t)d->n * dist_board_slot(d, half) : NULL;
     d->n_msg_max = msg_bytes;
 }
 
 static float *slot_of(const dist *d, int rank)
 {
-    return (float *)(d->slot + ((size_t)rank * 2 + (d->n_piece & 1)) * d->half);
+    return (float *)(d->slot + (size_t)rank * dist_board_slot(d, d->half) +
+                     (d->n_piece & 1) * d->half);
+}
+
+/* Of rank's piece number n_given to the next stage. */
+static float *gift_of(const dist *d, int rank, unsigned n_given)
+{
+    return (float *)(d->slot + (size_t)rank * dist_board_slot(d, d->half) +
+                     (2 + (n_given & 1)) * d->half);
 }
 
 /* ---- failures ---- */
@@ -110,15 +128,21 @@ static bool spin(const dist *d, struct os_word *w, unsigned goal)
     return os_word_poll(w, goal, 64) || os_word_spin(w, goal, d->spin_ns, clock_now_ns(), &now);
 }
 
-/* Wait until rank's word has risen to goal: true. Else the ranks have failed. */
-static bool wait_for(dist *d, int rank, struct os_word *w, unsigned goal, const char *what)
+/* Wait until rank's word has risen to goal, for most at most: true. Else the ranks have failed. */
+static bool wait_within(dist *d, int rank, struct os_word *w, unsigned goal, const char *what,
+                        int64_t most)
 {
-    int64_t t0 = clock_now_ns(), most = dist_deadline(d);
+    int64_t t0 = clock_now_ns();
     bool there = spin(d, w, goal);
     while (!there && !has_failed(d) && !dist_gone(d, rank) && clock_now_ns() - t0 < most)
         there = os_word_sleep(w, goal, DIST_SLICE_MS);
     if (!there) late(d, rank, clock_now_ns() - t0, what);
     return there;
+}
+
+static bool wait_for(dist *d, int rank, struct os_word *w, unsigned goal, const char *what)
+{
+    return wait_within(d, rank, w, goal, what, dist_deadline(d));
 }
 
 /* ---- steps ---- */
@@ -173,7 +197,7 @@ static sl_status board_all_done(dist *d, sl_err *err)
 static bool wait_all(dist *d, unsigned n_piece)
 {
     int64_t t0 = clock_now_ns();
-    for (int r = 0; r < d->n; r++) {
+    for (int r = d->join0; r < d->join0 + d->n_join; r++) {
         if (has_failed(d)) return false;
         if (!wait_for(d, r, &d->board->line[r].phase, n_piece, "in a step")) return false;
     }
@@ -197,7 +221,7 @@ static bool board_exchange(dist *d, const struct dist_piece *p)
     os_word_raise(&l->phase);
     if (p->home && d->rank) return true;
     if (!wait_all(d, d->n_piece)) return false;
-    for (int r = 0; r < d->n; r++) {
+    for (int r = d->join0; r < d->join0 + d->n_join; r++) {
         const struct post *of = &b->line[r].post[d->n_piece & 1];
         if (of->history != mine->history) {
             sl_err why = {0};
@@ -211,6 +235,62 @@ static bool board_exchange(dist *d, const struct dist_piece *p)
     return true;
 }
 
+/* ---- from stage to stage ---- */
+
+/* Wait for the neighbour's word in another stage. */
+static bool wait_stage(dist *d, int rank, struct os_word *w, unsigned goal)
+{
+    int64_t t0 = clock_now_ns();
+    bool giver = rank == dist_giver(d);
+    if (has_failed(d) ||
+        !wait_within(d, rank, w, goal, "in a step", dist_stage_deadline(d, !giver)))
+        return false;
+    d->count.wait_ns += clock_now_ns() - t0;
+    return true;
+}
+
+static bool board_give(dist *d, const struct dist_rows *p)
+{
+    struct board_line *l = &d->board->line[d->rank];
+    int to = dist_taker(d);
+    d->n_given++;
+    if (d->slot) {
+        /* the piece before the last one was in this half */
+        if (!wait_stage(d, to, &d->board->line[to].taken, d->n_given - 2)) return false;
+        memcpy(gift_of(d, d->rank, d->n_given), p->x,
+               (size_t)p->n_row * (size_t)p->n * sizeof *p->x);
+    }
+    l->gift[d->n_given & 1] = (struct post){d->slot ? NULL : p->x, p->n_row, p->n, 0};
+    os_word_raise(&l->given);
+    return true;
+}
+
+static bool board_take(dist *d, const struct dist_rows *p)
+{
+    int from = dist_giver(d);
+    struct board_line *theirs = &d->board->line[from];
+    d->n_taken++;
+    if (!wait_stage(d, from, &theirs->given, d->n_taken)) return false;
+    const struct post *of = &theirs->gift[d->n_taken & 1];
+    if (of->n_row != p->n_row || of->n != p->n) {
+        sl_err why = {0};
+        (void)dist_misgiven(d, from, (struct dist_size){of->n_row, of->n},
+                            (struct dist_size){p->n_row, p->n}, &why);
+        board_fail(d, &why);
+        return false;
+    }
+    memcpy(p->x, d->slot ? gift_of(d, from, d->n_taken) : of->x,
+           (size_t)p->n_row * (size_t)p->n * sizeof *p->x);
+    os_word_raise(&d->board->line[d->rank].taken);
+    return true;
+}
+
+static bool board_given(dist *d)
+{
+    int to = dist_taker(d);
+    return d->slot || wait_stage(d, to, &d->board->line[to].taken, d->n_given);
+}
+
 static struct dist_count board_counts(const dist *d, int rank)
 {
     return rank == d->rank ? d->count : d->board->line[rank].count;
@@ -222,6 +302,9 @@ const struct dist_ops dist_board_ops = {
     .done = board_done,
     .all_done = board_all_done,
     .exchange = board_exchange,
+    .give = board_give,
+    .take = board_take,
+    .given = board_given,
     .fail = board_fail,
     .status = board_status,
     .counts = board_counts,

@@ -11,11 +11,15 @@
 
 #define ALONE_BYTES (64 << 10) /* copied by the rank's own thread */
 #define STEPS 20               /* so many times the longest step a rank may be silent */
+#define FIRST_NS ((int64_t)600 * 1000000000) /* for another stage's first step */
+#define APART_NS ((int64_t)250 * 1000000)    /* between the deadlines of stages, at least */
 
 void dist_init(dist *d, int rank, int n, const struct dist_opts *o)
 {
     d->rank = rank;
     d->n = n;
+    d->n_join = o->n_join ? o->n_join : n;
+    d->join0 = rank / d->n_join * d->n_join;
     d->deadline_ns = (int64_t)(o->deadline_ms ? o->deadline_ms : DIST_DEADLINE_MS) * 1000000;
     dist_set_crowded(d, o->crowded);
 }
@@ -45,6 +49,23 @@ int64_t dist_deadline(const dist *d)
     return BASE_MAX(d->deadline_ns, STEPS * d->longest_ns);
 }
 
+int dist_giver(const dist *d)
+{
+    return d->rank + d->n_join < d->n ? d->rank + d->n_join : -1;
+}
+
+int dist_taker(const dist *d)
+{
+    return d->rank - d->n_join;
+}
+
+int64_t dist_stage_deadline(const dist *d, bool given)
+{
+    int after = d->rank / d->n_join, before = d->n / d->n_join - 1 - after;
+    int64_t ns = d->longest_ns ? dist_deadline(d) : BASE_MAX(FIRST_NS, dist_deadline(d));
+    return ns + (given ? after : before) * BASE_MAX(APART_NS, 2 * d->longest_ns);
+}
+
 int64_t dist_home_stopped(const dist *d, int64_t *since)
 {
     int64_t now = clock_now_ns();
@@ -57,22 +78,30 @@ int64_t dist_home_stopped(const dist *d, int64_t *since)
 
 /* ---- steps ---- */
 
+static void step_begins(dist *d)
+{
+    d->t_heard = clock_now_ns();
+    d->waited_ns = d->count.wait_ns;
+}
+
 static void step_over(dist *d)
 {
-    d->longest_ns = BASE_MAX(d->longest_ns, clock_now_ns() - d->t_heard);
+    int64_t ns = clock_now_ns() - d->t_heard;
+    d->longest_ns = BASE_MAX(d->longest_ns, ns);
+    d->count.busy_ns += ns - (d->count.wait_ns - d->waited_ns);
 }
 
 void dist_tell(dist *d, const void *msg, size_t n)
 {
     if (!d->ops) return; /* nobody can hear it yet */
-    d->t_heard = clock_now_ns();
+    step_begins(d);
     d->ops->tell(d, n ? msg : NULL, n);
 }
 
 const void *dist_hear(dist *d, size_t *n)
 {
     const void *msg = d->ops->hear(d, n);
-    d->t_heard = clock_now_ns();
+    step_begins(d);
     return *n ? msg : NULL;
 }
 
@@ -84,7 +113,9 @@ void dist_done(dist *d)
 
 sl_status dist_all_done(dist *d, sl_err *err)
 {
+    int64_t t0 = clock_now_ns();
     sl_status st = d->ops->all_done(d, err);
+    d->count.wait_ns += clock_now_ns() - t0;
     step_over(d);
     return st;
 }
@@ -101,11 +132,11 @@ void dist_count_piece(dist *d, const struct dist_piece *p)
 void dist_pack_piece(const dist *d, const struct dist_piece *p, float *to)
 {
     if (!p->of) {
-        memcpy(to, p->x, (size_t)p->n_row * (size_t)p->part[d->rank] * sizeof *to);
+        memcpy(to, p->x, (size_t)p->n_row * (size_t)p->part[d->rank - d->join0] * sizeof *to);
         return;
     }
     for (int i = 0; i < p->n_row; i++) {
-        if (p->of[i] != d->rank) continue;
+        if (p->of[i] != d->rank - d->join0) continue;
         memcpy(to, p->x + (int64_t)i * p->n, (size_t)p->n * sizeof *to);
         to += p->n;
     }
@@ -160,8 +191,8 @@ static void copy_rows(void *arg, int worker, int n_worker)
     const struct dist_cols *c = j->c;
     int64_t begin = (int64_t)j->n_row * worker / n_worker,
             end = (int64_t)j->n_row * (worker + 1) / n_worker, at = 0;
-    for (int r = 0; r < j->d->n; r++) {
-        const float *x = j->d->from[r];
+    for (int r = 0; r < j->d->n_join; r++) {
+        const float *x = j->d->from[j->d->join0 + r];
         int64_t n = c->part[r];
         for (int64_t i = begin; i < end; i++)
             memcpy(c->y + (j->row0 + i) * c->n + at, x + i * n, (size_t)n * sizeof *x);
@@ -171,7 +202,7 @@ static void copy_rows(void *arg, int worker, int n_worker)
 
 static bool cols_piece(dist *d, const struct dist_cols *c, int row0, int n_row)
 {
-    int mine = c->part[d->rank];
+    int mine = c->part[d->rank - d->join0];
     const struct dist_piece p = {.x = c->x + (int64_t)row0 * mine,
                                  .n_row = n_row,
                                  .n = c->n,
@@ -192,7 +223,7 @@ static bool cols_piece(dist *d, const struct dist_cols *c, int row0, int n_row)
 void dist_cols(dist *d, const struct dist_cols *c)
 {
     int64_t widest = 0;
-    for (int r = 0; r < d->n; r++)
+    for (int r = 0; r < d->n_join; r++)
         widest = BASE_MAX(widest, c->part[r]);
     int per = piece_rows(d, c->n_row, widest);
     if (dist_status(d, NULL) || (per < 1 && too_wide(d, widest))) return;
@@ -209,7 +240,7 @@ static bool pick_piece(dist *d, const struct dist_pick *k, int row0, int n_row)
         .x = k->x + (int64_t)row0 * k->n, .n_row = n_row, .n = k->n, .of = k->of + row0};
     if (!d->ops->exchange(d, &p)) return false;
     for (int i = 0; i < n_row; i++) {
-        int r = p.of[i], at = d->packed ? seen[r]++ : i;
+        int r = d->join0 + p.of[i], at = d->packed ? seen[r]++ : i;
         memcpy(k->y + (int64_t)(row0 + i) * k->n, d->from[r] + (int64_t)at * k->n, row);
         if (r != d->rank) d->count.bytes += row;
     }
@@ -223,6 +254,42 @@ void dist_pick(dist *d, const struct dist_pick *k)
     d->count.n_join++;
     for (int row0 = 0; row0 < k->n_row; row0 += per)
         if (!pick_piece(d, k, row0, BASE_MIN(per, k->n_row - row0))) return;
+}
+
+/* ---- from stage to stage ---- */
+
+sl_status dist_misgiven(const dist *d, int giver, struct dist_size theirs, struct dist_size mine,
+                        sl_err *err)
+{
+    struct dist_name a = dist_name_of(d, giver), b = dist_name_of(d, d->rank);
+    return SL_FAIL(err, INTERNAL, "%s gives %d rows of %d, %s takes %d of %d", a.text, theirs.n_row,
+                   theirs.n, b.text, mine.n_row, mine.n);
+}
+
+/* Rows by pieces; false: the ranks have failed. */
+static bool pass(dist *d, bool (*piece)(dist *d, const struct dist_rows *p), float *x, int n_row,
+                 int n)
+{
+    int per = piece_rows(d, n_row, n);
+    if (dist_status(d, NULL) || (per < 1 && too_wide(d, n))) return false;
+    for (int row0 = 0; row0 < n_row; row0 += per)
+        if (!piece(d, &(struct dist_rows){x + (int64_t)row0 * n, BASE_MIN(per, n_row - row0), n}))
+            return false;
+    return true;
+}
+
+void dist_give(dist *d, const float *x, int n_row, int n)
+{
+    ASSERT(dist_taker(d) >= 0);
+    float *own = (float *)(uintptr_t)x; /* it is only read */
+    if (pass(d, d->ops->give, own, n_row, n)) (void)d->ops->given(d);
+}
+
+void dist_take(dist *d, float *y, int n_row, int n)
+{
+    ASSERT(dist_giver(d) >= 0);
+    if (pass(d, d->ops->take, y, n_row, n))
+        d->count.bytes += (uint64_t)n_row * (uint64_t)n * sizeof(float);
 }
 
 struct dist_count dist_counts(const dist *d, int rank)

@@ -6,7 +6,8 @@
  * Rank 0 is the home rank: it tells the others of every step (dist_tell), they hear of it
  * (dist_hear) and say when they are through (dist_done). In a step all ranks call the joins in the
  * same order. A rank of a team may write its columns of a join again once the next one but those
- * that are for home alone is over.
+ * that are for home alone is over. Where ranks are in several stages, joins are among those of a
+ * stage, and rows go from each stage to the next (dist_give, dist_take).
  * Failures: a rank gave no sign in time or is gone, joins did not fit together, or a rank said that
  * it failed (dist_fail). From then on no join waits or copies, on no rank, and dist_status says
  * why.
@@ -22,13 +23,16 @@
 
 #define DIST_RANK_MAX 64
 
-/* How a model is laid out over ranks. tp: every matrix is shared among so many. */
+/* How a model is laid out over ranks. pp: its layers are dealt out to so many stages, one after
+ * the other; tp: every matrix of a stage is shared among so many ranks. Rank r is number r % tp of
+ * stage pp - 1 - r / tp: rank 0 is in the last stage. */
 struct dist_layout {
-    int tp;
+    int tp, pp;
 };
-/* "tp=2"; "" = one rank. Errors: REQUEST names the word that is not understood, UNSUPPORTED the one
- * that is not there yet. */
+/* "tp=2,pp=2"; "" = one rank. Errors: REQUEST names the word that is not understood, UNSUPPORTED
+ * the one that is not there yet. */
 sl_status dist_layout_parse(const char *text, struct dist_layout *out, sl_err *err) BASE_MUST_USE;
+int dist_layout_ranks(const struct dist_layout *l);
 
 /* What the environment says of a launcher (mpirun, srun): how many processes it has started, which
  * of them this one is, and the same of those on this machine. n 1: none. */
@@ -41,6 +45,7 @@ typedef struct dist dist; /* a rank's end */
 
 struct dist_opts {
     int deadline_ms; /* of a wait within a step: 0 = 30 000, and always 20 times the longest step */
+    int n_join;      /* ranks of a stage, who join rows with each other; 0 = all */
     bool crowded;    /* there are more threads of all ranks than CPUs: who waits sleeps at once */
 };
 /* n ranks (2 .. DIST_RANK_MAX) that are threads of this process: out[i] is rank i's end. Errors:
@@ -80,7 +85,7 @@ void dist_done(dist *d);
 /* Home: wait until all others are done with the last message. Errors: as dist_status. */
 sl_status dist_all_done(dist *d, sl_err *err) BASE_MUST_USE;
 
-/* ---- joins ---- */
+/* ---- joins: of the ranks of a stage, numbered from its first one on ---- */
 /* y [n_row, n]: columns part[0] of rank 0, then part[1] of rank 1 and so on, which each has in its
  * x [n_row, part[rank]]. home: for rank 0 alone; the others do not wait, and their y is not used.
  * run: NULL, or what copies with many workers. */
@@ -88,7 +93,7 @@ struct dist_cols {
     const float *x;
     float *y;
     int n_row, n;
-    const int32_t *part; /* [ranks] */
+    const int32_t *part; /* [ranks of the stage] */
     bool home;
     void (*run)(void *user, void (*fn)(void *arg, int worker, int n_worker), void *arg);
     void *user;
@@ -103,6 +108,12 @@ struct dist_pick {
 };
 void dist_pick(dist *d, const struct dist_pick *p);
 
+/* ---- from stage to stage: between ranks of the same number there ---- */
+/* Rows x [n_row, n] to the next stage, which takes them; x may be written again afterwards. */
+void dist_give(dist *d, const float *x, int n_row, int n);
+/* The rows that the stage before gives, into y [n_row, n]. */
+void dist_take(dist *d, float *y, int n_row, int n);
+
 /* ---- failures ---- */
 /* The first failure counts. */
 void dist_fail(dist *d, const sl_err *why);
@@ -113,7 +124,8 @@ sl_status dist_status(const dist *d, sl_err *err) BASE_MUST_USE;
 /* What a rank has done since it was opened. */
 struct dist_count {
     uint64_t n_join, bytes; /* bytes: copied from other ranks */
-    int64_t wait_ns;        /* for other ranks, in joins */
+    int64_t wait_ns;        /* for other ranks, in what home told; busy: the rest of it */
+    int64_t busy_ns;
 };
 /* Of any rank, while no step is under way. */
 struct dist_count dist_counts(const dist *d, int rank);

@@ -23,6 +23,11 @@ struct dist_piece {
     const int32_t *of;
     bool home; /* for rank 0 alone */
 };
+/* A piece of the rows that go from a stage to the next. */
+struct dist_rows {
+    float *x;
+    int n_row, n;
+};
 struct dist_size {
     int n_row, n;
 };
@@ -36,6 +41,12 @@ struct dist_ops {
      * another rank, theirs are at d->from[rank] until the next piece; whole rows are there one
      * after another (d->packed), or at their place. */
     bool (*exchange)(dist *d, const struct dist_piece *p);
+    /* p's x to the rank of the next stage; what that of the stage before gives, into p's x. False:
+     * the ranks have failed. */
+    bool (*give)(dist *d, const struct dist_rows *p);
+    bool (*take)(dist *d, const struct dist_rows *p);
+    /* All that was given has been read, where that is from memory of the caller's. */
+    bool (*given)(dist *d);
     void (*fail)(dist *d, const sl_err *why);
     sl_status (*status)(const dist *d, sl_err *err);
     struct dist_count (*counts)(const dist *d, int rank);
@@ -45,10 +56,13 @@ struct dist {
     const struct dist_ops *ops;
     void (*close)(dist *d);
     int rank, n;
+    int join0, n_join; /* the ranks of this one's stage: the first, and how many */
     int64_t deadline_ns, spin_ns;
     int64_t t_heard, longest_ns; /* of the step under way; of all steps */
+    int64_t waited_ns;           /* count.wait_ns when the step under way began */
     uint64_t history;            /* hash of all joins so far */
     unsigned n_piece;            /* so far */
+    unsigned n_given, n_taken;   /* pieces from stage to stage so far */
     size_t half;                 /* bytes of a piece at most; 0: any */
     bool packed;
     const float *from[DIST_RANK_MAX];
@@ -77,6 +91,17 @@ bool dist_stopped(const dist *d, int rank);
 int64_t dist_home_stopped(const dist *d, int64_t *since);
 /* How long a wait in a step may be. */
 int64_t dist_deadline(const dist *d);
+/* The same of a wait for another stage: longer the more stages may be waiting for the same rank
+ * before this one does (given: the next one is waited for), so that its neighbour names it. In the
+ * first step it may be reading its weights from disk. */
+int64_t dist_stage_deadline(const dist *d, bool given);
+/* The rank of the stage before that gives rows to this one; -1 = this is the first stage. And the
+ * one that takes this one's; -1 = this is the last. */
+int dist_giver(const dist *d);
+int dist_taker(const dist *d);
+/* INTERNAL: what a stage gives is not what the next one takes. */
+sl_status dist_misgiven(const dist *d, int giver, struct dist_size theirs, struct dist_size mine,
+                        sl_err *err);
 /* Begin the next piece: its number, and the history that all ranks must have. */
 void dist_count_piece(dist *d, const struct dist_piece *p);
 /* This rank's part of it, the rows that are its own one after another. */
@@ -90,8 +115,11 @@ sl_status dist_misfit(const dist *d, int rank, struct dist_size mine, struct dis
 /* board.c: n ends that share memory: a board, and slots for rows and messages of other processes.
  */
 size_t dist_board_bytes(int n);
-/* Bytes after the board of n ranks: slots of two halves, and room for a message. */
-size_t dist_board_room(int n, size_t half, size_t msg_bytes);
+/* Bytes of a rank's slot there: two halves for joins, and where there are several stages two for
+ * rows that it gives. */
+size_t dist_board_slot(const dist *d, size_t half);
+/* Bytes after the board: slots of all ranks, and room for a message. */
+size_t dist_board_room(const dist *d, size_t half, size_t msg_bytes);
 void dist_board_init(struct board *b, int n, bool shared);
 /* d reads and writes b from now on; half 0: there is nothing after it. */
 void dist_board_attach(dist *d, struct board *b, size_t half, size_t msg_bytes);

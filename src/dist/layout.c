@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts as users write them: "tp=2". */
+/* Layouts as users write them: "tp=2,pp=2". */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,33 +17,57 @@ static sl_status number(const char *word, const char *v, size_t n, int *out, sl_
     return SL_OK;
 }
 
-static sl_status word(const char *at, size_t n, struct dist_layout *out, sl_err *err)
+/* Keys of a layout, and where their numbers go. */
+static const struct {
+    const char *name;
+    size_t at;
+} keys[] = {{"tp", offsetof(struct dist_layout, tp)}, {"pp", offsetof(struct dist_layout, pp)}};
+
+static bool is_key(const char *word, size_t n, const char *name)
 {
-    static const char *const later[] = {"pp", "dp", "ep", "etp", "weight"};
+    return n == strlen(name) && strncmp(word, name, n) == 0;
+}
+
+/* seen: bits of the keys that were said before. */
+static sl_status word(const char *at, size_t n, unsigned *seen, struct dist_layout *out,
+                      sl_err *err)
+{
+    static const char *const later[] = {"dp", "ep", "etp", "weight"};
     char w[48];
     if (n >= sizeof w) n = sizeof w - 1;
     memcpy(w, at, n);
     w[n] = 0;
     const char *eq = strchr(w, '=');
-    size_t key = eq ? (size_t)(eq - w) : n;
-    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
-        if (key == strlen(later[i]) && strncmp(w, later[i], key) == 0)
-            return SL_FAIL(err, UNSUPPORTED, "layout: '%s': there is only tp yet", w);
-    if (!eq || key != 2 || strncmp(w, "tp", 2) != 0)
-        return SL_FAIL(err, REQUEST, "layout: '%s': expected tp=N", w);
-    return number(w, eq + 1, n - key - 1, &out->tp, err);
+    size_t n_key = eq ? (size_t)(eq - w) : n;
+    for (int i = 0; i < BASE_COUNT_OF(later); i++)
+        if (is_key(w, n_key, later[i]))
+            return SL_FAIL(err, UNSUPPORTED, "layout: '%s': there are only tp and pp yet", w);
+    for (int i = 0; i < BASE_COUNT_OF(keys); i++) {
+        if (!eq || !is_key(w, n_key, keys[i].name)) continue;
+        if (*seen >> i & 1)
+            return SL_FAIL(err, REQUEST, "layout: '%s': %s is said already", w, keys[i].name);
+        *seen |= 1u << i;
+        return number(w, eq + 1, n - n_key - 1, (int *)(void *)((char *)out + keys[i].at), err);
+    }
+    return SL_FAIL(err, REQUEST, "layout: '%s': expected tp=N or pp=N", w);
 }
 
 sl_status dist_layout_parse(const char *text, struct dist_layout *out, sl_err *err)
 {
-    *out = (struct dist_layout){.tp = 1};
-    bool seen = false;
-    for (const char *p = text; *p; seen = true) {
+    *out = (struct dist_layout){.tp = 1, .pp = 1};
+    unsigned seen = 0;
+    for (const char *p = text; *p;) {
         size_t n = strcspn(p, ",");
-        SL_TRY(word(p, n, out, err));
-        if (seen) return SL_FAIL(err, REQUEST, "layout: '%.40s': tp is said already", text);
+        SL_TRY(word(p, n, &seen, out, err));
         p += n;
         if (*p == ',' && !*++p) return SL_FAIL(err, REQUEST, "layout: nothing comes after ','");
     }
+    if (dist_layout_ranks(out) > DIST_RANK_MAX)
+        return SL_FAIL(err, REQUEST, "layout: '%.40s': at most %d ranks", text, DIST_RANK_MAX);
     return SL_OK;
+}
+
+int dist_layout_ranks(const struct dist_layout *l)
+{
+    return l->tp * l->pp;
 }

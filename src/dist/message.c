@@ -12,7 +12,7 @@
 #define MAGIC 0x736c6d67u
 #define LAST_NS ((int64_t)1000000000) /* for telling the others of a failure */
 
-enum { SAYS_TELL = 1, SAYS_DONE, SAYS_PIECE, SAYS_FAILED };
+enum { SAYS_TELL = 1, SAYS_DONE, SAYS_PIECE, SAYS_ROWS, SAYS_FAILED };
 struct head {
     uint32_t magic, kind, n_piece;
     int32_t n_row, n;
@@ -100,6 +100,7 @@ static sl_status check(const dist *d, int rank, int n, uint32_t kind, sl_err *er
 static sl_status through(dist *d, struct dist_way *w, uint32_t kind, sl_err *err)
 {
     int64_t t0 = clock_now_ns(), stopped = 0;
+    int64_t most = kind == SAYS_ROWS ? dist_stage_deadline(d, w->to != 0) : dist_deadline(d);
     const char *what = kind == SAYS_DONE   ? "after a step"
                        : kind != SAYS_TELL ? "in a step"
                                            : "between steps";
@@ -112,7 +113,7 @@ static sl_status through(dist *d, struct dist_way *w, uint32_t kind, sl_err *err
         if (rank < 0) return SL_OK;
         int64_t ns = clock_now_ns() - t0;
         if (kind == SAYS_TELL) ns = i % 256 == 255 ? dist_home_stopped(d, &stopped) : 0;
-        if (ns > dist_deadline(d) || (i % 64 == 63 && dist_gone(d, rank)))
+        if (ns > most || (i % 64 == 63 && dist_gone(d, rank)))
             return dist_silent(d, rank, ns, what, err);
         dist_group_rest(d, i);
     }
@@ -130,6 +131,13 @@ static uint64_t others(const dist *d)
 {
     uint64_t all = d->n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << d->n) - 1;
     return all & ~((uint64_t)1 << d->rank);
+}
+
+/* Of this one's stage. */
+static uint64_t others_joining(const dist *d)
+{
+    uint64_t all = d->n_join == 64 ? ~(uint64_t)0 : ((uint64_t)1 << d->n_join) - 1;
+    return others(d) & all << d->join0;
 }
 
 static void mail_tell(dist *d, const void *msg, size_t n)
@@ -202,10 +210,11 @@ static sl_status mail_all_done(dist *d, sl_err *err)
 
 /* ---- joins ---- */
 
-/* Floats that rank brings to the piece. */
-static size_t floats_of(const struct dist_piece *p, int rank)
+/* Floats that rank, of this one's stage, brings to the piece. */
+static size_t floats_of(const dist *d, const struct dist_piece *p, int rank)
 {
     size_t n = 0;
+    rank -= d->join0;
     if (!p->of) return (size_t)p->n_row * (size_t)p->part[rank];
     for (int i = 0; i < p->n_row; i++)
         n += p->of[i] == rank ? (size_t)p->n : 0;
@@ -215,7 +224,7 @@ static size_t floats_of(const struct dist_piece *p, int rank)
 static sl_status piece_from(dist *d, const struct dist_piece *p, int rank, int n, sl_err *err)
 {
     const struct head *h = came(d->group->mail, rank);
-    size_t want = sizeof *h + floats_of(p, rank) * sizeof(float);
+    size_t want = sizeof *h + floats_of(d, p, rank) * sizeof(float);
     if (h->history != d->history)
         return dist_misfit(d, rank, (struct dist_size){p->n_row, p->n},
                            (struct dist_size){h->n_row, h->n}, err);
@@ -231,13 +240,14 @@ static sl_status exchange(dist *d, const struct dist_piece *p, sl_err *err)
     struct mail *m = d->group->mail;
     struct head h = head_of(d, SAYS_PIECE);
     struct dist_way w = {.tag = GROUP_TAG_STEP};
-    uint64_t all = others(d), to = p->home ? all & 1 : all, from = p->home && d->rank ? 0 : all;
+    uint64_t all = others_joining(d), to = p->home ? all & 1 : all,
+             from = p->home && d->rank ? 0 : all;
     float *mine = (float *)(void *)(m->out + sizeof h);
     h.n_row = p->n_row;
     h.n = p->n;
     dist_pack_piece(d, p, mine);
     SL_TRY(expect(d, &w, from, err));
-    SL_TRY(send_out(d, &w, to, &h, floats_of(p, d->rank) * sizeof(float), err));
+    SL_TRY(send_out(d, &w, to, &h, floats_of(d, p, d->rank) * sizeof(float), err));
     int64_t t0 = clock_now_ns();
     SL_TRY(through(d, &w, SAYS_PIECE, err));
     d->count.wait_ns += clock_now_ns() - t0;
@@ -252,6 +262,57 @@ static bool mail_exchange(dist *d, const struct dist_piece *p)
     sl_err why = {0};
     dist_count_piece(d, p);
     return good(d, exchange(d, p, &why), &why);
+}
+
+/* ---- from stage to stage ---- */
+
+static bool mail_give(dist *d, const struct dist_rows *p)
+{
+    struct mail *m = d->group->mail;
+    struct dist_way w = {.tag = GROUP_TAG_STEP};
+    struct head h = head_of(d, SAYS_ROWS);
+    size_t n = (size_t)p->n_row * (size_t)p->n * sizeof *p->x;
+    sl_err why = {0};
+    int64_t t0 = clock_now_ns();
+    h.n_piece = ++d->n_given;
+    h.n_row = p->n_row;
+    h.n = p->n;
+    memcpy(m->out + sizeof h, p->x, n);
+    sl_status st = send_out(d, &w, (uint64_t)1 << dist_taker(d), &h, n, &why);
+    if (!st) st = through(d, &w, SAYS_ROWS, &why);
+    d->count.wait_ns += clock_now_ns() - t0;
+    return good(d, st, &why);
+}
+
+static sl_status take(dist *d, const struct dist_rows *p, sl_err *err)
+{
+    struct dist_way w = {.tag = GROUP_TAG_STEP};
+    int from = dist_giver(d);
+    size_t n = (size_t)p->n_row * (size_t)p->n * sizeof *p->x;
+    int64_t t0 = clock_now_ns();
+    d->n_taken++;
+    SL_TRY(expect(d, &w, (uint64_t)1 << from, err));
+    SL_TRY(through(d, &w, SAYS_ROWS, err));
+    d->count.wait_ns += clock_now_ns() - t0;
+    const struct head *h = came(d->group->mail, from);
+    if (h->n_piece != d->n_taken || h->n_row != p->n_row || h->n != p->n ||
+        (size_t)w.n[from] != sizeof *h + n)
+        return dist_misgiven(d, from, (struct dist_size){h->n_row, h->n},
+                             (struct dist_size){p->n_row, p->n}, err);
+    memcpy(p->x, d->group->mail->in[from] + sizeof *h, n);
+    return SL_OK;
+}
+
+static bool mail_take(dist *d, const struct dist_rows *p)
+{
+    sl_err why = {0};
+    return good(d, take(d, p, &why), &why);
+}
+
+static bool mail_given(dist *d)
+{
+    (void)d; /* what was given is in messages */
+    return true;
 }
 
 /* ---- failures ---- */
@@ -291,6 +352,9 @@ static const struct dist_ops ops = {
     .done = mail_done,
     .all_done = mail_all_done,
     .exchange = mail_exchange,
+    .give = mail_give,
+    .take = mail_take,
+    .given = mail_given,
     .fail = mail_fail,
     .status = mail_status,
     .counts = mail_counts,

@@ -239,9 +239,9 @@ static sl_status share(dist *d, size_t half, size_t msg_bytes, char name[OS_SHAR
                        sl_err *err)
 {
     struct dist_group *g = d->group;
-    size_t n_board = dist_board_bytes(d->n), slots = 2 * half;
+    size_t n_board = dist_board_bytes(d->n), slots = dist_board_slot(d, half);
     char all[DIST_RANK_MAX][OS_SHARE_NAME] = {{0}}, mine[OS_SHARE_NAME] = {0};
-    g->n_share = n_board + dist_board_room(d->n, half, msg_bytes);
+    g->n_share = n_board + dist_board_room(d, half, msg_bytes);
     sl_status st = d->rank ? SL_OK : os_share_make(mine, g->n_share, &g->share, err);
     SL_TRY(dist_gate(d, st, err));
     SL_TRY(dist_all(d, mine, all, sizeof mine, err));

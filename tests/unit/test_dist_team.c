@@ -94,7 +94,7 @@ static void side_main(void *arg)
 static void use_slots(const struct job *j)
 {
     void *p = NULL;
-    size_t bytes = dist_board_bytes(j->n) + dist_board_room(j->n, j->half, sizeof *j);
+    size_t bytes = dist_board_bytes(j->n) + dist_board_room(j->end[0], j->half, sizeof *j);
     assert_int_equal(mem_alloc_array(MEM_MISC, 1, bytes, &p, NULL), SL_OK);
     mem_free(j->end[0]->board);
     dist_board_init(p, j->n, true);
@@ -199,7 +199,7 @@ TEST(dist_layouts_are_read)
 {
     static const struct {
         const char *text;
-        int tp;
+        int n;
         sl_status st;
         const char *says;
     } all[] = {
@@ -211,11 +211,16 @@ TEST(dist_layouts_are_read)
         {"tp=-2", 0, SL_REQUEST, "a number from 1 on"},
         {"tp=2x", 0, SL_REQUEST, "a number from 1 on"},
         {"tp=", 0, SL_REQUEST, "a number from 1 on"},
-        {"tp", 0, SL_REQUEST, "expected tp=N"},
-        {"t=2", 0, SL_REQUEST, "expected tp=N"},
+        {"tp", 0, SL_REQUEST, "expected tp=N or pp=N"},
+        {"t=2", 0, SL_REQUEST, "expected tp=N or pp=N"},
         {"tp=2,", 0, SL_REQUEST, "nothing comes after ','"},
         {"tp=2,tp=2", 0, SL_REQUEST, "tp is said already"},
-        {"pp=2", 0, SL_UNSUPPORTED, "there is only tp yet"},
+        {"pp=2", 2, SL_OK, ""},
+        {"pp=2,tp=3", 6, SL_OK, ""},
+        {"pp=0", 0, SL_REQUEST, "'pp=0': a number from 1 on"},
+        {"pp=2,tp=2,pp=2", 0, SL_REQUEST, "'pp=2': pp is said already"},
+        {"tp=8,pp=9", 0, SL_REQUEST, "'tp=8,pp=9': at most 64 ranks"},
+        {"dp=2", 0, SL_UNSUPPORTED, "there are only tp and pp yet"},
         {"tp=2,ep=4", 0, SL_UNSUPPORTED, "'ep=4'"},
     };
     for (int i = 0; i < BASE_COUNT_OF(all); i++) {
@@ -225,7 +230,7 @@ TEST(dist_layouts_are_read)
         if (all[i].st)
             assert_non_null(strstr(err.text, all[i].says));
         else
-            assert_int_equal(l.tp, all[i].tp);
+            assert_int_equal(dist_layout_ranks(&l), all[i].n);
     }
     dist *end[1];
     assert_int_equal(dist_team_open(1, &(struct dist_opts){0}, end, NULL), SL_REQUEST);
