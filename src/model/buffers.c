@@ -93,7 +93,7 @@ static sl_status open_inputs(struct model *m, struct side *s, sl_err *err)
     }
     if (m->n_mtp && s == model_side(m, MODEL_ATTN))
         SL_TRY(dev_act_open(s->d, ehs, m->n_mtp, 2 * D, m->opts.n_tok_max, &s->a_eh, err));
-    if (s != model_side(m, MODEL_HEAD)) return SL_OK;
+    if (s != model_side(m, MODEL_HEAD) || !m->head) return SL_OK;
     return dev_act_open(s->d, heads, n_mat, D, BASE_MAX(m->opts.n_logit_max, m->opts.n_tok_max),
                         &s->a_head, err);
 }
@@ -124,6 +124,11 @@ static bool is_of_layers(enum model_part p)
     return 1u << p & (B_ATTN | B_FFN);
 }
 
+static bool has_part(const struct model *m, int il, enum model_part p)
+{
+    return model_has_layer(&m->cfg, &m->dims, il) && model_has_part(&m->cfg, il, p);
+}
+
 static unsigned parts_on(const struct model *m, const struct side *s)
 {
     unsigned parts = 0;
@@ -133,9 +138,11 @@ static unsigned parts_on(const struct model *m, const struct side *s)
             parts |= 1u << p;
         else
             for (int il = 0; il < n_layer; il++)
-                if (model_has_part(&m->cfg, il, (enum model_part)p) &&
+                if (has_part(m, il, (enum model_part)p) &&
                     model_side_in(m, il, (enum model_part)p) == s)
                     parts |= 1u << p;
+    if (!m->embed) parts &= ~(unsigned)B_EMBED;
+    if (!m->head) parts &= ~(unsigned)B_HEAD;
     return parts;
 }
 

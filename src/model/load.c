@@ -235,7 +235,9 @@ static sl_status load_global(struct model *m, enum arch_global g, enum arch_role
 sl_status model_load_globals(struct model *m, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
-    SL_TRY(load_global(m, GLOBAL_EMBED, ROLE_MTP_EMBED, DEV_USE_EMBED, &m->embed, err));
+    if (model_has_global(c, &m->dims, GLOBAL_EMBED))
+        SL_TRY(load_global(m, GLOBAL_EMBED, ROLE_MTP_EMBED, DEV_USE_EMBED, &m->embed, err));
+    if (!model_has_global(c, &m->dims, GLOBAL_HEAD)) return SL_OK;
     SL_TRY(model_load_vector(m, arch_global_name(m->kind, GLOBAL_NORM), ROLE_MTP_HEAD_NORM,
                              c->d_model, &m->norm, err));
     m->head = m->embed;

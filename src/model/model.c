@@ -77,7 +77,7 @@ static sl_status load(struct model *m, const io_model *io, sl_err *err)
     io_reading_begin(&m->reading, io, !m->out);
     m->load_layer = -1;
     SL_TRY(model_load_globals(m, err));
-    for (int i = 0; i < c->n_layer; i++) {
+    for (int i = m->dims.layer0; i < m->dims.layer0 + m->dims.n_layer; i++) {
         m->load_layer = i;
         SL_TRY(model_load_layer(m, i, &m->layer[i], err));
     }
@@ -96,7 +96,8 @@ static sl_status open_dims(struct model *m, sl_err *err)
 {
     int rank = m->opts.rank, n = BASE_MAX(m->opts.n_rank, 1);
     if (rank < 0 || rank >= n) return SL_FAIL(err, REQUEST, "rank %d of %d", rank, n);
-    m->dims = model_dims_of(&m->cfg, rank, n);
+    m->dims = model_stage_dims(&m->cfg, m->opts.stages, rank, n);
+    m->opts.stages = NULL; /* the caller's */
     return SL_OK;
 }
 
@@ -120,7 +121,7 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     SL_TRY(model_slots_open(m, err));
     SL_TRY(model_late_check(m, err));
     if (m->opts.n_ctx <= 0) m->opts.n_ctx = m->cfg.n_ctx_train;
-    m->n_mtp = opts->no_mtp ? 0 : count_mtp(m, io);
+    m->n_mtp = opts->no_mtp || !model_is_last(&m->dims) ? 0 : count_mtp(m, io);
     m->cfg.n_mtp = m->n_mtp;
     m->expand_from = m->cfg.kv_lora ? model_mla_expand_from(&m->cfg) : INT_MAX;
     return opts->dist ? model_ranks_open(m, err) : SL_OK;

@@ -21,16 +21,40 @@
  * the query heads of its key heads; or, of more ranks than key heads, some of those of one key
  * head. (MLA: key heads are all heads, each with its rows of kv_b.) */
 struct model_dims {
-    int rank, n_rank;
+    int rank, n_rank; /* of those that share its layers */
     int head0, n_head;
     int head_kv0, n_head_kv;
+    int stage, n_stage; /* the last one has the MTP layers, the final norm and the head, too */
+    int layer0, n_layer;
+};
+/* Which layers each of n stages has: those from first[s] up to first[s + 1]. */
+struct model_stages {
+    int n;
+    int32_t first[DIST_RANK_MAX + 1];
 };
 /* Rows [row0, row0 + n_row) of a matrix; 0 rows where there are more ranks than parts. */
 struct model_slice {
     int64_t row0, n_row;
 };
-/* 0 <= rank < n_rank. */
+/* All layers, 0 <= rank < n_rank. */
 struct model_dims model_dims_of(const struct arch_cfg *c, int rank, int n_rank);
+/* Layers are cut so that stages have about the same bytes of io's weights; the head, and with mtp
+ * the MTP layers, count to the last. Errors: REQUEST: there are fewer layers than stages. */
+sl_status model_stages_of(const struct arch_cfg *c, const io_model *io, bool mtp,
+                          struct model_stages *s, sl_err *err) BASE_MUST_USE;
+/* Of rank among all of n_rank, as struct dist_layout numbers them; s NULL: there is one stage. */
+struct model_dims model_stage_dims(const struct arch_cfg *c, const struct model_stages *s, int rank,
+                                   int n_rank);
+static inline bool model_is_last(const struct model_dims *d)
+{
+    return d->stage == d->n_stage - 1;
+}
+/* Has it layer il? MTP layers follow the others. */
+static inline bool model_has_layer(const struct arch_cfg *c, const struct model_dims *d, int il)
+{
+    return (il >= d->layer0 && il < d->layer0 + d->n_layer) ||
+           (il >= c->n_layer && model_is_last(d));
+}
 /* Which rows of the role's matrix (of one expert's; of rows in all) d holds. The slices of all
  * ranks follow each other and are all of it, but that several may have the same key head; or, of
  * what every rank needs, each is all of it. */
@@ -95,6 +119,7 @@ struct model_opts {
     int64_t keep_bytes; /* MLA: memory for what is kept of prompts between their pieces, at most */
     const struct model_place *place; /* NULL = all on one device */
     int rank, n_rank; /* which of how many that hold a part each; n_rank 0 = the only one */
+    const struct model_stages *stages; /* NULL: one has all layers */
     dist *dist;       /* this rank's end, where there are several: all run the same steps at the
                          same time, and the logits come to rank 0 */
     int n_slot; /* 0, or: the stacks of experts hold those that slot_expert names, slot by slot, */
@@ -127,9 +152,9 @@ sl_status model_pack(const io_model *m, dev *d, io_pack_out *out,
 const struct arch_cfg *model_config(const model *m);
 /* arch_unused's line of the folder that the model was opened from; NULL = nothing is unused. */
 const char *model_unused_text(const model *m);
-/* The cache of what dims holds (NULL: of all heads). Groups, of which one may have no layer, up to
- * the last that has: DEV_KV_PAGED, DEV_KV_WINDOW where layers have a window, DEV_KV_STATE where
- * they have a recurrent state; n_blk in each. */
+/* The cache of what dims holds (NULL: of all heads and layers). Groups, of which some may have no
+ * layer, up to the last that has one in any stage: DEV_KV_PAGED, DEV_KV_WINDOW where layers have a
+ * window, DEV_KV_STATE where they have a recurrent state; n_blk in each. */
 struct dev_kv_shape model_kv_shape(const struct arch_cfg *cfg, const struct model_dims *dims,
                                    enum dev_kv_type type, int n_blk, int blk_tok);
 /* MLA: the most keep_bytes of model_opts of which there is use for n_ctx positions; 0 = none. */
@@ -137,7 +162,7 @@ int64_t model_keep_bytes(const struct arch_cfg *cfg, const dev *d, int n_ctx);
 /* Weight bytes that one token at batch 1 reads. */
 int64_t model_bytes_per_token(const model *m);
 int64_t model_weight_bytes(const model *m);
-/* The widest row that one of several ranks brings to a join. */
+/* The widest row that one of several ranks brings to a join, or gives to the next stage. */
 int64_t model_join_bytes(const model *m);
 /* Those on d; a table of tokens that is the head too may lie on two devices. */
 int64_t model_weight_bytes_on(const model *m, const dev *d);
@@ -151,7 +176,7 @@ sl_status model_show(const io_model *io, struct str *s, struct json_w *w,
 sl_status model_routed(model *m, int layer, uint64_t *out, int n, sl_err *err) BASE_MUST_USE;
 
 /* What a pass of a step gives: host arrays of the model, valid until the next launch. NULL where it
- * was not wanted. */
+ * was not wanted, and on ranks other than 0. */
 struct model_rows {
     const float *logits;   /* [n_row, V]; rows whose logits were not wanted are undefined */
     const int32_t *best;   /* [n_row] ids, the lowest of equals, DEV_BEST_NAN or DEV_BEST_NONE; of

@@ -156,11 +156,12 @@ sl_status model_slots_open(struct model *m, sl_err *err) BASE_MUST_USE;
 sl_status model_late_check(const struct model *m, sl_err *err) BASE_MUST_USE;
 /* Experts of a token that come late in layer il. */
 int model_n_late(const struct model *m, int il);
-/* shape.c: where layer il (MTP layers follow the others) has its keys and values. */
+/* shape.c: where layer il (MTP layers follow the others), of those that d has, has its keys and
+ * values. */
 struct model_kv_place {
     int group, layer;
 };
-struct model_kv_place model_kv_place(const struct arch_cfg *c, int il);
+struct model_kv_place model_kv_place(const struct arch_cfg *c, const struct model_dims *d, int il);
 /* load.c; m->io is set */
 sl_status model_load_layer(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
 sl_status model_load_globals(struct model *m, sl_err *err) BASE_MUST_USE;
@@ -176,6 +177,11 @@ sl_status model_reserve(struct model *m, sl_err *err) BASE_MUST_USE;
  * out[1 + n_mtp]. */
 sl_status model_progs_open(struct model *m, struct dev_tap tap, dev_prog **out,
                            sl_err *err) BASE_MUST_USE;
+/* slice.c: does this rank have what is outside of the layers? */
+bool model_has_global(const struct arch_cfg *c, const struct model_dims *d, enum arch_global g);
+/* stages.c: before a pass, the residual stream from the stage before; after it, to the next one. */
+void model_take(struct model *m, const struct dev_step *s);
+void model_give(struct model *m, const struct dev_step *s);
 /* ranks.c: who computes which columns. Errors: REQUEST, UNSUPPORTED: what can not be shared so. */
 sl_status model_ranks_open(struct model *m, sl_err *err) BASE_MUST_USE;
 /* mla.c */

@@ -7,10 +7,14 @@
 static void main_emit(struct emit *e)
 {
     const struct model *m = e->m;
-    model_embed_emit(e, m->embed);
-    for (int i = 0; i < m->cfg.n_layer; i++)
-        model_layer_emit(e, &m->layer[i], i, i == 0);
-    model_head_emit(e, m->norm, m->head);
+    const struct model_dims *d = &m->dims;
+    if (d->stage == 0) model_embed_emit(e, m->embed);
+    for (int i = d->layer0; i < d->layer0 + d->n_layer; i++)
+        model_layer_emit(e, &m->layer[i], i, i == d->layer0);
+    if (model_is_last(d))
+        model_head_emit(e, m->norm, m->head);
+    else /* the next stage gets one sum */
+        EMIT(e, add, .x = e->side->x, .y = e->side->r, .n = m->cfg.d_model);
 }
 
 void model_pass_emit(struct emit *e, int pass)

@@ -81,12 +81,13 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
     struct model_ranks *k = &m->ranks;
     int n = m->dims.n_rank;
     void *p = NULL;
-    if (n <= 1) return SL_OK;
+    if (n * m->dims.n_stage <= 1) return SL_OK;
     if (m->place.n_dev > 1 || !dev_is_host(m->d))
         return SL_FAIL(err, UNSUPPORTED, "layout: ranks of one CPU device each are all there is");
     for (int i = 0; i < c->n_layer; i++)
         if (c->layer[i].mixer != ARCH_GQA && c->layer[i].mixer != ARCH_MLA)
             return SL_FAIL(err, UNSUPPORTED, "layout: layer %d has a state that is not shared", i);
+    if (n <= 1) return SL_OK;
     if (c->qk_norm_whole)
         return SL_FAIL(err, UNSUPPORTED,
                        "layout: %s has a norm over all heads at once, which "
@@ -112,7 +113,7 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
 
 int64_t model_join_bytes(const model *m)
 {
-    int64_t n = m->cfg.d_model; /* of a row that is picked */
+    int64_t n = m->cfg.d_model; /* of a row that is picked, or given */
     for (int cut = 0; cut < MODEL_N_CUT; cut++)
         for (int r = 0; r < m->dims.n_rank; r++)
             n = BASE_MAX(n, m->ranks.part[cut][r]);

@@ -51,15 +51,15 @@ struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_
     for (int i = 0; i < c->n_layer + c->n_mtp; i++) {
         int g = group_of(&c->layer[i]);
         s.n_group = BASE_MAX(s.n_group, g + 1);
-        s.group[g].n_layer++;
+        s.group[g].n_layer += !d || model_has_layer(c, d, i);
     }
     return s;
 }
 
-struct model_kv_place model_kv_place(const struct arch_cfg *c, int il)
+struct model_kv_place model_kv_place(const struct arch_cfg *c, const struct model_dims *d, int il)
 {
     struct model_kv_place p = {group_of(&c->layer[il]), 0};
-    for (int i = 0; i < il; i++)
+    for (int i = d->layer0; i < il; i++)
         p.layer += group_of(&c->layer[i]) == p.group;
     return p;
 }

@@ -76,6 +76,8 @@ static struct model_dims dims_of_one_key_head(const struct arch_cfg *c, int rank
     int q0 = per * (rank - first) / (end - first), q1 = per * (rank - first + 1) / (end - first);
     return (struct model_dims){.rank = rank,
                                .n_rank = n_rank,
+                               .n_stage = 1,
+                               .n_layer = c->n_layer,
                                .head0 = kv * per + q0,
                                .n_head = q1 - q0,
                                .head_kv0 = kv,
@@ -93,6 +95,8 @@ struct model_dims model_dims_of(const struct arch_cfg *c, int rank, int n_rank)
         kv1 = (int)begin_of(n_kv, unit, rank + 1, n_rank);
     return (struct model_dims){.rank = rank,
                                .n_rank = n_rank,
+                               .n_stage = 1,
+                               .n_layer = c->n_layer,
                                .head0 = kv0 * per,
                                .n_head = (kv1 - kv0) * per,
                                .head_kv0 = kv0,
@@ -117,23 +121,39 @@ struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_d
     }
 }
 
-/* The role by whose slice a tensor's rows are held; N_ROLE: whole. Packed files spell some names as
- * GGUF does. */
-static enum arch_role role_of(const struct arch_cfg *c, const char *name)
+/* What a tensor's name says. Packed files spell some names as GGUF does. */
+static struct arch_name parse(const struct arch_cfg *c, const char *name)
 {
     static const struct arch_naming gguf = {IO_GGUF, NULL};
     struct arch_name n;
     arch_name_parse(&c->naming, name, &n);
     if (n.role < 0 && n.global < 0) arch_name_parse(&gguf, name, &n);
-    if (n.global == GLOBAL_EMBED) return ROLE_MTP_EMBED;
-    if (n.global == GLOBAL_HEAD) return ROLE_MTP_HEAD;
-    return n.role < 0 ? N_ROLE : (enum arch_role)n.role;
+    return n;
+}
+
+/* The role by whose slice its rows are held; N_ROLE: whole. */
+static enum arch_role role_of(const struct arch_name *n)
+{
+    if (n->global == GLOBAL_EMBED) return ROLE_MTP_EMBED;
+    if (n->global == GLOBAL_HEAD) return ROLE_MTP_HEAD;
+    return n->role < 0 ? N_ROLE : (enum arch_role)n->role;
+}
+
+bool model_has_global(const struct arch_cfg *c, const struct model_dims *d, enum arch_global g)
+{
+    bool embeds = d->stage == 0 || (model_is_last(d) && (c->tied_head || c->n_mtp));
+    return g == GLOBAL_EMBED ? embeds : model_is_last(d);
 }
 
 int64_t model_slice_bytes(const struct arch_cfg *c, const struct model_dims *d, const char *name,
                           int64_t n_bytes)
 {
-    enum arch_role role = d->n_rank > 1 ? role_of(c, name) : N_ROLE;
+    struct arch_name said = parse(c, name);
+    bool has = said.layer >= 0   ? model_has_layer(c, d, said.layer)
+               : said.global < 0 ? true
+                                 : model_has_global(c, d, (enum arch_global)said.global);
+    if (!has) return 0;
+    enum arch_role role = d->n_rank > 1 ? role_of(&said) : N_ROLE;
     struct model_dims all = model_dims_of(c, 0, 1);
     if (role == N_ROLE) return n_bytes;
     int64_t ours = model_slice_of(c, d, role, 1).n_row, of = model_slice_of(c, &all, role, 1).n_row;

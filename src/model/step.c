@@ -18,9 +18,13 @@ static void check_step(const struct model *m, const struct dev_step *s)
 
 sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *err)
 {
-    check_step(m, s);
     m->step = s;
-    return dev_prog_run((m->tap_fn ? m->tap_prog : m->prog)[s->pass], kv, s, err);
+    if (s->pass && !model_is_last(&m->dims)) return SL_OK; /* MTP layers are the last stage's */
+    check_step(m, s);
+    model_take(m, s);
+    SL_TRY(dev_prog_run((m->tap_fn ? m->tap_prog : m->prog)[s->pass], kv, s, err));
+    model_give(m, s);
+    return SL_OK;
 }
 
 /* The rows of logits that are wanted, where they are to be read. */
@@ -96,6 +100,7 @@ sl_status model_wait(model *m, struct model_rows *out, sl_err *err)
     *out = (struct model_rows){0};
     for (int i = 0; i < m->place.n_dev; i++)
         SL_TRY(dev_sync(m->place.d[i], err));
+    if (m->opts.rank) return SL_OK; /* results are rank 0's */
     if (s->want & DEV_WANT_LOGITS) SL_TRY(read_logits(m, s, &out->logits, err));
     if (s->want & DEV_WANT_BEST) SL_TRY(read_best(m, s, &out->best, err));
     if (s->want & DEV_WANT_HIDDEN)

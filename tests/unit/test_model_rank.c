@@ -22,8 +22,9 @@ struct opened {
     model *m;
 };
 
-/* pack NULL = from the source. False: there is no such checkpoint. */
-static bool open_rank(const char *name, const char *pack, int rank, int n_rank, struct opened *o)
+/* pack NULL = from the source; stages NULL = one. False: there is no such checkpoint. */
+static bool open_rank(const char *name, const char *pack, const struct model_stages *stages,
+                      int rank, int n_rank, struct opened *o)
 {
     char path[512];
     struct model_opts mo = {.n_tok_max = 8,
@@ -31,6 +32,7 @@ static bool open_rank(const char *name, const char *pack, int rank, int n_rank, 
                             .n_ctx = 32,
                             .blk_tok = 16,
                             .n_logit_max = 1,
+                            .stages = stages,
                             .rank = rank,
                             .n_rank = n_rank};
     snprintf(path, sizeof path, "%s/%s", TEST_TINY, name);
@@ -300,7 +302,7 @@ static bool check_ranks(const char *name, const char *pack)
 {
     struct opened whole, o;
     int64_t run, source;
-    if (!open_rank(name, NULL, 0, 1, &whole)) return false;
+    if (!open_rank(name, NULL, NULL, 0, 1, &whole)) return false;
     assert_true(whole.m->cfg.n_layer + whole.m->n_mtp < 60);
     for (int n_rank = 1; n_rank <= 5; n_rank++) {
         static struct cursor mat, vec;
@@ -309,7 +311,7 @@ static bool check_ranks(const char *name, const char *pack)
         memset(&mat, 0, sizeof mat);
         memset(&vec, 0, sizeof vec);
         for (int rank = 0; rank < n_rank; rank++) {
-            assert_true(open_rank(name, pack, rank, n_rank, &o));
+            assert_true(open_rank(name, pack, NULL, rank, n_rank, &o));
             check_rank(whole.m, o.m, &mat, &vec);
             all_held += held(o.m);
             all_done += o.m->done_bytes;
@@ -377,6 +379,80 @@ TEST(model_rank_holds_its_rows_of_a_packed_file)
         assert_true(check_ranks(models[i], path));
         assert_int_equal(unlink(path), 0);
     }
+}
+
+/* ---- stages ---- */
+
+/* Of a model of n_layer layers each stage holds its own, and nothing twice but a table that is the
+ * head too, or that MTP layers look into. */
+static bool check_stages(const char *name, const char *pack, int n_stage, int tp)
+{
+    struct opened whole, o;
+    if (!open_rank(name, NULL, NULL, 0, tp, &whole)) return false;
+    const model *m = whole.m;
+    struct model_stages s = {.n = n_stage};
+    ASSERT_OK(model_stages_of(&m->cfg, whole.io, true, &s, &err));
+    int64_t all = 0, want = 0;
+    for (int t = 0; t < tp; t++) {
+        assert_true(open_rank(name, pack, NULL, t, tp, &o));
+        want += held(o.m);
+        if (n_stage > 1 && o.m->embed && (m->cfg.tied_head || m->n_mtp))
+            want += dev_mat_bytes(o.m->embed);
+        close_rank(&o);
+    }
+    for (int rank = 0; rank < n_stage * tp; rank++) {
+        assert_true(open_rank(name, pack, &s, rank, n_stage * tp, &o));
+        const struct model_dims *d = &o.m->dims;
+        assert_int_equal(d->stage, n_stage - 1 - rank / tp);
+        assert_true(d->n_layer >= 1);
+        assert_true(!!o.m->head == (rank < tp) && !!o.m->norm == (rank < tp));
+        assert_int_equal(o.m->n_mtp, rank < tp ? m->n_mtp : 0);
+        for (int il = 0; il < m->cfg.n_layer; il++) {
+            bool has = il >= s.first[d->stage] && il < s.first[d->stage + 1];
+            assert_true(!!layer_of(o.m, il)->o == has);
+            assert_true(!!layer_of(o.m, il)->attn_norm == has);
+        }
+        all += held(o.m);
+        if (pack) assert_int_equal(o.m->done_bytes, held(o.m));
+        close_rank(&o);
+    }
+    assert_int_equal(all, want);
+    close_rank(&whole);
+    return true;
+}
+
+TEST(model_stage_holds_its_layers)
+{
+    char path[64], tiny[512];
+    snprintf(tiny, sizeof tiny, "%s/%s", TEST_TINY, models[0]);
+    if (os_path_kind(tiny) == OS_NONE) skip();
+    for (int i = 0; i < BASE_COUNT_OF(models); i++) {
+        assert_true(check_stages(models[i], NULL, 2, 1));
+        assert_true(check_stages(models[i], NULL, 2, 2));
+        snprintf(path, sizeof path, "stage_test_%ld.packed", (long)getpid());
+        pack_file(models[i], path);
+        assert_true(check_stages(models[i], path, 2, 1));
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+TEST(model_stages_have_equal_bytes)
+{
+    struct opened o;
+    if (!open_rank("llama3.gguf", NULL, NULL, 0, 1, &o)) skip();
+    struct arch_cfg *c = &o.m->cfg;
+    struct model_stages s = {.n = c->n_layer + 1};
+    ASSERT_STATUS(model_stages_of(c, o.io, false, &s, &err), SL_REQUEST);
+    assert_non_null(strstr(err.text, "layers: as many stages at most"));
+    s.n = c->n_layer;
+    ASSERT_OK(model_stages_of(c, o.io, false, &s, &err));
+    for (int i = 0; i <= c->n_layer; i++)
+        assert_int_equal(s.first[i], i);
+    /* the head, whose bytes are many layers' here, is the last stage's */
+    s.n = 2;
+    ASSERT_OK(model_stages_of(c, o.io, false, &s, &err));
+    assert_int_equal(s.first[1], c->n_layer - 1);
+    close_rank(&o);
 }
 
 TEST(model_rank_out_of_range_and_programs_of_several_are_refused)
@@ -456,10 +532,10 @@ TEST(model_rank_computes_its_heads_as_the_whole_does)
         x[i] = (float)((i * 37 + 11) % 101) / 50.0f - 1.0f;
     for (int i = 0; i < BASE_COUNT_OF(some); i++) {
         struct opened whole, o;
-        if (!open_rank(some[i], NULL, 0, 1, &whole)) skip();
+        if (!open_rank(some[i], NULL, NULL, 0, 1, &whole)) skip();
         int all = heads_of(&whole, x, want), at = 0;
         for (int rank = 0; rank < 2; rank++) {
-            assert_true(open_rank(some[i], NULL, rank, 2, &o));
+            assert_true(open_rank(some[i], NULL, NULL, rank, 2, &o));
             int n = heads_of(&o, x, got);
             assert_true(n > 0 && n < all);
             for (int t = 0; t < T; t++)

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which layers each of several stages has, and the rows that go from one to the next. */
+#include "model/emit.h"
+
+/* Bytes of each layer's weights, and of what the last stage has beside its layers. */
+static int64_t weigh(const struct arch_cfg *c, const io_model *io, bool mtp, int64_t *layer)
+{
+    int64_t last = 0;
+    for (int i = 0; i < io_n_tensor(io); i++) {
+        const struct tensor *t = io_tensor(io, i);
+        int il = -1;
+        enum model_part part = model_part_of_name(c, t->name, &il);
+        if (il >= 0 && il < c->n_layer)
+            layer[il] += (int64_t)t->n_bytes;
+        else if (il >= c->n_layer ? mtp : part == (c->tied_head ? MODEL_EMBED : MODEL_HEAD))
+            last += (int64_t)t->n_bytes;
+    }
+    return last;
+}
+
+/* Each cut is where it is nearest to the stage's share of all bytes. */
+static void cut(const int64_t *layer, int n_layer, int64_t last, struct model_stages *s)
+{
+    int64_t all = last, sum = 0;
+    int il = 0;
+    for (int i = 0; i < n_layer; i++)
+        all += layer[i];
+    s->first[0] = 0;
+    for (int k = 1; k < s->n; k++) {
+        int64_t goal = all / s->n * k;
+        int least = s->first[k - 1] + 1, most = n_layer - (s->n - k);
+        while (il < least || (il < most && sum + layer[il] / 2 <= goal))
+            sum += layer[il++];
+        s->first[k] = il;
+    }
+    s->first[s->n] = n_layer;
+}
+
+sl_status model_stages_of(const struct arch_cfg *c, const io_model *io, bool mtp,
+                          struct model_stages *s, sl_err *err)
+{
+    void *p = NULL;
+    if (s->n > c->n_layer)
+        return SL_FAIL(err, REQUEST,
+                       "layout: pp=%d: the model has %d layers: as many stages at most",
+                       s->n, c->n_layer);
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)c->n_layer, sizeof(int64_t), &p, err));
+    int64_t *layer = p, last = weigh(c, io, mtp, layer);
+    cut(layer, c->n_layer, last, s);
+    mem_free(p);
+    return SL_OK;
+}
+
+struct model_dims model_stage_dims(const struct arch_cfg *c, const struct model_stages *s, int rank,
+                                   int n_rank)
+{
+    if (!s) return model_dims_of(c, rank, n_rank);
+    int n = n_rank / s->n; /* ranks of a stage */
+    struct model_dims d = model_dims_of(c, rank % n, n);
+    d.stage = s->n - 1 - rank / n;
+    d.n_stage = s->n;
+    d.layer0 = s->first[d.stage];
+    d.n_layer = s->first[d.stage + 1] - d.layer0;
+    return d;
+}
+
+/* ---- a step ---- */
+
+void model_take(struct model *m, const struct dev_step *s)
+{
+    if (m->dims.stage > 0 && s->pass == 0 && s->n_tok)
+        dist_take(m->opts.dist, model_side(m, MODEL_ATTN)->x, s->n_tok, m->cfg.d_model);
+}
+
+void model_give(struct model *m, const struct dev_step *s)
+{
+    if (!model_is_last(&m->dims) && s->n_tok)
+        dist_give(m->opts.dist, model_side(m, MODEL_ATTN)->x, s->n_tok, m->cfg.d_model);
+}
