@@ -55,11 +55,11 @@ static void give(sl_engine *e)
     e->opts.on_record(e->opts.record_user, e->record->p, e->record->n);
 }
 
-uint64_t engine_record_model(const sl_engine *e, int64_t bytes)
+uint64_t engine_record_model(const sl_engine *e)
 {
     const io_model *io = e->m->io;
     uint64_t h = hash_bytes(e->m->cfg.arch, strlen(e->m->cfg.arch), 0);
-    h = hash_bytes(&bytes, sizeof bytes, h);
+    h = hash_bytes(&e->m->bytes, sizeof e->m->bytes, h);
     for (int i = 0; i < io_n_tensor(io); i++) {
         const struct tensor *t = io_tensor(io, i);
         h += hash_bytes(t->name, strlen(t->name),
@@ -74,7 +74,7 @@ static struct record_head head_of(const sl_engine *e)
 {
     struct dev_info di;
     dev_info_get(e->d, &di);
-    struct record_head h = {.model = engine_record_model(e, model_weight_bytes(e->net)),
+    struct record_head h = {.model = engine_record_model(e),
                             .acts = (int32_t)di.acts,
                             .kv = (int32_t)e->kv_shape.type,
                             .n_ctx = e->n_ctx,
@@ -122,7 +122,7 @@ sl_status engine_record_open(sl_engine *e, sl_err *err)
     if (!e->opts.on_record) return SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, 1, sizeof *e->record, &p, err));
     e->record = p;
-    if (engine_kv_has(&e->kv_shape, DEV_KV_STATE))
+    if (engine_kv_has(&e->m->cfg, DEV_KV_STATE))
         return SL_FAIL(err, UNSUPPORTED, "on_record: a model with a recurrent state");
     e->record->cap = engine_record_most(e);
     SL_TRY(mem_alloc(MEM_SCRATCH, e->record->cap, &p, err));

@@ -63,7 +63,7 @@ size_t engine_record_most(const sl_engine *e);
 struct record_limits engine_record_limits(const sl_engine *e);
 /* What the model is: names and shapes of its tensors, its vectors, and the bytes of its weights as
  * they are said. A packed file says the same as its source. */
-uint64_t engine_record_model(const sl_engine *e, int64_t bytes);
+uint64_t engine_record_model(const sl_engine *e);
 /* The record of a step into r. n_group: of the cache. */
 void engine_record_put_step(struct engine_record *r, int n_group, const struct dev_step *s);
 
