@@ -316,9 +316,10 @@ typedef struct sl_engine_opts {
      * depend on where the experts are. Prompts are computed as always. REQUEST where it can not
      * be. 0 = none. */
     int n_defer;
-    /* "tp=N": N ranks share every matrix by its rows, each with a part of the threads; answers are
-     * the same, bit for bit. NULL = one rank. Ranks are threads of this process; or, where a
-     * launcher (mpirun, srun) has started N processes, those: see sl_follow. */
+    /* "tp=T,pp=P": P stages have some of the layers each, and the T ranks of a stage share every
+     * matrix of it by its rows; each rank has a part of the threads. Answers are the same, bit for
+     * bit. NULL = one rank. Ranks are threads of this process; or, where a launcher (mpirun, srun)
+     * has started T P processes, those: see sl_follow. */
     const char *layout;
     /* How long a rank may give no sign in a step before all fail; 0 = 30 000, and always at least
      * 20 times the longest step. */
@@ -576,10 +577,11 @@ SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);
 
 /* Of each rank (sl_engine_opts.layout), since open. */
 typedef struct sl_rank_stat {
+    int stage;            /* of the pipeline, from 0 on; rank 0 is in the last */
     int64_t weight_bytes; /* that it holds */
     uint64_t n_join;      /* times that columns of all ranks were put side by side */
     uint64_t join_bytes;  /* that it took from other ranks */
-    double wait_ms;       /* for other ranks, in steps */
+    double wait_ms;       /* of step_ms, for other ranks */
     double step_ms;       /* of all steps */
 } sl_rank_stat;
 /* Up to n of them; returns the number of ranks. Nothing is written where there is one. Threads: the

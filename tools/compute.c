@@ -17,8 +17,8 @@
 bool compute_apart(const struct opt_common *o)
 {
     struct dist_layout l;
-    return o->layout && dist_layout_parse(o->layout, &l, NULL) == SL_OK && l.tp > 1 &&
-           dist_launched().n > 1;
+    return o->layout && dist_layout_parse(o->layout, &l, NULL) == SL_OK &&
+           dist_layout_ranks(&l) > 1 && dist_launched().n > 1;
 }
 
 bool compute_follows(const struct opt_common *o)

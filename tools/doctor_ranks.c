@@ -126,8 +126,14 @@ static void print_text(const struct ranks_report *r)
                (double)a->shm_free * gib);
     }
     printf("a join       %.1f us, %.2f GB/s into each rank\n", r->join_us, r->join_gbps);
-    char none[32];
-    snprintf(none, sizeof none, "--layout tp=%d", r->n);
+    char none[48];
+    int n_tp = r->n % r->n_host ? 1 : r->n / r->n_host; /* a stage is a machine */
+    if (r->n_host == 1)
+        snprintf(none, sizeof none, "--layout tp=%d", r->n);
+    else if (n_tp == 1)
+        snprintf(none, sizeof none, "--layout pp=%d", r->n);
+    else
+        snprintf(none, sizeof none, "--layout tp=%d,pp=%d", n_tp, r->n_host);
     doctor_print_advice(&r->advice, none);
 }
 

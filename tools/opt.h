@@ -101,8 +101,9 @@ struct opt_common {
     {"draft-max", 0, OPT_INT, offsetof(S, common.draft_max), "N", "0", 0, SL_DRAFT_MAX,            \
      "guesses for one sequence in a step at most (0: chosen)"}
 #define OPT_ROWS_LAYOUT(S)                                                                         \
-    {"layout",  0,  OPT_STR,  offsetof(S, common.layout),  "tp=N", NULL, 0, 0,                     \
-     "share the model among N ranks, of this process or of mpirun -n N: the same answers"},        \
+    {"layout",  0,  OPT_STR,  offsetof(S, common.layout),  "tp=N,pp=N", NULL, 0, 0,                \
+     "share the model among ranks, of this process or of mpirun: its matrices (tp), its layers "   \
+     "(pp): the same answers"},                                                                    \
     {"dist-deadline-ms", 0, OPT_INT, offsetof(S, common.dist_deadline_ms), "N", "0", 0, 3600000,   \
      "how long a rank may be silent in a step (0: 30 s; 20 steps at least)"}
 #define OPT_ROWS_RECORD(S)                                                                         \

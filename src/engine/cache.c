@@ -14,12 +14,18 @@ int engine_kv_window(const struct arch_cfg *c)
     return w;
 }
 
+bool engine_kv_has(const struct arch_cfg *c, enum dev_kv_kind kind)
+{
+    struct dev_kv_shape s = model_kv_shape(c, NULL, DEV_KV_F32, 1, ENGINE_BLK_TOK);
+    return s.group[kind].n_layer > 0;
+}
+
 struct dev_kv_shape engine_kv_shape(const struct arch_cfg *c, const struct model_dims *d,
                                     enum dev_kv_type type, int n_blk, int n_seq, int n_tok)
 {
     struct dev_kv_shape s = model_kv_shape(c, d, type, n_blk, ENGINE_BLK_TOK);
     int most = kv_win_most(engine_kv_window(c), ENGINE_BLK_TOK, n_seq, n_tok);
-    bool windows = engine_kv_has(&s, DEV_KV_WINDOW);
+    bool windows = engine_kv_has(c, DEV_KV_WINDOW);
     s.group[DEV_KV_WINDOW].n_blk = windows ? BASE_MIN(n_blk, most + n_blk / 4) : 1;
     s.group[DEV_KV_STATE].n_blk = n_seq + 1 + engine_n_snap(n_seq); /* as struct sched_copy */
     return s;
@@ -45,9 +51,9 @@ sl_status engine_cache_open(sl_engine *e, sl_err *err)
     e->pool.on_win_free = win_freed;
     e->pool.user = e;
     if (!e->opts.no_reuse) SL_TRY(kv_cache_init(&e->pool, err));
-    if (engine_kv_has(s, DEV_KV_STATE))
+    if (engine_kv_has(&e->m->cfg, DEV_KV_STATE))
         SL_TRY(kv_snap_init(&e->pool, engine_n_snap(e->n_seq_max), err));
-    if (!engine_kv_has(s, DEV_KV_WINDOW)) return SL_OK;
+    if (!engine_kv_has(&e->m->cfg, DEV_KV_WINDOW)) return SL_OK;
     return kv_win_init(&e->pool, engine_kv_window(&e->m->cfg), s->group[DEV_KV_WINDOW].n_blk, err);
 }
 

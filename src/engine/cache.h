@@ -17,11 +17,8 @@ static inline int engine_n_snap(int n_seq)
 {
     return 2 * n_seq + 8;
 }
-/* Has any layer its cache in that group? */
-static inline bool engine_kv_has(const struct dev_kv_shape *s, enum dev_kv_kind kind)
-{
-    return s->n_group > (int)kind && s->group[kind].n_layer > 0;
-}
+/* Has any layer, of any rank, its cache in that group? */
+bool engine_kv_has(const struct arch_cfg *c, enum dev_kv_kind kind);
 /* Positions that the layers with a window see, at most; 0 = none has one. */
 int engine_kv_window(const struct arch_cfg *c);
 

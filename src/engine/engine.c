@@ -427,7 +427,7 @@ int sl_op_stats(sl_engine *e, sl_op_stat *out, int n)
 int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n)
 {
     if (e->remote) return e->remote->routed(e->remote->user, layer, out, n);
-    sl_status st = model_routed(e->net, layer, out, n, NULL);
+    sl_status st = engine_ranks_routed(e, layer, out, n, NULL);
     if (st) return st == SL_NOTFOUND ? 0 : -1;
     return model_config(e->net)->n_expert;
 }

@@ -356,6 +356,9 @@ sl_status engine_ranks_run(sl_engine *e, const struct dev_step *s, struct model_
 /* What all ranks hold, and read for a token. */
 int64_t engine_ranks_weight_bytes(const sl_engine *e);
 int64_t engine_ranks_bytes_per_token(const sl_engine *e);
+/* model_routed, of whichever rank has the layer. Errors: its; DEVICE: ranks have failed. */
+sl_status engine_ranks_routed(const sl_engine *e, int layer, uint64_t *out, int n,
+                              sl_err *err) BASE_MUST_USE;
 /* dev_kv_touch on every rank. */
 void engine_kv_touch(sl_engine *e, int group, const int32_t *blk, int n);
 

@@ -14,10 +14,11 @@
 #include "os/word.h"
 #include "par/par.h"
 
-/* What the others are told: a head, then a record of a step (record.h) or numbers of blocks. */
-enum { SAY_STEP = 1, SAY_TOUCH = 2 };
+/* What the others are told: a head, then a record of a step (record.h) or numbers of blocks. at: a
+ * group of the cache, or of SAY_ROUTED a layer. */
+enum { SAY_STEP = 1, SAY_TOUCH = 2, SAY_ROUTED = 3 };
 struct say_head {
-    uint32_t what, group, n_blk, pad;
+    uint32_t what, at, n_blk, pad;
 };
 
 /* Who follows: its parts of the model, and room for the step that it was told. */
@@ -26,6 +27,8 @@ struct follower {
     dev *d;
     model *net;
     dev_kv *kv;
+    struct model_dims dims;
+    uint64_t *routed; /* [E] */
     struct record_limits max;
     struct record_step step;
 };
@@ -47,10 +50,12 @@ struct engine_ranks {
     const char *device;
     int n, here; /* here: the rank of this process, 0 where they are threads */
     bool apart;  /* processes */
-    dist *end;   /* of here */
+    struct model_stages stages;
+    struct follower own; /* of here */
+    dist *end;           /* of here */
     struct record_limits max;
     struct engine_record say; /* room for a message */
-    int64_t step_ns;          /* of all steps */
+    int64_t t_told, step_ns;  /* when they were told last; of all that they were told */
     int64_t weight_bytes[DIST_RANK_MAX], bytes_per_token[DIST_RANK_MAX];
     struct rank rank[DIST_RANK_MAX];
 };
@@ -66,9 +71,7 @@ static sl_status follow_step(struct follower *f, struct rd *r, sl_err *err)
     SL_TRY(engine_record_next(r, &kind, &body, &at, err));
     if (kind != RECORD_STEP) return SL_FAIL(err, INTERNAL, "a message that is no step");
     SL_TRY(engine_record_read_step(&body, at, &f->max, &f->step, err));
-    struct dev_step s = f->step.s;
-    SL_TRY(model_launch(f->net, f->kv, &s, err));
-    s.want = 0; /* results are home's */
+    SL_TRY(model_launch(f->net, f->kv, &f->step.s, err));
     return model_wait(f->net, &rows, err);
 }
 
@@ -76,13 +79,29 @@ static sl_status follow_touch(struct follower *f, struct rd *r, const struct say
                               sl_err *err)
 {
     const uint8_t *p = rd_bytes(r, (uint64_t)h->n_blk * sizeof(int32_t));
-    if (!rd_ok(r) || h->group >= DEV_KV_GROUPS)
+    if (!rd_ok(r) || h->at >= DEV_KV_GROUPS)
         return SL_FAIL(err, INTERNAL, "a message that names no blocks");
     const int32_t *blk = (const int32_t *)(const void *)p; /* after a head of 16 bytes */
     for (uint32_t i = 0; i < h->n_blk; i++)
-        if (blk[i] < 0 || blk[i] >= f->max.n_blk[h->group])
+        if (blk[i] < 0 || blk[i] >= f->max.n_blk[h->at])
             return SL_FAIL(err, INTERNAL, "a message that names block %d", blk[i]);
-    dev_kv_touch(f->d, f->kv, (int)h->group, blk, (int)h->n_blk);
+    dev_kv_touch(f->d, f->kv, (int)h->at, blk, (int)h->n_blk);
+    return SL_OK;
+}
+
+/* The counts of a layer's experts go from its stage on to home. */
+static sl_status pass_routed(struct follower *f, int layer, sl_err *err)
+{
+    const struct arch_cfg *c = model_config(f->net);
+    const struct model_dims *d = &f->dims;
+    int n = 2 * c->n_expert; /* floats that take as many bytes */
+    if (d->rank) return SL_OK;
+    if (model_has_layer(c, d, layer))
+        SL_TRY(model_routed(f->net, layer, f->routed, c->n_expert, err));
+    else if (layer < d->layer0)
+        dist_take(f->end, (float *)(void *)f->routed, 1, n);
+    if (layer < d->layer0 + d->n_layer && !model_is_last(d))
+        dist_give(f->end, (const float *)(const void *)f->routed, 1, n);
     return SL_OK;
 }
 
@@ -92,9 +111,10 @@ static sl_status obey(struct follower *f, const void *msg, size_t n, sl_err *err
     struct say_head h = {0};
     const uint8_t *p = rd_bytes(&r, sizeof h);
     if (p) memcpy(&h, p, sizeof h);
-    return h.what == SAY_STEP    ? follow_step(f, &r, err)
-           : h.what == SAY_TOUCH ? follow_touch(f, &r, &h, err)
-                                 : SL_FAIL(err, INTERNAL, "a message of kind %u", h.what);
+    return h.what == SAY_STEP     ? follow_step(f, &r, err)
+           : h.what == SAY_TOUCH  ? follow_touch(f, &r, &h, err)
+           : h.what == SAY_ROUTED ? pass_routed(f, (int)h.at, err)
+                                  : SL_FAIL(err, INTERNAL, "a message of kind %u", h.what);
 }
 
 /* Until home has nothing more, or the ranks have failed. */
@@ -108,6 +128,25 @@ static void follow(struct follower *f)
     }
 }
 
+/* What its own parts are open for. */
+static sl_status follower_init(struct follower *f, const struct engine_ranks *k, int rank,
+                               sl_err *err)
+{
+    const struct arch_cfg *c = model_config(f->net);
+    void *p = NULL;
+    f->dims = model_stage_dims(c, &k->stages, rank, k->n);
+    f->max = k->max;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)c->n_expert + 1, sizeof *f->routed, &p, err));
+    f->routed = p;
+    return engine_record_step_init(&f->step, &f->max, err);
+}
+
+static void follower_fini(struct follower *f)
+{
+    mem_free(f->routed);
+    engine_record_step_fini(&f->step);
+}
+
 static sl_status open_thread(struct rank *r, sl_err *err)
 {
     struct dev_opts o = r->all->dopts;
@@ -116,7 +155,7 @@ static sl_status open_thread(struct rank *r, sl_err *err)
     SL_TRY(dev_open(r->all->device, &o, &f->d, err));
     SL_TRY(model_open(r->all->m->io, f->d, &r->opts, &f->net, err));
     SL_TRY(dev_kv_open(f->d, &r->shape, &f->kv, err));
-    return engine_record_step_init(&f->step, &f->max, err);
+    return follower_init(f, r->all, r->opts.rank, err);
 }
 
 static void rank_main(void *arg)
@@ -131,14 +170,8 @@ sl_status sl_follow(sl_engine *e, sl_err *err)
 {
     struct engine_ranks *k = e->ranks;
     if (!k || !k->here) return SL_FAIL(err, REQUEST, "this rank is home: it follows nobody");
-    struct follower f = {.end = k->end, .d = e->d, .net = e->net, .kv = e->kv, .max = k->max};
-    sl_status st = engine_record_step_init(&f.step, &f.max, err);
-    if (st)
-        dist_fail(k->end, err);
-    else
-        follow(&f);
-    engine_record_step_fini(&f.step);
-    return st ? st : dist_status(k->end, err);
+    follow(&k->own);
+    return dist_status(k->end, err);
 }
 
 /* ---- opening ---- */
@@ -155,6 +188,7 @@ static sl_status open_team(sl_engine *e, struct dev_opts *o, const struct os_top
     o->n_thread = BASE_MAX(n_thread / k->n, 1);
     o->n_rank = k->n;
     struct dist_opts team = {.deadline_ms = e->opts.dist_deadline_ms,
+                             .n_join = k->n / k->stages.n,
                              .crowded = o->n_thread * k->n > top->n_pu};
     SL_TRY(dist_team_open(k->n, &team, end, err));
     for (int i = 0; i < k->n; i++) {
@@ -216,12 +250,13 @@ static sl_status open_apart(sl_engine *e, struct dev_opts *o, const struct os_to
 {
     struct engine_ranks *k = e->ranks;
     struct dist_launch l = dist_launched();
-    struct dist_opts group = {.deadline_ms = e->opts.dist_deadline_ms};
+    struct dist_opts group = {.deadline_ms = e->opts.dist_deadline_ms,
+                              .n_join = k->n / k->stages.n};
     k->here = l.rank;
     if (l.n != k->n)
         return SL_FAIL(err, REQUEST,
-                       "layout: tp=%d: %d processes were started: tp=%d, or mpirun -n %d", k->n,
-                       l.n, l.n, k->n);
+                       "layout: %.40s: %d processes were started: another layout, or mpirun -n %d",
+                       e->opts.layout, l.n, k->n);
     sl_status st = dist_mpi_open(&group, &k->end, err);
     if (!st) st = deal_cpus(k, o, top, err);
     if (!st) st = take_sizes(e, err);
@@ -236,11 +271,13 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
     void *p = NULL;
     if (!e->opts.layout) return SL_OK;
     SL_TRY(dist_layout_parse(e->opts.layout, &l, err));
-    if (l.tp == 1) return SL_OK;
+    if (dist_layout_ranks(&l) == 1) return SL_OK;
     SL_TRY(os_topology_get(&top, err));
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct engine_ranks), &p, err));
     struct engine_ranks *k = e->ranks = p;
-    k->n = l.tp;
+    k->n = dist_layout_ranks(&l);
+    k->stages.n = l.pp;
+    SL_TRY(model_stages_of(&e->m->cfg, e->m->io, e->mtp.on, &k->stages, err));
     k->m = e->m;
     k->device = e->opts.device;
     k->apart = dist_launched().n > 1;
@@ -271,7 +308,8 @@ bool engine_ranks_share_cpus(const sl_engine *e)
 
 struct model_dims engine_rank_dims(const sl_engine *e, int rank)
 {
-    return model_dims_of(&e->m->cfg, rank, engine_n_rank(e));
+    const struct model_stages *s = e->ranks ? &e->ranks->stages : NULL;
+    return model_stage_dims(&e->m->cfg, s, rank, engine_n_rank(e));
 }
 
 sl_status engine_ranks_gate(sl_engine *e, sl_status st, sl_err *err)
@@ -290,7 +328,7 @@ struct fact {
     const char *what;
     uint64_t v;
 };
-#define N_FACT 8
+#define N_FACT 9
 
 static uint64_t text_hash(const char *s)
 {
@@ -302,9 +340,10 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
     struct dev_info di;
     const sl_engine_opts *o = &e->opts;
     dev_info_get(e->d, &di);
+    const struct model_stages *s = &e->ranks->stages;
     const struct fact own[N_FACT] = {
         {"sluice is another version", text_hash(sl_version())},
-        {"the model is another one", engine_record_model(e, e->m->bytes)},
+        {"the model is another one", engine_record_model(e)},
         {"--layout differs", text_hash(o->layout)},
         {"--device differs", text_hash(di.name)},
         {"the CPU's instruction set differs, and with it attention's form (SL_CPU limits it)",
@@ -312,6 +351,7 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
         {"--acts differs", (uint64_t)di.acts},
         {"--kv differs", (uint64_t)o->kv},
         {"--draft differs", (uint64_t)e->mtp.on},
+        {"its layers are cut elsewhere", hash_bytes(s->first, sizeof s->first, 0)},
     };
     memcpy(f, own, sizeof own);
 }
@@ -357,7 +397,6 @@ static sl_status start_thread(struct rank *r, int rank, const struct model_opts 
     r->opts.progress = NULL; /* home's tells how far it is */
     r->opts.place = NULL;    /* home is on one device, or has refused */
     r->shape = kv[rank];
-    r->f.max = r->all->max;
     return par_side_open(rank_main, r, &r->side, err);
 }
 
@@ -369,6 +408,7 @@ sl_status engine_ranks_start(sl_engine *e, struct model_opts *o, const struct de
     o->n_rank = k->n;
     o->rank = k->here;
     o->dist = k->end;
+    o->stages = &k->stages;
     o->keep_bytes /= k->n;
     k->max = engine_record_limits(e);
     for (int i = 1; !k->apart && i < k->n; i++)
@@ -411,6 +451,11 @@ sl_status engine_ranks_open(sl_engine *e, sl_err *err)
     k->say.cap = sizeof(struct say_head) + BASE_MAX(engine_record_most(e), n_blk * sizeof(int32_t));
     SL_TRY(mem_alloc(MEM_SCRATCH, k->say.cap, &p, err));
     k->say.p = p;
+    k->own.end = k->end;
+    k->own.d = e->d;
+    k->own.net = e->net;
+    k->own.kv = e->kv;
+    SL_TRY(engine_ranks_gate(e, follower_init(&k->own, k, k->here, err), err));
     if (k->apart)
         SL_TRY(dist_room(k->end, model_join_bytes(e->net), (int64_t)k->say.cap, err));
     else
@@ -426,11 +471,12 @@ void engine_ranks_close(sl_engine *e)
     for (int i = 1; !k->apart && i < k->n; i++) {
         struct follower *f = &k->rank[i].f;
         par_side_close(k->rank[i].side);
-        engine_record_step_fini(&f->step);
+        follower_fini(f);
         model_close(f->net);
         dev_close(f->d);
     }
     dist_close(k->end);
+    follower_fini(&k->own);
     mem_free(k->say.p);
     mem_free(k);
     e->ranks = NULL;
@@ -448,8 +494,18 @@ static sl_status run_here(sl_engine *e, const struct dev_step *s, struct model_r
 /* n: bytes that are there after the head already */
 static void tell(struct engine_ranks *k, const struct say_head *h, size_t n)
 {
+    k->t_told = clock_now_ns();
     memcpy(k->say.p, h, sizeof *h);
     dist_tell(k->end, k->say.p, sizeof *h + n);
+}
+
+/* All ranks are through with what they were told. Errors: DEVICE: no rank goes on. */
+static sl_status all_done(struct engine_ranks *k, sl_err *err)
+{
+    sl_err why = {0};
+    sl_status st = dist_all_done(k->end, &why);
+    k->step_ns += clock_now_ns() - k->t_told;
+    return st ? SL_FAIL(err, DEVICE, "layout: %.200s", why.text) : SL_OK;
 }
 
 sl_status engine_ranks_run(sl_engine *e, const struct dev_step *s, struct model_rows *out,
@@ -460,28 +516,39 @@ sl_status engine_ranks_run(sl_engine *e, const struct dev_step *s, struct model_
     if (k->here)
         return SL_FAIL(err, REQUEST, "layout: rank %d runs the steps of rank 0 only", k->here);
     sl_err why = {0};
-    int64_t t0 = clock_now_ns();
     struct engine_record r = {k->say.p + sizeof(struct say_head), 0,
                               k->say.cap - sizeof(struct say_head)};
     engine_record_put_step(&r, e->kv_shape.n_group, s);
     tell(k, &(struct say_head){.what = SAY_STEP}, r.n);
     if (run_here(e, s, out, &why)) dist_fail(k->end, &why);
-    sl_status st = dist_all_done(k->end, &why);
-    k->step_ns += clock_now_ns() - t0;
-    return st ? SL_FAIL(err, DEVICE, "layout: %.200s", why.text) : SL_OK; /* no rank goes on */
+    return all_done(k, err);
 }
 
 void engine_kv_touch(sl_engine *e, int group, const int32_t *blk, int n)
 {
     struct engine_ranks *k = e->ranks;
-    sl_err why;
     dev_kv_touch(e->d, e->kv, group, blk, n);
     if (!k || k->here) return;
     size_t bytes = (size_t)n * sizeof *blk;
     memcpy(k->say.p + sizeof(struct say_head), blk, bytes);
-    tell(k, &(struct say_head){.what = SAY_TOUCH, .group = (uint32_t)group, .n_blk = (uint32_t)n},
+    tell(k, &(struct say_head){.what = SAY_TOUCH, .at = (uint32_t)group, .n_blk = (uint32_t)n},
          bytes);
-    if (dist_all_done(k->end, &why)) return; /* the next step says it again */
+    if (all_done(k, NULL)) return; /* the next step says it again */
+}
+
+sl_status engine_ranks_routed(const sl_engine *e, int layer, uint64_t *out, int n, sl_err *err)
+{
+    struct engine_ranks *k = e->ranks;
+    const struct arch_cfg *c = model_config(e->net);
+    sl_err why = {0};
+    bool here = !k || k->here || model_has_layer(c, &k->own.dims, layer);
+    if (here || layer < 0 || c->layer[layer].ffn != ARCH_MOE)
+        return model_routed(e->net, layer, out, n, err);
+    tell(k, &(struct say_head){.what = SAY_ROUTED, .at = (uint32_t)layer}, 0);
+    if (pass_routed(&k->own, layer, &why)) dist_fail(k->end, &why);
+    SL_TRY(all_done(k, err));
+    memcpy(out, k->own.routed, (size_t)BASE_MIN(n, c->n_expert) * sizeof *out);
+    return SL_OK;
 }
 
 /* ---- what they hold and did ---- */
@@ -514,7 +581,8 @@ int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n)
             .weight_bytes = k->weight_bytes[i],
             .n_join = c.n_join,
             .join_bytes = c.bytes,
-            .wait_ms = (double)c.wait_ns * 1e-6,
+            .stage = engine_rank_dims(e, i).stage,
+            .wait_ms = (double)BASE_MAX(k->step_ns - c.busy_ns, 0) * 1e-6,
             .step_ms = (double)k->step_ns * 1e-6,
         };
     }
