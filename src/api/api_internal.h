@@ -50,6 +50,7 @@ struct api_metrics {
 };
 
 /* How tokens were spread over the experts; n_expert 0 in dense models. */
+#define API_STAGE_MAX 64
 struct api_routing {
     /* fixed after open */
     int n_expert, n_layer;
@@ -61,6 +62,7 @@ struct api_routing {
     struct {
         struct net_count peak, sum;
     } * layer; /* [n_layer] */
+    struct net_count n_stage, idle[API_STAGE_MAX]; /* 0 stages: one has all layers */
 };
 
 /* plain.c */
@@ -405,6 +407,7 @@ sl_status api_chat_text(api *a, struct net_req *r, const struct json *body, char
 void api_metrics_init(api *a);
 sl_status api_routing_open(api *a, sl_err *err) BASE_MUST_USE;
 void api_routing_put(const api *a, struct str *out, const char *label);
+void api_stages_put(const api *a, struct str *out, const char *label);
 void api_metrics_done(api *a, const struct api_job *j, const struct api_event *ev);
 
 #endif

@@ -237,6 +237,7 @@ sl_status api_metrics_get(api *a, struct net_req *r, sl_err *err)
     struct put p = {&s, label};
     engine(a, &p);
     api_routing_put(a, &s, label);
+    api_stages_put(a, &s, label);
     finished(a, &p);
     hist(&p, "vllm:time_to_first_token_seconds", "Submit to first token", &m->ttft);
     hist(&p, "vllm:request_time_per_output_token_seconds",

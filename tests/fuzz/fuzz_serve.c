@@ -153,6 +153,14 @@ int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n)
     return n;
 }
 
+int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n)
+{
+    (void)e;
+    (void)out;
+    (void)n;
+    return 1;
+}
+
 int sl_engine_devices(const sl_engine *e, sl_device_info *out, int n)
 {
     (void)e;
