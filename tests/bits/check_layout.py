@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks change no bit: logits of wide models (wide.py) with --layout tp=N against one rank's.
+"""Ranks change no bit: logits of wide models (wide.py) with --layout against one rank's.
 
   check_layout.py [BUILD] [--mpi]
 
 Each model runs in four pairs of --acts and --kv, on as many ranks as it can be shared by, up to 4,
-and in the first pair on the most; the token ids fill more than one span of attention. What can not
-be shared is refused by name.
+and in the first pair on the most; and in two stages, of one rank and of two. The token ids fill
+more than one span of attention. What can not be shared is refused by name.
 --mpi: ranks are processes that mpirun starts, in place of threads."""
 import os
 import re
@@ -59,18 +59,22 @@ def main():
             form = ("--acts", acts, "--kv", kv)
             why, one = logits(build, model, out, 0, *form)
             tally.check(f"{name} {acts} {kv} one rank", why)
-            ranks = list(range(2, min(most, 4) + 1))
+            ranks = [(n, 1) for n in range(2, min(most, 4) + 1)]
             if acts == "auto" and most > 4 and not with_mpi:
-                ranks.append(min(most, 16))
-            for n in ranks:
-                why, got = logits(build, model, out, with_mpi * n, "--layout", f"tp={n}", *form)
-                tally.check(f"{name} {acts} {kv} tp={n}",
+                ranks.append((min(most, 16), 1))
+            for tp, pp in ranks + [(1, 2), (2, 2)]:
+                layout = f"tp={tp},pp={pp}" if pp > 1 else f"tp={tp}"
+                why, got = logits(build, model, out, with_mpi * tp * pp, "--layout", layout, *form)
+                tally.check(f"{name} {acts} {kv} {layout}",
                             why or got != one and "logits differ from those of one rank")
         if with_mpi:
             continue
         why, got = logits(build, model, out, 0, "--layout", f"tp={most + 1}")
         said = re.search(rf"layout: {most + 1} ranks: .* by {most} at most", why)
         tally.check(f"{name} tp={most + 1} is refused", not said and f"says: {why!r}")
+        why, got = logits(build, model, out, 0, "--layout", "pp=3")
+        said = re.search(r"layout: pp=3: the model has 2 layers: as many stages at most", why)
+        tally.check(f"{name} pp=3 is refused", not said and f"says: {why!r}")
     tally.exit()
 
 

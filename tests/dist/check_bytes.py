@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ranks move, against what the shapes say (docs/distribution.md): for each row of a join every
 rank takes the columns of the others, so that n ranks take n - 1 rows; logits come to rank 0 alone.
+A stage takes a row of the model's columns for every rank of it and every token.
 
   check_bytes.py [BUILD]"""
 import os
@@ -33,11 +34,12 @@ def joined(c):
     return n
 
 
-def moved(c, n):
+def moved(c, tp, pp):
     vocab = c["vocab_size"]
-    own = (vocab + 15) // 16 // n * 16
+    own = (vocab + 15) // 16 // tp * 16 if tp > 1 else vocab
     tokens = PROMPT + ANSWER - 1  # the last one is told, not computed
-    return 4 * (tokens * (n - 1) * joined(c) + ANSWER * (vocab - own))
+    return 4 * (tokens * ((tp - 1) * joined(c) + (pp - 1) * tp * c["hidden_size"]) +
+                ANSWER * (vocab - own))
 
 
 def main():
@@ -48,14 +50,14 @@ def main():
     for name, most in (("llama.q4_0", 4), ("qwen3_moe.int8", 4), ("deepseek_v2.q8_0", 4),
                        ("gpt_oss.mxfp4", 3), ("glm4_moe.nvfp4", 3)):
         model = wide.make(work, e2e.sluice(build), name, e2e.tiny(build))
-        for n in range(2, most + 1):
+        for tp, pp in [(n, 1) for n in range(2, most + 1)] + [(1, 2), (2, 2)]:
             code, out, err = e2e.run([
                 e2e.sluice(build), "run", "-m", model, "--ids",
                 ",".join(str(5 + i) for i in range(PROMPT)), "-n", str(ANSWER), "--ignore-eos",
-                "--json", "--layout", f"tp={n}", "-t", str(n)])
-            want = moved(wide.CONFIGS[name.split(".")[0]], n) / (PROMPT + ANSWER)
+                "--json", "--layout", f"tp={tp},pp={pp}", "-t", str(tp * pp)])
+            want = moved(wide.CONFIGS[name.split(".")[0]], tp, pp) / (PROMPT + ANSWER)
             got = None if code else e2e.last_json(out)["wire_bytes_per_token"]
-            tally.check(f"{name} tp={n}", code and err or
+            tally.check(f"{name} tp={tp},pp={pp}", code and err or
                         abs(got - want) >= 1 and f"{got}, not {want:.1f} a token")
     tally.exit()
 

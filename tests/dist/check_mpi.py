@@ -43,18 +43,23 @@ def run_args(*more, model=MODEL):
 def check_answers():
     code, out, err = e2e.run(run_args())
     one = e2e.last_json(out)["run_hash"]
-    code, out, err, _ = mpi.run([(2, run_args("--layout", "tp=2"))])
-    tally.check("run", code and f"exit {code}: {err[-400:]}")
-    if code:
-        return
-    lines = out.strip().split("\n")
-    got = json.loads(lines[-1])
-    tally.check("one line", len(lines) != 1 and f"{len(lines)} lines")
-    tally.check("answer", got["run_hash"] != one and "another answer")
-    tally.check("ranks", got["ranks"] != 2 and f"ranks: {got['ranks']}")
-    team = e2e.last_json(e2e.run(run_args("--layout", "tp=2", "-t", "2"))[1])
-    for key in ("wire_bytes_per_token", "weight_bytes_per_rank"):
-        tally.check(key, got[key] != team[key] and f"{got[key]}, of threads {team[key]}")
+    for layout, n in (("tp=2", 2), ("pp=2", 2), ("tp=2,pp=2", 4)):
+        code, out, err, _ = mpi.run([(n, run_args("--layout", layout))])
+        tally.check(f"run, {layout}", code and f"exit {code}: {err[-400:]}")
+        if code:
+            continue
+        lines = out.strip().split("\n")
+        got = json.loads(lines[-1])
+        tally.check(f"one line, {layout}", len(lines) != 1 and f"{len(lines)} lines")
+        tally.check(f"answer, {layout}", got["run_hash"] != one and "another answer")
+        tally.check(f"ranks, {layout}", got["ranks"] != n and f"ranks: {got['ranks']}")
+        team = e2e.last_json(e2e.run(run_args("--layout", layout, "-t", str(n)))[1])
+        for key in ("wire_bytes_per_token", "weight_bytes_per_rank"):
+            tally.check(f"{key}, {layout}", got[key] != team[key] and
+                        f"{got[key]}, of threads {team[key]}")
+        code, out, err, _ = mpi.run([(n, run_args("--layout", layout, "--draft", "auto"))])
+        tally.check(f"drafts, {layout}", code and f"exit {code}: {err[-400:]}" or
+                    json.loads(out)["run_hash"] != one and "another answer")
     # rank 0's sizes count
     code, out, err, _ = mpi.run([(1, run_args("--layout", "tp=2", "-c", "64")),
                                  (1, run_args("--layout", "tp=2", "-c", "36"))])
@@ -93,6 +98,9 @@ def check_refusals():
         ("a model that is not there",
          [(1, run_args(*two)), (1, run_args(*two, model="/nowhere/m.gguf"))],
          r"sluice: model not found: /nowhere/m.gguf"),
+        ("more stages than layers",
+         [(9, run_args("--layout", "pp=9", model=os.path.join(TINY, "qwen3_moe")))],
+         r"layout: pp=9: the model has \d layers: as many stages at most"),
         ("more ranks than heads",
          [(5, run_args("--layout", "tp=5", model=os.path.join(TINY, "qwen3_moe")))],
          r"layout: 5 ranks: the model's heads can be shared by \d at most"),
@@ -130,12 +138,13 @@ def check_small_shm():
 
 
 class Running:
-    """A long answer of two processes."""
+    """A long answer of two processes, or of those of another layout."""
 
-    def __init__(self, *more):
+    def __init__(self, *more, layout="tp=2", n=2):
+        self.n = n
         args = [SLUICE, "run", "-m", "demo", "-p", "Once", "-n", "1900", "-c", "2048",
-                "--ignore-eos", "--layout", "tp=2", *more]
-        self.p = subprocess.Popen(mpi.command((2, args)), stdout=subprocess.PIPE,
+                "--ignore-eos", "--layout", layout, *more]
+        self.p = subprocess.Popen(mpi.command((n, args)), stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
         self.out, self.err = b"", b""
         self.readers = [threading.Thread(target=self.read, args=(f, k))
@@ -167,10 +176,10 @@ class Running:
         return self.p.returncode, took, self.err.decode("utf-8", "replace")
 
 
-def fault(name, rank, sig, what, most, *more):
+def fault(name, rank, sig, what, most, *more, **of):
     """most: seconds that it may take; beside the time that it says it has waited."""
-    r = Running(*more)
-    if sorted(r.ranks) != [0, 1]:
+    r = Running(*more, **of)
+    if sorted(r.ranks) != list(range(r.n)):
         tally.check(name, f"ranks {r.ranks}: {r.wait(1)}")
         return
     os.kill(r.ranks[rank] if rank >= 0 else r.p.pid, sig)
@@ -197,6 +206,11 @@ def check_faults():
     fault("rank 1 stopped", 1, signal.SIGSTOP, silent.format(1), 4, *deadline)
     fault("rank 0 stopped", 0, signal.SIGSTOP, silent.format(0), 6, *deadline)
     fault("launcher killed", -1, signal.SIGKILL, None, 5)
+    stages = {"layout": "pp=3", "n": 3}
+    fault("first of three stages killed", 2, signal.SIGKILL,
+          r"rank 2 \(\S+, process \d+\) is gone", 5, **stages)
+    fault("first of three stages stopped", 2, signal.SIGSTOP, silent.format(2), 5, *deadline,
+          **stages)
 
 
 def check_slow_rank():
@@ -233,11 +247,11 @@ def planned(work):
 
 def check_serve():
     with tempfile.TemporaryDirectory() as work:
-        serve(planned(work))
+        serve("--config", planned(work))
 
 
-def serve(config):
-    args = [SLUICE, "serve", "--config", config, "--port", "0"]
+def serve(*of, n_stage=1):
+    args = [SLUICE, "serve", *of, "--port", "0"]
     p = subprocess.Popen(mpi.command((2, args)), stderr=subprocess.PIPE, text=True,
                          stdin=subprocess.DEVNULL)
     timer = threading.Timer(90, mpi.end, (p,))
@@ -261,6 +275,12 @@ def serve(config):
     one = e2e.last_json(e2e.run([SLUICE, "run", "-m", "demo", "-p", ask["prompt"], "-n", "24",
                                  "--json"])[1])["text"]
     tally.check("serve's answer", got != one and f"{got!r}, not {one!r}")
+    time.sleep(1.1)  # counts of ranks are a second old at most
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as r:
+        idle = re.findall(r'sluice:pipeline_idle_ratio\{[^}]*stage="(\d)"\} (\S+)',
+                          r.read().decode())
+    tally.check("idle stages", [int(k) for k, _ in idle] != list(range(n_stage)) * (n_stage > 1) or
+                any(not 0 < float(v) < 1 for _, v in idle) and f"{idle}")
     owners = mpi.ranks(p.pid)
     listen = [n for n in listeners(owners.values()) if n != port]
     tally.check("serve listens at its port only", listen and f"ports {listen} too")
@@ -312,7 +332,10 @@ def main():
         check_batch_on_stdin()
         check_faults()
         check_slow_rank()
-        check_serve()
+        if how == "memory":
+            check_serve()
+        else:
+            serve("-m", "demo", "--layout", "pp=2", n_stage=2)
     tally.exit()
 
 

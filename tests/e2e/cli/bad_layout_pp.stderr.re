@@ -1,1 +1,1 @@
-sluice: layout: 'pp=2': there is only tp yet
+sluice: layout: pp=20: the model has \d+ layers: as many stages at most
