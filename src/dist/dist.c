@@ -271,7 +271,7 @@ static bool pass(dist *d, bool (*piece)(dist *d, const struct dist_rows *p), flo
                  int n)
 {
     int per = piece_rows(d, n_row, n);
-    if (dist_status(d, NULL) || (per < 1 && too_wide(d, n))) return false;
+    if (dist_status(d, NULL) || (n_row && per < 1 && too_wide(d, n))) return false;
     for (int row0 = 0; row0 < n_row; row0 += per)
         if (!piece(d, &(struct dist_rows){x + (int64_t)row0 * n, BASE_MIN(per, n_row - row0), n}))
             return false;

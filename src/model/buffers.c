@@ -285,5 +285,6 @@ sl_status model_buffers_open(struct model *m, sl_err *err)
         SL_TRY(open_side(m, &m->side[i], err));
         SL_TRY(open_counts(m, &m->side[i], err));
     }
+    SL_TRY(model_pieces_open(m, err));
     return open_host(m, err);
 }

@@ -121,7 +121,9 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     SL_TRY(model_slots_open(m, err));
     SL_TRY(model_late_check(m, err));
     if (m->opts.n_ctx <= 0) m->opts.n_ctx = m->cfg.n_ctx_train;
-    m->n_mtp = opts->no_mtp || !model_is_last(&m->dims) ? 0 : count_mtp(m, io);
+    int n_mtp = opts->no_mtp ? 0 : count_mtp(m, io);
+    m->keeps_hidden = n_mtp > 0;
+    m->n_mtp = model_is_last(&m->dims) ? n_mtp : 0;
     m->cfg.n_mtp = m->n_mtp;
     m->expand_from = m->cfg.kv_lora ? model_mla_expand_from(&m->cfg) : INT_MAX;
     return opts->dist ? model_ranks_open(m, err) : SL_OK;

@@ -79,6 +79,20 @@ struct model_ranks {
     int32_t *of;                              /* [n_tok_max] whose row a token's is */
 };
 
+/* Pieces of a step. */
+#define MODEL_PIECES 16
+struct model_piece {
+    int seq, tok0, n_tok;
+};
+struct model_pieces {
+    int n;
+    struct model_piece piece[MODEL_PIECES];
+    struct dev_step rest;
+    int32_t *ids, *pos, *row_tok, *seq_tok0; /* of rest */
+    struct dev_keep *keep;                   /* [n_seq_max] */
+    uint64_t n_kept;
+};
+
 struct model {
     /* fixed after open */
     struct arch_cfg cfg;    /* of the file */
@@ -97,6 +111,7 @@ struct model {
     struct layer *layer; /* [L] */
     struct mtp *mtp;     /* [n_mtp kept] */
     int n_mtp;           /* kept */
+    bool keeps_hidden;   /* a later pass reads the hidden states of all tokens */
     dev_mat *embed, *head;
     float *norm;
     float *rope_freq; /* host [n_rot/2] */
@@ -107,6 +122,7 @@ struct model {
     dev_prog *prog[1 + MODEL_MTP_MAX]; /* of each pass */
     /* the step under way */
     const struct dev_step *step;
+    struct model_pieces pieces; /* of several stages */
     uint8_t *finite, *n_bad; /* host [n_seq_max] */
     /* host copies of a step's results, where the device's memory is not the host's; else NULL */
     float *host_logits, *host_hidden, *host_row; /* as logits, hidden, a row of hidden */
@@ -179,9 +195,14 @@ sl_status model_progs_open(struct model *m, struct dev_tap tap, dev_prog **out,
                            sl_err *err) BASE_MUST_USE;
 /* slice.c: does this rank have what is outside of the layers? */
 bool model_has_global(const struct arch_cfg *c, const struct model_dims *d, enum arch_global g);
-/* stages.c: before a pass, the residual stream from the stage before; after it, to the next one. */
-void model_take(struct model *m, const struct dev_step *s);
-void model_give(struct model *m, const struct dev_step *s);
+/* pieces.c: in at most n_max pieces of least tokens or more, into c; none where it stays whole. */
+void model_pieces_cut(const struct dev_step *s, int least, int n_max, struct model_pieces *c);
+/* What is left, in c's arrays: every sequence has a token at least, and all rows are there. */
+struct dev_step model_pieces_rest(const struct dev_step *s, struct model_pieces *c);
+sl_status model_pieces_open(struct model *m, sl_err *err) BASE_MUST_USE;
+/* The pass m->step of a stage: rows come from the stage before, and go to the next one. Errors: as
+ * model_launch. */
+sl_status model_stages_run(struct model *m, dev_kv *kv, sl_err *err) BASE_MUST_USE;
 /* ranks.c: who computes which columns. Errors: REQUEST, UNSUPPORTED: what can not be shared so. */
 sl_status model_ranks_open(struct model *m, sl_err *err) BASE_MUST_USE;
 /* mla.c */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which layers each of several stages has, and the rows that go from one to the next. */
-#include "model/emit.h"
+/* Which layers each of several stages has. */
+#include "model/model_internal.h"
 
 /* Bytes of each layer's weights, and of what the last stage has beside its layers. */
 static int64_t weigh(const struct arch_cfg *c, const io_model *io, bool mtp, int64_t *layer)
@@ -62,18 +62,4 @@ struct model_dims model_stage_dims(const struct arch_cfg *c, const struct model_
     d.layer0 = s->first[d.stage];
     d.n_layer = s->first[d.stage + 1] - d.layer0;
     return d;
-}
-
-/* ---- a step ---- */
-
-void model_take(struct model *m, const struct dev_step *s)
-{
-    if (m->dims.stage > 0 && s->pass == 0 && s->n_tok)
-        dist_take(m->opts.dist, model_side(m, MODEL_ATTN)->x, s->n_tok, m->cfg.d_model);
-}
-
-void model_give(struct model *m, const struct dev_step *s)
-{
-    if (!model_is_last(&m->dims) && s->n_tok)
-        dist_give(m->opts.dist, model_side(m, MODEL_ATTN)->x, s->n_tok, m->cfg.d_model);
 }

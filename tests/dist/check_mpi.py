@@ -60,6 +60,12 @@ def check_answers():
         code, out, err, _ = mpi.run([(n, run_args("--layout", layout, "--draft", "auto"))])
         tally.check(f"drafts, {layout}", code and f"exit {code}: {err[-400:]}" or
                     json.loads(out)["run_hash"] != one and "another answer")
+    # prompts that stages compute in pieces
+    long = ["--ids", ",".join(str(5 + i % 90) for i in range(130))]
+    one_long = e2e.last_json(e2e.run(run_args(*long))[1])["run_hash"]
+    code, out, err, _ = mpi.run([(2, run_args(*long, "--layout", "pp=2"))])
+    tally.check("a prompt in pieces", code and f"exit {code}: {err[-400:]}" or
+                json.loads(out)["run_hash"] != one_long and "another answer")
     # rank 0's sizes count
     code, out, err, _ = mpi.run([(1, run_args("--layout", "tp=2", "-c", "64")),
                                  (1, run_args("--layout", "tp=2", "-c", "36"))])

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A step in pieces, where layers are in several stages: a stage computes a piece while the next one
+ * computes that before it. Pieces are tokens of prompts whose rows nobody wants; what is left, with
+ * all rows that are wanted, is the last one. Every rank cuts a step alike. */
+#include <string.h>
+
+#include "model/model_internal.h"
+
+#define LEAST 32     /* tokens of a piece: with fewer, reading the weights takes longer */
+#define LEAST_EACH 8 /* the same of an expert */
+#define PER_STAGE 4  /* pieces while a stage waits for the first one */
+#define OWN_ID ((uint64_t)1 << 63)
+
+static int least_of(const struct arch_cfg *c)
+{
+    int each = c->n_expert ? LEAST_EACH * c->n_expert / c->n_expert_used : 0;
+    return BASE_MAX(LEAST, each);
+}
+
+/* Tokens of sequence i before the first whose row is wanted, or the last. */
+static int free_of(const struct dev_step *s, int i, int *row)
+{
+    int end = s->seq_tok0[i + 1] - 1;
+    while (*row < s->n_row && s->row_tok[*row] < s->seq_tok0[i])
+        ++*row;
+    if (*row < s->n_row) end = BASE_MIN(end, s->row_tok[*row]);
+    return end - s->seq_tok0[i];
+}
+
+void model_pieces_cut(const struct dev_step *s, int least, int n_max, struct model_pieces *c)
+{
+    int n = BASE_MIN(BASE_MIN(s->n_tok / least, n_max), MODEL_PIECES), row = 0;
+    c->n = 0;
+    if (n < 2) return;
+    int size = (s->n_tok + n - 1) / n, left = s->n_tok;
+    for (int i = 0; i < s->n_seq; i++) {
+        int at = s->seq_tok0[i], end = at + free_of(s, i, &row);
+        for (; at + size <= end && left >= 2 * size; at += size, left -= size)
+            c->piece[c->n++] = (struct model_piece){i, at, size};
+    }
+}
+
+sl_status model_pieces_open(struct model *m, sl_err *err)
+{
+    struct model_pieces *c = &m->pieces;
+    size_t T = (size_t)m->opts.n_tok_max, S = (size_t)m->opts.n_seq_max;
+    void *p = NULL;
+    if (m->dims.n_stage == 1) return SL_OK;
+    SL_TRY(mem_arena_array(&m->arena, 3 * T + S + 1, sizeof(int32_t), &p, err));
+    c->ids = p;
+    c->pos = c->ids + T;
+    c->row_tok = c->pos + T;
+    c->seq_tok0 = c->row_tok + T;
+    SL_TRY(mem_arena_array(&m->arena, S, sizeof *c->keep, &p, err));
+    c->keep = p;
+    return SL_OK;
+}
+
+struct dev_step model_pieces_rest(const struct dev_step *s, struct model_pieces *c)
+{
+    struct dev_step r = *s;
+    int k = 0, row = 0, n = 0;
+    for (int i = 0; i < s->n_seq; i++) {
+        int at = s->seq_tok0[i], end = s->seq_tok0[i + 1];
+        for (; k < c->n && c->piece[k].seq == i; k++)
+            at = c->piece[k].tok0 + c->piece[k].n_tok;
+        c->seq_tok0[i] = n;
+        for (; row < s->n_row && s->row_tok[row] < end; row++)
+            c->row_tok[row] = s->row_tok[row] - at + n;
+        memcpy(c->ids + n, s->ids + at, (size_t)(end - at) * sizeof *c->ids);
+        memcpy(c->pos + n, s->pos + at, (size_t)(end - at) * sizeof *c->pos);
+        n += end - at;
+    }
+    c->seq_tok0[s->n_seq] = n;
+    r.n_tok = n;
+    r.ids = c->ids;
+    r.pos = c->pos;
+    r.seq_tok0 = c->seq_tok0;
+    r.row_tok = c->row_tok;
+    return r;
+}
+
+/* ---- running ---- */
+
+static sl_status run_one(struct model *m, dev_kv *kv, const struct dev_step *s, sl_err *err)
+{
+    int D = m->cfg.d_model;
+    float *x = model_side(m, MODEL_ATTN)->x;
+    if (m->dims.stage > 0 && s->pass == 0) dist_take(m->opts.dist, x, s->n_tok, D);
+    SL_TRY(dev_prog_run(m->prog[s->pass], kv, s, err));
+    if (!model_is_last(&m->dims)) dist_give(m->opts.dist, x, s->n_tok, D);
+    return SL_OK;
+}
+
+static sl_status run_piece(struct model *m, dev_kv *kv, const struct model_piece *p, bool first,
+                           sl_err *err)
+{
+    const struct dev_step *s = m->step;
+    int32_t tok0[2] = {0, p->n_tok};
+    struct dev_keep keep = {0};
+    struct dev_step one = *s;
+    one.n_tok = p->n_tok;
+    one.n_seq = 1;
+    one.ids += p->tok0;
+    one.pos += p->tok0;
+    one.seq_tok0 = tok0;
+    for (int g = 0; g < DEV_KV_GROUPS; g++)
+        if (one.blk[g]) one.blk[g] += (int64_t)p->seq * s->ld_blk;
+    one.seat += p->seq;
+    one.n_prompt += p->seq;
+    keep.id = m->pieces.keep[p->seq].id; /* not its last piece */
+    one.keep = &keep;
+    if (!first) one.n_copy = 0;
+    one.n_row = 0;
+    one.want = 0;
+    return run_one(m, kv, &one, err);
+}
+
+/* A prompt that the step has whole is one in pieces now. */
+static void name_kept(const struct dev_step *s, struct model_pieces *c)
+{
+    for (int i = 0; i < s->n_seq; i++)
+        c->keep[i] = s->keep ? s->keep[i] : (struct dev_keep){0};
+    for (int k = 0; k < c->n; k++) {
+        struct dev_keep *keep = &c->keep[c->piece[k].seq];
+        if (!keep->id) *keep = (struct dev_keep){OWN_ID | ++c->n_kept, true};
+    }
+}
+
+sl_status model_stages_run(struct model *m, dev_kv *kv, sl_err *err)
+{
+    const struct dev_step *s = m->step;
+    struct model_pieces *c = &m->pieces;
+    c->n = 0;
+    if (s->pass && !model_is_last(&m->dims)) return SL_OK; /* MTP layers are the last stage's */
+    if (s->pass == 0 && s->n_tok && !(s->want & DEV_WANT_HIDDEN) && !m->keeps_hidden)
+        model_pieces_cut(s, least_of(&m->cfg), PER_STAGE * (m->dims.n_stage - 1), c);
+    name_kept(s, c);
+    for (int k = 0; k < c->n; k++)
+        SL_TRY(run_piece(m, kv, &c->piece[k], k == 0, err));
+    if (!c->n) return run_one(m, kv, s, err);
+    c->rest = model_pieces_rest(s, c);
+    c->rest.keep = c->keep;
+    c->rest.n_copy = 0; /* the first piece has made them */
+    m->step = &c->rest;
+    return run_one(m, kv, &c->rest, err);
+}
