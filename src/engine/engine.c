@@ -205,7 +205,7 @@ static uint64_t model_hash(const sl_engine *e)
     int64_t mtime_ns;
     const char *path = io_path(e->m->io);
     if (os_path_kind(path) != OS_FILE || os_stamp(path, &size, &mtime_ns, &h, NULL)) h = 0;
-    return h + engine_record_model(e, e->m->bytes);
+    return h + engine_record_model(e);
 }
 
 static void fill_info(sl_engine *e, int64_t pack_ns)
