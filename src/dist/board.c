@@ -214,7 +214,7 @@ static bool board_exchange(dist *d, const struct dist_piece *p)
     if (d->slot) {
         /* who is at the piece before has read the one before that, whose half this is */
         if (!wait_all(d, before)) return false;
-        dist_pack_piece(d, p, slot_of(d, d->rank));
+        dist_pack_piece(d, p, -1, slot_of(d, d->rank));
     }
     struct post *mine = &l->post[d->n_piece & 1];
     *mine = (struct post){d->slot ? NULL : p->x, p->n_row, p->n, d->history};

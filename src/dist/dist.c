@@ -124,13 +124,34 @@ sl_status dist_all_done(dist *d, sl_err *err)
 
 void dist_count_piece(dist *d, const struct dist_piece *p)
 {
-    const int32_t v[] = {p->n_row, p->n, p->of != NULL};
+    const int32_t v[] = {p->n_row, p->n, p->of ? 1 : p->n_of ? 2 : 0};
     d->n_piece++;
     d->history = hash_bytes(v, sizeof v, d->history);
 }
 
-void dist_pack_piece(const dist *d, const struct dist_piece *p, float *to)
+int64_t dist_part_begin(const int32_t *part, int rank)
 {
+    int64_t at = 0;
+    for (int r = 0; r < rank; r++)
+        at += part[r];
+    return at;
+}
+
+/* Columns for a rank of the rows that this one has. */
+static void pack_turned(const dist *d, const struct dist_piece *p, int for_rank, float *to)
+{
+    int64_t n = for_rank < 0 ? p->n : p->part[for_rank],
+            at = for_rank < 0 ? 0 : dist_part_begin(p->part, for_rank);
+    for (int i = 0; i < p->n_of[d->rank - d->join0]; i++)
+        memcpy(to + i * n, p->x + (int64_t)i * p->n + at, (size_t)n * sizeof *to);
+}
+
+void dist_pack_piece(const dist *d, const struct dist_piece *p, int for_rank, float *to)
+{
+    if (p->n_of) {
+        pack_turned(d, p, for_rank, to);
+        return;
+    }
     if (!p->of) {
         memcpy(to, p->x, (size_t)p->n_row * (size_t)p->part[d->rank - d->join0] * sizeof *to);
         return;
@@ -254,6 +275,65 @@ void dist_pick(dist *d, const struct dist_pick *k)
     d->count.n_join++;
     for (int row0 = 0; row0 < k->n_row; row0 += per)
         if (!pick_piece(d, k, row0, BASE_MIN(per, k->n_row - row0))) return;
+}
+
+struct turn_job {
+    const dist *d;
+    const struct dist_turn *t;
+    const int32_t *n_of;       /* of the piece */
+    int64_t to[DIST_RANK_MAX]; /* rows of y where each rank's go */
+};
+
+static void turn_rows(void *arg, int worker, int n_worker)
+{
+    const struct turn_job *j = arg;
+    const struct dist_turn *t = j->t;
+    const dist *d = j->d;
+    int me = d->rank - d->join0;
+    int64_t n = t->part[me], ld = d->cut ? n : t->n, at = d->cut ? 0 : dist_part_begin(t->part, me);
+    for (int r = 0; r < d->n_join; r++) {
+        const float *x = d->from[d->join0 + r] + at;
+        int64_t begin = (int64_t)j->n_of[r] * worker / n_worker,
+                end = (int64_t)j->n_of[r] * (worker + 1) / n_worker;
+        for (int64_t i = begin; i < end; i++)
+            memcpy(t->y + (j->to[r] + i) * n, x + i * ld, (size_t)n * sizeof *x);
+    }
+}
+
+/* Rows [row0, row0 + per) of every rank that has so many. */
+static bool turn_piece(dist *d, const struct dist_turn *t, int row0, int per)
+{
+    int32_t n_of[DIST_RANK_MAX], n_row = 0;
+    struct turn_job j = {.d = d, .t = t, .n_of = n_of};
+    int64_t at = 0;
+    for (int r = 0; r < d->n_join; r++) {
+        n_of[r] = BASE_MIN(BASE_MAX(t->n_of[r] - row0, 0), per);
+        n_row += n_of[r];
+        j.to[r] = at + row0;
+        at += t->n_of[r];
+    }
+    const struct dist_piece p = {
+        .x = t->x + (int64_t)row0 * t->n, .n_row = n_row, .n = t->n, .n_of = n_of, .part = t->part};
+    if (!d->ops->exchange(d, &p)) return false;
+    uint64_t row = (uint64_t)t->part[d->rank - d->join0] * sizeof(float);
+    if (t->run && (uint64_t)n_row * row > ALONE_BYTES)
+        t->run(t->user, turn_rows, &j);
+    else
+        turn_rows(&j, 0, 1);
+    d->count.bytes += (uint64_t)(n_row - n_of[d->rank - d->join0]) * row;
+    return true;
+}
+
+void dist_turn(dist *d, const struct dist_turn *t)
+{
+    int most = 0;
+    for (int r = 0; r < d->n_join; r++)
+        most = BASE_MAX(most, t->n_of[r]);
+    int per = piece_rows(d, most, t->n);
+    if (dist_status(d, NULL) || (most && per < 1 && too_wide(d, t->n))) return;
+    d->count.n_join++;
+    for (int row0 = 0; row0 < most; row0 += per)
+        if (!turn_piece(d, t, row0, per)) return;
 }
 
 /* ---- from stage to stage ---- */

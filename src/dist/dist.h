@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks, and moving rows between them. Nothing here adds floating-point numbers: columns that ranks
- * have computed are put side by side.
+/* Ranks, and moving rows between them. Nothing here adds floating-point numbers: columns and rows
+ * that ranks have computed are put side by side.
  *
  * Ranks are threads of one process (a team), or processes that a launcher started, one rank each.
  * Rank 0 is the home rank: it tells the others of every step (dist_tell), they hear of it
@@ -25,12 +25,13 @@
 
 /* How a model is laid out over ranks. pp: its layers are dealt out to so many stages, one after
  * the other; tp: every matrix of a stage is shared among so many ranks. Rank r is number r % tp of
- * stage pp - 1 - r / tp: rank 0 is in the last stage. */
+ * stage pp - 1 - r / tp: rank 0 is in the last stage. ep: 1, or as tp: experts that are chosen
+ * are not shared by rows, each is on one of these ranks. */
 struct dist_layout {
-    int tp, pp;
+    int tp, ep, pp;
 };
-/* "tp=2,pp=2"; "" = one rank. Errors: REQUEST names the word that is not understood, UNSUPPORTED
- * the one that is not there yet. */
+/* "tp=2,ep=2,pp=2"; "" = one rank. Errors: REQUEST names the word that is not understood,
+ * UNSUPPORTED the one that is not there yet. */
 sl_status dist_layout_parse(const char *text, struct dist_layout *out, sl_err *err) BASE_MUST_USE;
 int dist_layout_ranks(const struct dist_layout *l);
 
@@ -107,6 +108,18 @@ struct dist_pick {
     const int32_t *of; /* [n_row] the same on all ranks */
 };
 void dist_pick(dist *d, const struct dist_pick *p);
+/* x [n_of[rank], n]: whole rows that this rank has computed. y [all of them, part[rank]]: this
+ * rank's columns (part[0] are rank 0's, then part[1] rank 1's and so on) of the rows of rank 0,
+ * then of rank 1 and so on. run: as of dist_cols. */
+struct dist_turn {
+    const float *x;
+    float *y;
+    int n;
+    const int32_t *n_of, *part; /* [ranks] the same on all ranks */
+    void (*run)(void *user, void (*fn)(void *arg, int worker, int n_worker), void *arg);
+    void *user;
+};
+void dist_turn(dist *d, const struct dist_turn *t);
 
 /* ---- from stage to stage: between ranks of the same number there ---- */
 /* Rows x [n_row, n] to the next stage, which takes them; x may be written again afterwards. */

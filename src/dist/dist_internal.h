@@ -14,13 +14,15 @@
 #define DIST_PAGE 4096
 #define DIST_SLICE_MS 20   /* a sleeper looks for failures so often */
 
-/* A piece of a join: the same rows on every rank. */
+/* A piece of a join: the same rows on every rank, or n_of[r] of rank r. */
 struct dist_piece {
     const float *x; /* this rank's */
     int n_row, n;   /* n: columns of the whole rows */
     /* columns: floats in each rank's rows; or whole rows, of which rank of[i] has row i: NULL */
     const int32_t *part;
     const int32_t *of;
+    /* or whole rows, n_of[r] of rank r and n_row of all, of which part[r] columns go to rank r */
+    const int32_t *n_of;
     bool home; /* for rank 0 alone */
 };
 /* A piece of the rows that go from a stage to the next. */
@@ -39,7 +41,8 @@ struct dist_ops {
     sl_status (*all_done)(dist *d, sl_err *err);
     /* Give p's x to the others. Where true is returned, and the piece is not for home alone on
      * another rank, theirs are at d->from[rank] until the next piece; whole rows are there one
-     * after another (d->packed), or at their place. */
+     * after another (d->packed), or at their place; of n_of's the columns for this rank alone
+     * (d->cut), or all. */
     bool (*exchange)(dist *d, const struct dist_piece *p);
     /* p's x to the rank of the next stage; what that of the stage before gives, into p's x. False:
      * the ranks have failed. */
@@ -64,7 +67,7 @@ struct dist {
     unsigned n_piece;            /* so far */
     unsigned n_given, n_taken;   /* pieces from stage to stage so far */
     size_t half;                 /* bytes of a piece at most; 0: any */
-    bool packed;
+    bool packed, cut;
     const float *from[DIST_RANK_MAX];
     struct dist_count count;
     /* board.c */
@@ -104,8 +107,11 @@ sl_status dist_misgiven(const dist *d, int giver, struct dist_size theirs, struc
                         sl_err *err);
 /* Begin the next piece: its number, and the history that all ranks must have. */
 void dist_count_piece(dist *d, const struct dist_piece *p);
-/* This rank's part of it, the rows that are its own one after another. */
-void dist_pack_piece(const dist *d, const struct dist_piece *p, float *to);
+/* This rank's part of it for another rank, or for_rank -1: for all; the rows that are its own one
+ * after another. */
+void dist_pack_piece(const dist *d, const struct dist_piece *p, int for_rank, float *to);
+/* Where rank's columns begin. */
+int64_t dist_part_begin(const int32_t *part, int rank);
 /* A rank was waited for in vain so long, where: "in a step". DEVICE: it is gone; else TIMEOUT. */
 sl_status dist_silent(const dist *d, int rank, int64_t ns, const char *where, sl_err *err);
 /* INTERNAL: this rank and that one have come to different joins. */

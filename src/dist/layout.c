@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts as users write them: "tp=2,pp=2". */
+/* Layouts as users write them: "tp=2,ep=2,pp=2". */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "dist/dist.h"
 
 static sl_status number(const char *word, const char *v, size_t n, int *out, sl_err *err)
@@ -21,7 +22,9 @@ static sl_status number(const char *word, const char *v, size_t n, int *out, sl_
 static const struct {
     const char *name;
     size_t at;
-} keys[] = {{"tp", offsetof(struct dist_layout, tp)}, {"pp", offsetof(struct dist_layout, pp)}};
+} keys[] = {{"tp", offsetof(struct dist_layout, tp)},
+            {"ep", offsetof(struct dist_layout, ep)},
+            {"pp", offsetof(struct dist_layout, pp)}};
 
 static bool is_key(const char *word, size_t n, const char *name)
 {
@@ -32,7 +35,7 @@ static bool is_key(const char *word, size_t n, const char *name)
 static sl_status word(const char *at, size_t n, unsigned *seen, struct dist_layout *out,
                       sl_err *err)
 {
-    static const char *const later[] = {"dp", "ep", "etp", "weight"};
+    static const char *const later[] = {"dp", "etp", "weight"};
     char w[48];
     if (n >= sizeof w) n = sizeof w - 1;
     memcpy(w, at, n);
@@ -41,7 +44,7 @@ static sl_status word(const char *at, size_t n, unsigned *seen, struct dist_layo
     size_t n_key = eq ? (size_t)(eq - w) : n;
     for (int i = 0; i < BASE_COUNT_OF(later); i++)
         if (is_key(w, n_key, later[i]))
-            return SL_FAIL(err, UNSUPPORTED, "layout: '%s': there are only tp and pp yet", w);
+            return SL_FAIL(err, UNSUPPORTED, "layout: '%s': there are only tp, ep and pp yet", w);
     for (int i = 0; i < BASE_COUNT_OF(keys); i++) {
         if (!eq || !is_key(w, n_key, keys[i].name)) continue;
         if (*seen >> i & 1)
@@ -49,12 +52,12 @@ static sl_status word(const char *at, size_t n, unsigned *seen, struct dist_layo
         *seen |= 1u << i;
         return number(w, eq + 1, n - n_key - 1, (int *)(void *)((char *)out + keys[i].at), err);
     }
-    return SL_FAIL(err, REQUEST, "layout: '%s': expected tp=N or pp=N", w);
+    return SL_FAIL(err, REQUEST, "layout: '%s': expected tp=N, ep=N or pp=N", w);
 }
 
 sl_status dist_layout_parse(const char *text, struct dist_layout *out, sl_err *err)
 {
-    *out = (struct dist_layout){.tp = 1, .pp = 1};
+    *out = (struct dist_layout){.tp = 1, .ep = 1, .pp = 1};
     unsigned seen = 0;
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, ",");
@@ -62,6 +65,11 @@ sl_status dist_layout_parse(const char *text, struct dist_layout *out, sl_err *e
         p += n;
         if (*p == ',' && !*++p) return SL_FAIL(err, REQUEST, "layout: nothing comes after ','");
     }
+    if (out->ep > 1 && out->ep != out->tp)
+        return SL_FAIL(err, REQUEST,
+                       "layout: '%.40s': experts are spread over as many ranks as share the rest: "
+                       "tp=%d,ep=%d, or no ep",
+                       text, BASE_MAX(out->tp, out->ep), BASE_MAX(out->tp, out->ep));
     if (dist_layout_ranks(out) > DIST_RANK_MAX)
         return SL_FAIL(err, REQUEST, "layout: '%.40s': at most %d ranks", text, DIST_RANK_MAX);
     return SL_OK;

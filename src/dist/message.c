@@ -210,11 +210,12 @@ static sl_status mail_all_done(dist *d, sl_err *err)
 
 /* ---- joins ---- */
 
-/* Floats that rank, of this one's stage, brings to the piece. */
-static size_t floats_of(const dist *d, const struct dist_piece *p, int rank)
+/* Floats that rank brings to the piece for that other one, both of this one's stage. */
+static size_t floats_of(const dist *d, const struct dist_piece *p, int rank, int for_rank)
 {
     size_t n = 0;
     rank -= d->join0;
+    if (p->n_of) return (size_t)p->n_of[rank] * (size_t)p->part[for_rank - d->join0];
     if (!p->of) return (size_t)p->n_row * (size_t)p->part[rank];
     for (int i = 0; i < p->n_row; i++)
         n += p->of[i] == rank ? (size_t)p->n : 0;
@@ -224,7 +225,7 @@ static size_t floats_of(const dist *d, const struct dist_piece *p, int rank)
 static sl_status piece_from(dist *d, const struct dist_piece *p, int rank, int n, sl_err *err)
 {
     const struct head *h = came(d->group->mail, rank);
-    size_t want = sizeof *h + floats_of(d, p, rank) * sizeof(float);
+    size_t want = sizeof *h + floats_of(d, p, rank, d->rank) * sizeof(float);
     if (h->history != d->history)
         return dist_misfit(d, rank, (struct dist_size){p->n_row, p->n},
                            (struct dist_size){h->n_row, h->n}, err);
@@ -235,23 +236,49 @@ static sl_status piece_from(dist *d, const struct dist_piece *p, int rank, int n
     return SL_OK;
 }
 
-static sl_status exchange(dist *d, const struct dist_piece *p, sl_err *err)
+/* Give all ranks the same. */
+static sl_status give_all(dist *d, struct dist_way *w, const struct dist_piece *p,
+                          const struct head *h, sl_err *err)
 {
     struct mail *m = d->group->mail;
+    uint64_t all = others_joining(d), to = p->home ? all & 1 : all;
+    float *mine = (float *)(void *)(m->out + sizeof *h);
+    dist_pack_piece(d, p, -1, mine);
+    d->from[d->rank] = mine;
+    return send_out(d, w, to, h, floats_of(d, p, d->rank, d->rank) * sizeof *mine, err);
+}
+
+/* Give each rank its columns. */
+static sl_status give_each(dist *d, struct dist_way *w, const struct dist_piece *p,
+                           const struct head *h, sl_err *err)
+{
+    uint8_t *at = d->group->mail->out;
+    for (int r = d->join0; r < d->join0 + d->n_join; r++) {
+        float *body = (float *)(void *)(at + sizeof *h);
+        size_t n = sizeof *h + floats_of(d, p, d->rank, r) * sizeof *body;
+        memcpy(at, h, sizeof *h);
+        dist_pack_piece(d, p, r - d->join0, body);
+        if (r == d->rank)
+            d->from[r] = body;
+        else
+            SL_TRY(dist_group_send(d, w, r, at, n, err));
+        at += n;
+    }
+    return SL_OK;
+}
+
+static sl_status exchange(dist *d, const struct dist_piece *p, sl_err *err)
+{
     struct head h = head_of(d, SAYS_PIECE);
     struct dist_way w = {.tag = GROUP_TAG_STEP};
-    uint64_t all = others_joining(d), to = p->home ? all & 1 : all,
-             from = p->home && d->rank ? 0 : all;
-    float *mine = (float *)(void *)(m->out + sizeof h);
+    uint64_t from = p->home && d->rank ? 0 : others_joining(d);
     h.n_row = p->n_row;
     h.n = p->n;
-    dist_pack_piece(d, p, mine);
     SL_TRY(expect(d, &w, from, err));
-    SL_TRY(send_out(d, &w, to, &h, floats_of(d, p, d->rank) * sizeof(float), err));
+    SL_TRY(p->n_of ? give_each(d, &w, p, &h, err) : give_all(d, &w, p, &h, err));
     int64_t t0 = clock_now_ns();
     SL_TRY(through(d, &w, SAYS_PIECE, err));
     d->count.wait_ns += clock_now_ns() - t0;
-    d->from[d->rank] = mine;
     for (int r = 0; r < d->n; r++)
         if (from >> r & 1) SL_TRY(piece_from(d, p, r, w.n[r], err));
     return SL_OK;
@@ -367,21 +394,22 @@ sl_status dist_message_open(dist *d, size_t half, size_t msg_bytes, sl_err *err)
     void *p = NULL, *buf = NULL;
     size_t cap = sizeof(struct head) + BASE_MAX(BASE_MAX(half, msg_bytes), sizeof(struct failure));
     cap = size_round(cap, 64);
+    size_t heads = size_round((size_t)d->n * sizeof(struct head), 64); /* before each rank's own */
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct mail), &p, err));
     struct mail *m = p;
-    sl_status st = mem_alloc(MEM_SCRATCH, (size_t)(d->n + 2) * cap, &buf, err);
+    sl_status st = mem_alloc(MEM_SCRATCH, (size_t)(d->n + 2) * cap + heads, &buf, err);
     if (st) {
         mem_free(m);
         return st;
     }
     m->cap = cap;
     m->out = buf;
-    m->told = m->out + cap;
+    m->told = m->out + cap + heads;
     for (int r = 0; r < d->n; r++)
         m->in[r] = m->told + (size_t)(r + 1) * cap;
     d->group->mail = m;
     d->half = half;
-    d->packed = true;
+    d->packed = d->cut = true;
     d->ops = &ops;
     return SL_OK;
 }
