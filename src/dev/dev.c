@@ -132,6 +132,13 @@ sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *
     return d->cls->mat_taken(d, out, err);
 }
 
+sl_status dev_mat_load_some(dev *d, const struct dev_some *s, dev_mat **out, sl_err *err)
+{
+    if (!d->cls->mat_load_some)
+        return SL_FAIL(err, UNSUPPORTED, "device %s holds no part of a stack", d->cls->name);
+    return d->cls->mat_load_some(d, s, out, err);
+}
+
 uint64_t dev_image_bytes(const struct dev_image *im)
 {
     uint64_t n_unit = (uint64_t)im->n * (((uint64_t)im->rows + 15) / 16);

@@ -120,6 +120,19 @@ enum dev_use {
 sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
                        enum dev_use use, void (*drop)(void *user, const struct weight *w),
                        void *user, dev_mat **out, sl_err *err) BASE_MUST_USE;
+/* Of a stack some matrices, or pairs. */
+struct dev_some {
+    const struct weight *first, *second; /* as of dev_mat_load: those that are packed */
+    int n;
+    const struct weight *all_first, *all_second; /* the whole stack: they run as all of it would */
+    int n_all;
+    enum dev_use use;
+    void (*drop)(void *user, const struct weight *w);
+    void *user;
+};
+/* dev_mat_load of them. Errors: its; UNSUPPORTED: of devices that share no stack with others. */
+sl_status dev_mat_load_some(dev *d, const struct dev_some *s, dev_mat **out,
+                            sl_err *err) BASE_MUST_USE;
 
 /* A matrix, stack or stack of pairs in the run layout, outside of the device: what a packed file
  * holds. It is a row of n * ceil(rows / 16) units of unit_bytes[0] each (a tile of 16 rows, or the
@@ -137,6 +150,8 @@ struct dev_image {
      * another. */
     const uint8_t *data[2];
     uint64_t step[2];
+    const int32_t *pick; /* NULL, or [n]: matrix i is number pick[i] there, scales too; stays as
+                            long as the bytes */
 };
 uint64_t dev_image_bytes(const struct dev_image *im);
 /* Name of the layout that this device's kernels read. Images of another layout mean nothing to it.
@@ -175,7 +190,7 @@ sl_status dev_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col,
 /* ---- the KV cache: groups of layers that are stored alike; pages of blk_tok tokens ---- */
 #define DEV_KV_GROUPS 3
 enum dev_kv_kind {
-    DEV_KV_PAGED, /* every position of a sequence has its block */
+    DEV_KV_PAGED,  /* every position of a sequence has its block */
     DEV_KV_WINDOW, /* those that the layers' sliding window still sees */
     DEV_KV_STATE   /* no positions: a block is a recurrent state, of a sequence (dev_step.seat) or a
                       copy of one. d_k f32 values, n_head 1, d_v 0 */
@@ -448,6 +463,9 @@ struct dev_slots {
     int n;                 /* slots */
     const int32_t *expert; /* [n] expert in a slot, -1 = none */
     int32_t *first, *list; /* [E + 1], [n]: expert e lies in slots list[first[e] .. first[e + 1]) */
+    /* 0, or: experts are spread over ranks; these stacks hold n_here slots from begin on, and those
+     * of rank r the same number from r * n_here on */
+    int n_here, begin;
 };
 /* Fills s->first and s->list from s->n and s->expert. */
 void dev_slots_init(struct dev_slots *s, int n_expert);
@@ -461,7 +479,10 @@ struct dev_joined {
     int n_row, n;
     const int32_t *part;
     const int32_t *of; /* NULL, or [n_row]: row t is that of rank of[t], whose x has n columns */
-    bool home;         /* of use to rank 0 alone: elsewhere y is not used */
+    /* NULL, or [n_rank]: x are n_of[rank] whole rows, y [n_row, part[rank]] this rank's columns of
+     * those of rank 0, then of rank 1 and so on */
+    const int32_t *n_of;
+    bool home; /* of use to rank 0 alone: elsewhere y is not used */
 };
 struct dev_ranks {
     void (*join)(void *user, const struct dev_joined *j);
@@ -517,6 +538,11 @@ struct dev_moe {
     const struct dev_ranks *ranks;
     const int32_t *part;
     float *h_all;
+    /* NULL, or in its place, where the slots are spread over the ranks: room for [n_tok * k,
+     * part[rank]], this rank's columns of what every expert gives; add and y have these columns.
+     * n_of: room for [n_rank] */
+    float *rows;
+    int32_t *n_of; /* host */
 };
 /* x += y over rows of n values. */
 struct dev_add {

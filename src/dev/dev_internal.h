@@ -60,6 +60,7 @@ struct dev_class {
     sl_status (*mat_load)(dev *d, const struct weight *first, const struct weight *second, int n,
                           enum dev_use use, void (*drop)(void *user, const struct weight *w),
                           void *user, dev_mat **out, sl_err *err);
+    sl_status (*mat_load_some)(dev *d, const struct dev_some *s, dev_mat **out, sl_err *err);
     /* In place of mat_load and mat_pack, of a device whose matrices are another's images: that
      * device packs into the sink of mat_take, and mat_taken is what came. */
     dev *(*packer)(dev *d);

@@ -179,7 +179,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
             nk = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)d->n_head_kv * c->d_head;
     int64_t K = c->n_expert ? c->n_expert_used : 0;
     unsigned sum = any_added(m) ? B_ATTN : 0;
-    bool many = m->ranks.join.n_rank > 1;
+    bool many = m->ranks.join.n_rank > 1, spread = m->opts.spread;
     unsigned parts = parts_on(m, s);
     const struct buffer all[] = {
         {&s->x, B_EMBED | B_ATTN, T, D},
@@ -207,7 +207,8 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->logit_cols, B_HEAD, nl, cols(m, MODEL_CUT_VOCAB)},
         {&s->x_rows, B_EMBED, T, many ? D : 0},
         {&s->h_all, B_DENSE | B_SHARED, T, many ? wide_ff(c) : 0},
-        {&s->h_exps, B_EXPERTS, T * K, many && K ? c->d_ff_expert : 0},
+        {&s->h_exps, B_EXPERTS, T * K, many && K && !spread ? c->d_ff_expert : 0},
+        {&s->exp_rows, B_EXPERTS, T * K, spread ? cols(m, MODEL_CUT_MODEL) : 0},
     };
     for (int i = 0; i < BASE_COUNT_OF(all); i++) {
         const struct buffer *b = &all[i];

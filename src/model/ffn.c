@@ -114,20 +114,23 @@ struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const st
 {
     const struct model *m = e->m;
     const struct arch_cfg *c = &m->cfg;
+    enum model_cut cut = m->opts.spread ? MODEL_CUT_MODEL : MODEL_CUT_EXPERT;
     return (struct dev_moe){.act = s->a_ffn,
                             .k = c->n_expert_used,
                             .n_expert = c->n_expert,
                             .id = chosen.id,
                             .weight = chosen.weight,
-                            .slots = m->slots.n ? &m->slots : NULL,
+                            .slots = m->slots ? &m->slots[e->layer] : NULL,
                             .gate_up = l->gate_up_exps,
                             .down = l->down_exps,
                             .glu = {c->glu.limit, c->glu.alpha, c->glu.plus1},
                             .gate_up_bias = l->gate_up_bias,
                             .down_bias = l->down_bias,
                             .ranks = ranks_of(e),
-                            .part = m->ranks.part[MODEL_CUT_EXPERT],
-                            .h_all = s->h_exps};
+                            .part = m->ranks.part[cut],
+                            .h_all = s->h_exps,
+                            .rows = s->exp_rows,
+                            .n_of = e->m->ranks.n_of};
 }
 
 /* The experts of each token. Shared ones are added last, on this side or afterwards. */

@@ -40,12 +40,12 @@ void model_late_emit(struct emit *e)
     const struct side *before = e->side;
     int layer = e->layer;
     if (!t->l) return;
+    e->side = t->side;
+    e->layer = t->layer;
     struct dev_moe p = model_moe_of(e, t->side, t->l, t->chosen);
     p.n_late = model_n_late(e->m, t->layer);
     p.late = true;
     p.y = t->side->late;
-    e->side = t->side;
-    e->layer = t->layer;
     struct dev_op *op = model_op(e, DEV_OP_moe);
     op->beside = true;
     op->u.moe = p;

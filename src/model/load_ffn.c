@@ -39,19 +39,8 @@ sl_status model_load_dense(struct model *m, int il, struct layer *l, sl_err *err
 
 /* ---- experts ---- */
 
-/* Slots of the stacks, and the expert in slot i. */
-static int n_slot(const struct model *m)
-{
-    return m->slots.n ? m->slots.n : m->cfg.n_expert;
-}
-
-static int expert_in(const struct model *m, int i)
-{
-    return m->slots.n ? m->slots.expert[i] : i;
-}
-
-/* The matrices of one role, one a slot: a stack in GGUF (or gates and ups of all experts in one, of
- * each expert the gate's rows first), one tensor each in HF. */
+/* The matrices of one role, one an expert: a stack in GGUF (or gates and ups of all experts in one,
+ * of each expert the gate's rows first), one tensor each in HF. */
 static sl_status expert_weights(struct model *m, int il, const struct want *s, enum arch_role role,
                                 struct weight *w, sl_err *err)
 {
@@ -61,7 +50,7 @@ static sl_status expert_weights(struct model *m, int il, const struct want *s, e
     struct weight all;
     if (m->kind != IO_GGUF) {
         for (int i = 0; i < s->n; i++) {
-            arch_tensor_name(by, role, il, expert_in(m, i), "weight", name, sizeof name);
+            arch_tensor_name(by, role, il, i, "weight", name, sizeof name);
             SL_TRY(model_load_weight(m, name, s, &w[i], err));
         }
         return SL_OK;
@@ -76,13 +65,13 @@ static sl_status expert_weights(struct model *m, int il, const struct want *s, e
         arch_tensor_name(by, role, il, 0, "weight", name, sizeof name);
     SL_TRY(model_load_weight(m, name, &stack, &all, err));
     for (int i = 0; i < s->n; i++) {
-        int64_t at = fused ? 2 * expert_in(m, i) + (role == ROLE_UP_EXPS) : expert_in(m, i);
+        int64_t at = fused ? 2 * i + (role == ROLE_UP_EXPS) : i;
         w[i] = weight_rows(&all, at * rows, rows);
     }
     return SL_OK;
 }
 
-/* gate and up, and down, of all experts of a layer that have slots. */
+/* gate and up, and down, of all experts of a layer. */
 static sl_status load_experts(struct model *m, int il, struct layer *l, sl_err *err)
 {
     int64_t D = m->cfg.d_model, F = m->cfg.d_ff_expert;
@@ -91,7 +80,7 @@ static sl_status load_experts(struct model *m, int il, struct layer *l, sl_err *
     void *p = NULL;
     sl_status st = SL_OK;
     pair.pair = true;
-    pair.n = down.n = n_slot(m);
+    pair.n = down.n = m->cfg.n_expert;
     if (m->opts.pack) {
         SL_TRY(model_load_map(m, &pair, &l->gate_up_exps, err));
         return model_load_map(m, &down, &l->down_exps, err);

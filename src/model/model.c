@@ -46,7 +46,7 @@ static void count_bytes(struct model *m)
                       mat_bytes(l->down) + mat_bytes(l->router));
         if (l->is_moe)
             b += (double)(mat_bytes(l->gate_up_exps) + mat_bytes(l->down_exps)) * c->n_expert_used /
-                 BASE_MAX(m->slots.n, c->n_expert);
+                 (m->slots ? m->slots[i].n : c->n_expert);
     }
     m->bytes_per_token = (int64_t)b;
 }
@@ -118,13 +118,13 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     SL_TRY(io_check_tails(io, err));
     SL_TRY(arch_unused(io, &m->cfg, &m->arena, &m->unused, err));
     SL_TRY(open_dims(m, err));
-    SL_TRY(model_slots_open(m, err));
-    SL_TRY(model_late_check(m, err));
     if (m->opts.n_ctx <= 0) m->opts.n_ctx = m->cfg.n_ctx_train;
     int n_mtp = opts->no_mtp ? 0 : count_mtp(m, io);
     m->keeps_hidden = n_mtp > 0;
     m->n_mtp = model_is_last(&m->dims) ? n_mtp : 0;
     m->cfg.n_mtp = m->n_mtp;
+    SL_TRY(model_slots_open(m, err));
+    SL_TRY(model_late_check(m, err));
     m->expand_from = m->cfg.kv_lora ? model_mla_expand_from(&m->cfg) : INT_MAX;
     return opts->dist ? model_ranks_open(m, err) : SL_OK;
 }

@@ -26,6 +26,7 @@ struct model_dims {
     int head_kv0, n_head_kv;
     int stage, n_stage; /* the last one has the MTP layers, the final norm and the head, too */
     int layer0, n_layer;
+    int n_slot; /* 0 = some rows of every expert; else so many whole experts of each layer */
 };
 /* Which layers each of n stages has: those from first[s] up to first[s + 1]. */
 struct model_stages {
@@ -122,10 +123,13 @@ struct model_opts {
     const struct model_stages *stages; /* NULL: one has all layers */
     dist *dist;       /* this rank's end, where there are several: all run the same steps at the
                          same time, and the logits come to rank 0 */
-    int n_slot; /* 0, or: the stacks of experts hold those that slot_expert names, slot by slot, */
-    const int32_t *slot_expert; /* in all layers: one may be there several times, or not at all. The
-                                   stacks of a packed file stay as they are; of an expert that has
-                                   no slot no page is read */
+    /* 0, or: the stacks of experts hold those that slot_expert [n_slot] names, slot by slot: one
+     * may be there several times, or not at all. From a layer's to the next are slot_ld; 0: all
+     * layers have the same */
+    int n_slot, slot_ld;
+    const int32_t *slot_expert;
+    bool spread; /* the slots are dealt to the ranks, in order, as many to each; every expert has
+                    one */
     int n_late; /* 0, or: of a generated token so many experts of the smallest weights are added one
                    layer with experts later, all but the last layer's; MTP layers are as always */
     bool no_mtp;                /* leave the MTP layers out of memory */

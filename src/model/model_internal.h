@@ -60,6 +60,7 @@ struct side {
     /* of several ranks, this one's columns of y, r, logits; its rows of x; all hidden values of
      * h, and of experts */
     float *y_cols, *r_cols, *logit_cols, *x_rows, *h_all, *h_exps;
+    float *exp_rows; /* [T * K, own columns of D] of experts that are spread over ranks */
 };
 
 /* What is divided among ranks, as columns of an output. */
@@ -77,6 +78,7 @@ struct model_ranks {
     int32_t part[MODEL_N_CUT][DIST_RANK_MAX]; /* columns of each rank */
     int32_t row0[DIST_RANK_MAX + 1];          /* of the vocabulary, where each rank's begin */
     int32_t *of;                              /* [n_tok_max] whose row a token's is */
+    int32_t n_of[DIST_RANK_MAX];              /* rows of experts that each has computed */
 };
 
 /* Pieces of a step. */
@@ -102,7 +104,7 @@ struct model {
     enum io_kind kind;
     const io_model *io;     /* while opening */
     int load_layer;         /* whose weights are being loaded; -1 = outside of the layers */
-    struct dev_slots slots; /* n 0 = expert e in slot e */
+    struct dev_slots *slots; /* [L + MTP]; NULL = expert e in slot e */
     const char *unused;     /* NULL = no tensor is */
     dev *d;                 /* of attention and the cache */
     struct model_place place;
@@ -166,8 +168,10 @@ enum model_part model_part_of_name(const struct arch_cfg *c, const char *name, i
 enum model_part model_part_of(enum arch_role role);
 /* buffers.c: what steps use, reserved once. */
 sl_status model_buffers_open(struct model *m, sl_err *err) BASE_MUST_USE;
-/* shape.c: m->slots from the options, checked: REQUEST, UNSUPPORTED with a packed file. */
+/* shape.c: m->slots from the options, checked. Errors: REQUEST. */
 sl_status model_slots_open(struct model *m, sl_err *err) BASE_MUST_USE;
+/* Which experts the stacks of layer il hold here; NULL: all, in order. */
+const int32_t *model_slots_here(const struct model *m, int il, int *n);
 /* late.c: can experts come late as the options say? REQUEST, UNSUPPORTED. */
 sl_status model_late_check(const struct model *m, sl_err *err) BASE_MUST_USE;
 /* Experts of a token that come late in layer il. */

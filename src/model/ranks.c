@@ -18,6 +18,16 @@ static void carry(void *user, const struct dev_joined *j)
         dist_pick(m->opts.dist, &(struct dist_pick){j->x, j->y, j->n_row, j->n, j->of});
         return;
     }
+    if (j->n_of) {
+        dist_turn(m->opts.dist, &(struct dist_turn){.x = j->x,
+                                                    .y = j->y,
+                                                    .n = j->n,
+                                                    .n_of = j->n_of,
+                                                    .part = j->part,
+                                                    .run = run_on,
+                                                    .user = j->d});
+        return;
+    }
     dist_cols(m->opts.dist, &(struct dist_cols){.x = j->x,
                                                 .y = j->y,
                                                 .n_row = j->n_row,
@@ -40,8 +50,9 @@ static int64_t columns(const struct arch_cfg *c, const struct model_dims *d, enu
 }
 
 /* Does the model have anything that is divided so? */
-static bool has_cut(const struct arch_cfg *c, enum model_cut cut)
+static bool has_cut(const struct model *m, enum model_cut cut)
 {
+    const struct arch_cfg *c = &m->cfg;
     bool dense = false;
     for (int i = 0; i < c->n_layer + c->n_mtp; i++)
         dense |= c->layer[i].ffn == ARCH_DENSE;
@@ -51,7 +62,7 @@ static bool has_cut(const struct arch_cfg *c, enum model_cut cut)
     case MODEL_CUT_SHARED:
         return c->n_expert && c->n_shared;
     case MODEL_CUT_EXPERT:
-        return c->n_expert > 0;
+        return c->n_expert > 0 && !m->opts.spread;
     default:
         return true;
     }
@@ -98,7 +109,7 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
         for (int r = 0; r < n; r++) {
             struct model_dims d = model_dims_of(c, r, n);
             int64_t part = columns(c, &d, (enum model_cut)cut);
-            if (part == 0 && has_cut(c, (enum model_cut)cut))
+            if (part == 0 && has_cut(m, (enum model_cut)cut))
                 return too_many(c, n, (enum model_cut)cut, err);
             k->part[cut][r] = (int32_t)part;
         }

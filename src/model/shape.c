@@ -1,28 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes that follow from the configuration. */
-#include <string.h>
-
 #include "model/model_internal.h"
+
+static sl_status open_slots(struct model *m, const int32_t *from, struct dev_slots *s, sl_err *err)
+{
+    int E = m->cfg.n_expert, n = m->opts.n_slot, n_rank = m->dims.n_rank;
+    void *p = NULL;
+    SL_TRY(mem_arena_array(&m->arena, 2 * (size_t)n + (size_t)E + 1, sizeof(int32_t), &p, err));
+    int32_t *expert = p;
+    for (int i = 0; i < n; i++) {
+        if (from[i] < 0 || from[i] >= E)
+            return SL_FAIL(err, REQUEST, "expert slot %d: expert %d of %d", i, from[i], E);
+        expert[i] = from[i];
+    }
+    *s = (struct dev_slots){.n = n, .expert = expert, .list = expert + n, .first = expert + 2 * n};
+    dev_slots_init(s, E);
+    if (!m->opts.spread) return SL_OK;
+    if (n % n_rank) return SL_FAIL(err, REQUEST, "%d expert slots on %d ranks", n, n_rank);
+    for (int e = 0; e < E; e++)
+        if (s->first[e] == s->first[e + 1])
+            return SL_FAIL(err, REQUEST, "expert %d of %d has no slot", e, E);
+    s->n_here = n / n_rank;
+    s->begin = m->dims.rank * s->n_here;
+    return SL_OK;
+}
 
 sl_status model_slots_open(struct model *m, sl_err *err)
 {
     const struct model_opts *o = &m->opts;
-    int E = m->cfg.n_expert, n = o->pack ? E : o->n_slot;
+    int n_layer = m->cfg.n_layer + m->n_mtp;
     void *p = NULL;
-    if (!o->n_slot || !E) return SL_OK;
-    SL_TRY(mem_arena_array(&m->arena, 2 * (size_t)n + (size_t)E + 1, sizeof(int32_t), &p, err));
-    int32_t *expert = p;
-    memset(expert, 0xff, (size_t)n * sizeof *expert); /* -1: in none */
-    for (int i = 0; i < o->n_slot; i++) {
-        int e = o->slot_expert[i];
-        if (e < 0 || e >= E)
-            return SL_FAIL(err, REQUEST, "expert slot %d: expert %d of %d", i, e, E);
-        expert[o->pack ? e : i] = e;
-    }
-    m->slots =
-        (struct dev_slots){.n = n, .expert = expert, .list = expert + n, .first = expert + 2 * n};
-    dev_slots_init(&m->slots, E);
+    if (!o->n_slot || !m->cfg.n_expert) return SL_OK;
+    SL_TRY(mem_arena_array(&m->arena, (size_t)n_layer, sizeof *m->slots, &p, err));
+    m->slots = p;
+    for (int i = 0; i < n_layer; i++)
+        SL_TRY(open_slots(m, o->slot_expert + (int64_t)i * o->slot_ld, &m->slots[i], err));
+    m->dims.n_slot = m->slots[0].n_here;
     return SL_OK;
+}
+
+const int32_t *model_slots_here(const struct model *m, int il, int *n)
+{
+    const struct dev_slots *s = m->slots ? &m->slots[il] : NULL;
+    if (!s) return NULL;
+    *n = s->n_here ? s->n_here : s->n;
+    return s->expert + s->begin;
 }
 
 /* A layer's group: DEV_KV_GROUPS has a kind each. */

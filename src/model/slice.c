@@ -106,6 +106,7 @@ struct model_dims model_dims_of(const struct arch_cfg *c, int rank, int n_rank)
 struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_dims *d,
                                   enum arch_role role, int64_t rows)
 {
+    if (d->n_slot && model_part_of(role) == MODEL_EXPERTS) return (struct model_slice){0, rows};
     switch (cut_of[role]) {
     case HEADS:
         return (struct model_slice){d->head0 * head_rows(c, role), d->n_head * head_rows(c, role)};
@@ -156,6 +157,7 @@ int64_t model_slice_bytes(const struct arch_cfg *c, const struct model_dims *d, 
     enum arch_role role = d->n_rank > 1 ? role_of(&said) : N_ROLE;
     struct model_dims all = model_dims_of(c, 0, 1);
     if (role == N_ROLE) return n_bytes;
+    if (d->n_slot && model_part_of(role) == MODEL_EXPERTS) return n_bytes * d->n_slot / c->n_expert;
     int64_t ours = model_slice_of(c, d, role, 1).n_row, of = model_slice_of(c, &all, role, 1).n_row;
     return of > 0 ? (int64_t)((double)n_bytes * (double)ours / (double)of) : n_bytes;
 }

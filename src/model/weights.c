@@ -91,6 +91,7 @@ sl_status model_load_weight(const struct model *m, const char *name, const struc
 struct part {
     int i0, n;
     int64_t row0, n_row;
+    const int32_t *pick; /* NULL, or [n]: those of the stack, experts, i0 is 0 */
 };
 
 static struct part part_of(const struct model *m, const struct want *w)
@@ -99,8 +100,13 @@ static struct part part_of(const struct model *m, const struct want *w)
     struct model_slice s =
         model_slice_of(&m->cfg, &m->dims, w->role, by_head ? w->n * w->rows : w->rows);
     if (by_head)
-        return (struct part){(int)(s.row0 / w->rows), (int)(s.n_row / w->rows), 0, w->rows};
-    return (struct part){0, w->n, s.row0, s.n_row};
+        return (struct part){(int)(s.row0 / w->rows), (int)(s.n_row / w->rows), 0, w->rows, NULL};
+    if (model_part_of(w->role) == MODEL_EXPERTS && m->slots) {
+        struct part p = {0, 0, s.row0, s.n_row, NULL};
+        p.pick = model_slots_here(m, w->layer, &p.n);
+        return p;
+    }
+    return (struct part){0, w->n, s.row0, s.n_row, NULL};
 }
 
 static bool is_none(const struct part *p)
@@ -172,11 +178,38 @@ sl_status model_load_pack(struct model *m, const struct want *w, const struct we
     return m->cancelled ? SL_FAIL(err, CANCELLED, "cancelled while packing %s", a->name) : SL_OK;
 }
 
+/* Of the stacks of[0], and with pairs of[1], the matrices and rows that p says. */
+static sl_status load_picked(struct model *m, const struct want *w, const struct part *p,
+                             const struct weight *const of[2], dev_mat **out, sl_err *err)
+{
+    void *mem = NULL;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, 2 * (size_t)p->n, sizeof(struct weight), &mem, err));
+    struct weight *to[2] = {mem, (struct weight *)mem + p->n};
+    for (int half = 0; half < 2 && of[half]; half++)
+        for (int i = 0; i < p->n; i++)
+            to[half][i] = weight_slice(&of[half][p->pick[i]], p->row0, p->n_row);
+    struct dev_some s = {.first = to[0],
+                         .second = of[1] ? to[1] : NULL,
+                         .n = p->n,
+                         .all_first = of[0],
+                         .all_second = of[1],
+                         .n_all = w->n,
+                         .use = w->use,
+                         .drop = dropped,
+                         .user = m};
+    sl_status st = dev_mat_load_some(side_of(m, w->role)->d, &s, out, err);
+    mem_free(mem);
+    SL_TRY(st);
+    count(m, w->role, dev_mat_bytes(*out));
+    return m->cancelled ? SL_FAIL(err, CANCELLED, "cancelled while packing %s", w->name) : SL_OK;
+}
+
 sl_status model_load_part(struct model *m, const struct want *w, struct weight *a, struct weight *b,
                           dev_mat **out, sl_err *err)
 {
     struct part p = part_of(m, w);
     if (is_none(&p)) return SL_OK;
+    if (p.pick) return load_picked(m, w, &p, (const struct weight *const[]){a, b}, out, err);
     for (int i = 0; i < p.n; i++) {
         a[i] = weight_slice(&a[p.i0 + i], p.row0, p.n_row);
         if (b) b[i] = weight_slice(&b[p.i0 + i], p.row0, p.n_row);
@@ -216,6 +249,7 @@ sl_status model_load_map(struct model *m, const struct want *w, dev_mat **out, s
                            .unit_bytes = {p->unit_bytes[0], p->unit_bytes[1]},
                            .scale = rows.scale,
                            .data = {rows.data[0], rows.data[1]},
+                           .pick = part.pick,
                            .step = {n_tile * p->unit_bytes[0], n_tile * p->unit_bytes[1]}};
     sl_status st = dev_mat_map(side_of(m, w->role)->d, w->name, &im, w->use, out, err);
     if (st) {

@@ -55,6 +55,7 @@ struct cpu {
     struct cpu_ahead ahead[CPU_AHEAD_MAX]; /* each its worker's */
     struct cpu_mem mem;
     struct cpu_mat *mats;
+    const struct dev_some *some; /* while some of a stack are packed */
     struct dev_shapes most; /* what was reserved */
     int n_col_max;
 
@@ -112,5 +113,8 @@ bool dev_cpu_run_fused(dev *d, dev_kv *kv, const struct dev_step *b, struct dev_
 double dev_cpu_probe_read_gbps(dev *d, int ms);
 double dev_cpu_probe_int8_gops(dev *d, int ms);
 double dev_cpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms);
+
+/* Errors: as of dev_mat_load_some. */
+sl_status dev_cpu_mat_load_some(dev *d, const struct dev_some *s, dev_mat **out, sl_err *err);
 
 #endif

@@ -34,16 +34,24 @@ static void touch_run(void *arg, int worker, int n_w)
     par_split((int64_t)j->n_tile, worker, n, &b, &e);
     for (int half = 0; half < 2 && im->unit_bytes[half]; half++) {
         uint64_t unit = im->unit_bytes[half];
-        for (int i = 0; i < im->n && !j->err[worker].code; i++)
-            if (os_touch(im->data[half] + (uint64_t)i * im->step[half] + (uint64_t)b * unit,
-                         (uint64_t)(e - b) * unit, &j->err[worker]))
+        for (int i = 0; i < im->n && !j->err[worker].code; i++) {
+            uint64_t at = (uint64_t)(im->pick ? im->pick[i] : i) * im->step[half];
+            if (os_touch(im->data[half] + at + (uint64_t)b * unit, (uint64_t)(e - b) * unit,
+                         &j->err[worker]))
                 return;
+        }
     }
 }
 
 static sl_status wrong(const char *name, const char *what, sl_err *err)
 {
     return SL_FAIL(err, FORMAT, "matrix %.100s: %s", name, what);
+}
+
+/* Scales of matrix i, two each. */
+static float scale_of(const struct dev_image *im, int i)
+{
+    return im->scale[im->pick ? 2 * im->pick[i / 2] + i % 2 : i];
 }
 
 sl_status dev_cpu_image_check(const char *name, const struct dev_image *im, sl_err *err)
@@ -60,7 +68,7 @@ sl_status dev_cpu_image_check(const char *name, const struct dev_image *im, sl_e
         if ((uintptr_t)im->data[i] % 64 || im->step[i] % 64)
             return wrong(name, "its bytes are not aligned to 64", err);
     for (int i = 0; i < 2 * im->n; i++)
-        if (!isfinite(im->scale[i])) return wrong(name, "a scale is not finite", err);
+        if (!isfinite(scale_of(im, i))) return wrong(name, "a scale is not finite", err);
     struct mm_mat m;
     size_t one, two = 0;
     uint64_t n_tile = ((uint64_t)im->rows + 15) / 16;
@@ -82,11 +90,12 @@ sl_status dev_cpu_mat_map(dev *d, const char *name, const struct dev_image *im, 
     SL_TRY(dev_cpu_mat_new(c, fmt[0], fmt[1], im->n, im->rows, im->cols, im->is_pair, &w, err));
     uint64_t n_tile = ((uint64_t)im->rows + 15) / 16;
     for (int i = 0; i < 2 * im->n; i++)
-        w->scale[i] = im->scale[i];
+        w->scale[i] = scale_of(im, i);
     w->m.data = (uint8_t *)(uintptr_t)im->data[0]; /* kernels only read it */
     if (w->stride2) w->m2.data = (uint8_t *)(uintptr_t)im->data[1];
     w->step = im->step[0];
     w->step2 = im->step[1];
+    w->pick = im->pick;
     dev_cpu_mat_add(c, w, use);
     struct touch_job j = {.im = im, .n_tile = n_tile};
     par_run(c->team, touch_run, &j);

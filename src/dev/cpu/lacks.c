@@ -19,6 +19,7 @@ static const char *moe_lacks(const struct cpu *c, const struct dev_moe *p)
     const struct dev_shapes *w = &c->most;
     int n = p->slots ? p->slots->n : p->n_expert;
     if (n > w->n_expert || p->k > w->k) return "more experts than were reserved";
+    if (p->slots && p->slots->n_here) n = p->slots->n_here;
     if (n > dev_cpu_mat_of(p->gate_up)->n || n > dev_cpu_mat_of(p->down)->n)
         return "more experts than weights";
     if (dev_cpu_mat_of(p->gate_up)->m.n_row > w->d_ff_expert ||

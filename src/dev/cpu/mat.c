@@ -41,11 +41,16 @@ static sl_status check_shapes(const struct weight *first, const struct weight *w
 }
 
 /* The run format of n matrices: that of all, or decoded where they differ (a quantiser left one as
- * it was; the scales of one allow an f16, and those of another do not). */
+ * it was; the scales of one allow an f16, and those of another do not). Of some of a longer stack:
+ * that of all of it. */
 static sl_status choose_fmt(const struct cpu *c, const struct weight *w, int n, int *fmt,
                             sl_err *err)
 {
     bool decode = false;
+    if (c->some) {
+        w = w == c->some->first ? c->some->all_first : c->some->all_second;
+        n = c->some->n_all;
+    }
     SL_TRY(kern_mm_fmt(w, fmt, err));
     for (int i = 0; i < n && !decode; i++) {
         int f;
@@ -192,6 +197,16 @@ sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weig
     }
     *out = &w->head;
     return SL_OK;
+}
+
+sl_status dev_cpu_mat_load_some(dev *d, const struct dev_some *s, dev_mat **out, sl_err *err)
+{
+    struct cpu *c = dev_cpu_of(d);
+    c->some = s;
+    sl_status st =
+        dev_cpu_mat_load(d, s->first, s->second, s->n, s->use, s->drop, s->user, out, err);
+    c->some = NULL;
+    return st;
 }
 
 sl_status dev_cpu_act_open(dev *d, const struct dev_inputs *in, dev_act **out, sl_err *err)

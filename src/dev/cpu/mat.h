@@ -8,7 +8,8 @@
 
 struct cpu;
 
-/* A stack of n matrices (or pairs) of stride bytes, step bytes from one to the next. */
+/* A stack of n matrices (or pairs) of stride bytes, step bytes from one to the next, or some of a
+ * longer one. */
 struct cpu_mat {
     struct dev_mat head;
     struct mm_mat m; /* of the first; data of matrix i = m.data + i * step */
@@ -21,6 +22,7 @@ struct cpu_mat {
     struct mm_mat m2;
     size_t stride2, step2;
     enum mm_act form2;
+    const int32_t *pick; /* NULL, or [n] which of all those there matrix i is */
     enum dev_use use;
     struct cpu_mat *next;
 };
@@ -49,10 +51,14 @@ void dev_cpu_mat_add(struct cpu *c, struct cpu_mat *w, enum dev_use use);
 void dev_cpu_mat_drop(const struct weight *first, const struct weight *second, int n_tile,
                       int64_t begin, int64_t end, void (*drop)(void *user, const struct weight *w),
                       void *user);
+static inline size_t dev_cpu_mat_place(const struct cpu_mat *w, int i)
+{
+    return (size_t)(w->pick ? w->pick[i] : i);
+}
 static inline struct mm_mat dev_cpu_mat_at(const struct cpu_mat *w, int i)
 {
     struct mm_mat m = w->m;
-    m.data += (size_t)i * w->step;
+    m.data += dev_cpu_mat_place(w, i) * w->step;
     m.scale = w->scale[2 * i];
     m.scale2 = w->scale[2 * i + 1];
     return m;
@@ -60,7 +66,7 @@ static inline struct mm_mat dev_cpu_mat_at(const struct cpu_mat *w, int i)
 static inline struct mm_mat dev_cpu_mat2_at(const struct cpu_mat *w, int i)
 {
     struct mm_mat m = w->m2;
-    if (m.data) m.data += (size_t)i * w->step2;
+    if (m.data) m.data += dev_cpu_mat_place(w, i) * w->step2;
     m.scale = w->scale[2 * i + 1];
     return m;
 }

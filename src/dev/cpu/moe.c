@@ -16,12 +16,23 @@ static int n_place(const struct dev_moe *p)
     return p->slots ? p->slots->n : p->n_expert;
 }
 
-static int64_t expert_at(const struct dev_moe *p, int64_t place)
+/* Those of them that the stacks hold, from here on: place 0 is the stacks' first. */
+static int n_here(const struct dev_moe *p)
 {
-    return p->slots ? p->slots->expert[place] : place;
+    return p->slots && p->slots->n_here ? p->slots->n_here : n_place(p);
 }
 
-/* Where in the stacks expert e is computed for token t; -1 = it is not here. */
+static int first_here(const struct dev_moe *p)
+{
+    return p->slots && p->slots->n_here ? p->slots->begin : 0;
+}
+
+static int64_t expert_at(const struct dev_moe *p, int64_t place)
+{
+    return p->slots ? p->slots->expert[first_here(p) + place] : place;
+}
+
+/* Which of all places computes expert e for token t; -1 = none. */
 static int place_of(const struct dev_moe *p, int e, int t)
 {
     if (!p->slots) return e;
@@ -49,8 +60,8 @@ static int place_of_term(const struct cpu *c, const struct dev_moe *p, int i)
 }
 
 /* Rows 0 .. T*K-1 sorted by place, within one by token; -1 for terms that are not computed
- * here. The number of rows. */
-static int group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
+ * here. */
+static void group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
 {
     int n = n_tok * p->k, last = n_place(p);
     int32_t *first = c->moe.expert_slot0;
@@ -71,7 +82,17 @@ static int group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
     for (int e = last; e > 0; e--)
         first[e] = first[e - 1]; /* first[e] had moved to its end */
     first[0] = 0;
-    return first[last];
+}
+
+/* What all experts have given, for the columns that are added up here. */
+static const float *results(const struct cpu_moe *m)
+{
+    return m->p->rows ? m->p->rows : m->c->moe.y;
+}
+
+static int64_t n_sum(const struct cpu_moe *m)
+{
+    return m->p->rows ? m->p->part[m->p->ranks->rank] : m->down->m.n_row;
 }
 
 /* Columns [at, at + n) of token t's results, in the order of its list. */
@@ -79,8 +100,9 @@ static void sum_results(const struct cpu_moe *m, int worker, int64_t t, int64_t 
 {
     const struct dev_moe *p = m->p;
     struct cpu_scratch *s = &m->c->scratch[worker];
-    int64_t n_out = m->down->m.n_row, to = t * n_out + at;
+    int64_t n_out = n_sum(m), to = t * n_out + at;
     const float *weight = p->weight + t * p->k, *add = p->add ? p->add + to : NULL;
+    const float *y = results(m) + at;
     bool more = p->before && m->c->generated[t];
     int n_row = 0;
     if (p->late && !m->c->generated[t]) return;
@@ -88,7 +110,7 @@ static void sum_results(const struct cpu_moe *m, int worker, int64_t t, int64_t 
         int32_t slot = m->c->moe.slot_of[t * p->k + k];
         if (slot < 0) continue;
         s->row[n_row] = weight[k];
-        s->rowp[n_row++] = m->c->moe.y + slot * n_out + at;
+        s->rowp[n_row++] = y + slot * n_out;
     }
     if (!more) {
         m->c->k.wsum_f32(p->y + to, s->rowp, s->row, n_row, add, n);
@@ -102,7 +124,7 @@ static void sum_results(const struct cpu_moe *m, int worker, int64_t t, int64_t 
 
 void dev_cpu_moe_sum(const struct cpu_moe *m, int worker, int n_w)
 {
-    int64_t n_out = m->down->m.n_row, n_part = (n_out + SUM_COLS - 1) / SUM_COLS, b, e;
+    int64_t n_out = n_sum(m), n_part = (n_out + SUM_COLS - 1) / SUM_COLS, b, e;
     par_split(m->n_tok * n_part, worker, n_w, &b, &e);
     for (; b < e; b++) {
         int64_t at = b % n_part * SUM_COLS;
@@ -110,27 +132,39 @@ void dev_cpu_moe_sum(const struct cpu_moe *m, int worker, int n_w)
     }
 }
 
+/* Rows of place e of the stacks, counted from the first here. */
+struct rows {
+    int begin, n;
+};
+
+static struct rows rows_of(const struct cpu_moe *m, int64_t e)
+{
+    const int32_t *slot0 = m->c->moe.expert_slot0 + first_here(m->p);
+    return (struct rows){slot0[e] - slot0[0], slot0[e + 1] - slot0[e]};
+}
+
 void dev_cpu_moe_up(const struct cpu_moe *m, int worker, const struct mm_act_buf *x)
 {
     const struct dev_moe *p = m->p;
     struct cpu *c = m->c;
     int64_t n_ff = m->gate_up->m.n_row;
+    const int32_t *token = c->moe.slot_row + c->moe.expert_slot0[first_here(p)];
     struct cpu_piece at = {0};
     struct vec_glu glu;
     struct cpu_hidden out = {.ldh = n_ff, .act = m->parts ? &c->moe.act : NULL};
     out.glu = dev_cpu_glu(&p->glu, p->gate_up_bias, &glu);
     while (dev_cpu_work_take(c, &c->work[0], worker, &at)) {
-        int s0 = c->moe.expert_slot0[at.seg->user], s1 = c->moe.expert_slot0[at.seg->user + 1];
-        out.h = c->moe.h + s0 * n_ff;
-        out.row0 = s0;
+        struct rows s = rows_of(m, at.seg->user);
+        out.h = c->moe.h + s.begin * n_ff;
+        out.row0 = s.begin;
         if (p->gate_up_bias) out.bias = p->gate_up_bias + 2 * expert_at(p, at.seg->user) * n_ff;
-        dev_cpu_product_silu(c, worker, &at, x, m->gate_up, c->moe.slot_row + s0, s1 - s0, &out);
+        dev_cpu_product_silu(c, worker, &at, x, m->gate_up, token + s.begin, s.n, &out);
     }
 }
 
 void dev_cpu_moe_prep(const struct cpu_moe *m, int worker, int n_w)
 {
-    const float *h = m->p->ranks ? m->p->h_all : m->c->moe.h;
+    const float *h = m->p->h_all ? m->p->h_all : m->c->moe.h;
     int64_t n_h = m->down->m.n_col, b, e;
     par_split(m->n_slot, worker, n_w, &b, &e);
     for (int64_t s = b; s < e; s++)
@@ -144,13 +178,13 @@ void dev_cpu_moe_down(const struct cpu_moe *m, int worker)
     int64_t n_out = m->down->m.n_row;
     struct cpu_piece at = {0};
     while (dev_cpu_work_take(c, &c->work[1], worker, &at)) {
-        int s0 = c->moe.expert_slot0[at.seg->user], s1 = c->moe.expert_slot0[at.seg->user + 1];
-        float *y = c->moe.y + s0 * n_out;
-        dev_cpu_product(c, worker, &at, &c->moe.act, m->down->form, c->iota + s0, s1 - s0, y,
+        struct rows s = rows_of(m, at.seg->user);
+        float *y = c->moe.y + s.begin * n_out;
+        dev_cpu_product(c, worker, &at, &c->moe.act, m->down->form, c->iota + s.begin, s.n, y,
                         n_out);
         if (p->down_bias)
-            dev_cpu_product_bias(c, &at, p->down_bias + expert_at(p, at.seg->user) * n_out, s1 - s0,
-                                 y, n_out);
+            dev_cpu_product_bias(c, &at, p->down_bias + expert_at(p, at.seg->user) * n_out, s.n, y,
+                                 n_out);
     }
 }
 
@@ -161,7 +195,7 @@ static void moe_up(void *arg, int worker, int n_w)
     dev_cpu_moe_up(m, worker, &((const struct cpu_act *)m->p->act)->b);
 }
 
-static void moe_rest(void *arg, int worker, int n_w)
+static void moe_down(void *arg, int worker, int n_w)
 {
     const struct cpu_moe *m = arg;
     if (!m->parts) {
@@ -169,6 +203,17 @@ static void moe_rest(void *arg, int worker, int n_w)
         par_barrier(m->c->team);
     }
     dev_cpu_moe_down(m, worker);
+}
+
+static void moe_sum(void *arg, int worker, int n_w)
+{
+    dev_cpu_moe_sum(arg, worker, n_w);
+}
+
+static void moe_rest(void *arg, int worker, int n_w)
+{
+    const struct cpu_moe *m = arg;
+    moe_down(arg, worker, n_w);
     par_barrier(m->c->team);
     dev_cpu_moe_sum(m, worker, n_w);
 }
@@ -193,20 +238,44 @@ static void moe_of_ranks(struct cpu_moe *m)
     par_run(m->c->team, moe_rest, m);
 }
 
+static void moe_here(void *arg, int worker, int n_w)
+{
+    const struct cpu_moe *m = arg;
+    moe_up(arg, worker, n_w);
+    par_barrier(m->c->team);
+    moe_down(arg, worker, n_w);
+}
+
+/* Every rank gives the others their columns of what its experts have computed. */
+static void moe_spread(struct cpu_moe *m)
+{
+    const struct dev_moe *p = m->p;
+    const int32_t *slot0 = m->c->moe.expert_slot0;
+    struct dev_joined j = {
+        .d = &m->c->head, .x = m->c->moe.y, .y = p->rows, .part = p->part, .n_of = p->n_of};
+    j.n_row = m->n_tok * p->k;
+    j.n = m->down->m.n_row;
+    for (int r = 0; r < p->ranks->n_rank; r++)
+        p->n_of[r] = slot0[(r + 1) * n_here(p)] - slot0[r * n_here(p)];
+    par_run(m->c->team, moe_here, m);
+    p->ranks->join(p->ranks->user, &j);
+    par_run(m->c->team, moe_sum, m);
+}
+
 static void tell_tap(const struct cpu_moe *j)
 {
     const struct dev_moe *p = j->p;
     int n_ff = j->gate_up->m.n_row;
-    for (int e = 0; e < n_place(p); e++) {
-        int s0 = j->c->moe.expert_slot0[e], n = j->c->moe.expert_slot0[e + 1] - s0;
+    for (int e = 0; e < n_here(p); e++) {
+        struct rows s = rows_of(j, e);
         struct dev_tapped r = {.what = p->tap.what,
                                .layer = p->tap.layer,
                                .expert = (int)expert_at(p, e),
-                               .x = j->c->moe.h + (int64_t)s0 * n_ff,
-                               .n_row = n,
+                               .x = j->c->moe.h + (int64_t)s.begin * n_ff,
+                               .n_row = s.n,
                                .n_col = n_ff,
                                .ldx = n_ff};
-        if (n) p->tap.fn(p->tap.user, &r);
+        if (s.n) p->tap.fn(p->tap.user, &r);
     }
 }
 
@@ -215,14 +284,15 @@ void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p
     *m = (struct cpu_moe){.c = c, .p = p, .n_tok = n_tok};
     m->gate_up = dev_cpu_mat_of(p->gate_up);
     m->down = dev_cpu_mat_of(p->down);
-    m->parts = !p->tap.fn && !p->ranks && dev_cpu_takes_parts(m->down);
+    m->parts = !p->tap.fn && !p->h_all && dev_cpu_takes_parts(m->down);
     ASSERT(n_tok <= c->most.max.n_tok && p->k <= c->most.k && n_place(p) <= c->most.n_expert &&
            m->gate_up->m.n_row <= c->most.d_ff_expert && m->down->m.n_row <= c->most.d_model);
-    m->n_slot = group_by_expert(c, p, n_tok);
+    group_by_expert(c, p, n_tok);
+    m->n_slot = c->moe.expert_slot0[first_here(p) + n_here(p)] - c->moe.expert_slot0[first_here(p)];
     dev_cpu_work_clear(&c->work[0]);
     dev_cpu_work_clear(&c->work[1]);
-    for (int e = 0; e < n_place(p); e++) {
-        int n = c->moe.expert_slot0[e + 1] - c->moe.expert_slot0[e];
+    for (int e = 0; e < n_here(p); e++) {
+        int n = rows_of(m, e).n;
         if (n == 0) continue;
         struct mm_mat gate_up = dev_cpu_mat_at(m->gate_up, e), down = dev_cpu_mat_at(m->down, e);
         struct mm_mat up = dev_cpu_mat2_at(m->gate_up, e);
@@ -242,7 +312,9 @@ void dev_cpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
     dev_cpu_moe_begin(&m, c, p, n_tok);
     dev_cpu_work_split(c, &c->work[0]);
     dev_cpu_work_split(c, &c->work[1]);
-    if (p->ranks)
+    if (p->rows)
+        moe_spread(&m);
+    else if (p->ranks)
         moe_of_ranks(&m);
     else
         par_run(c->team, moe_run, &m);
