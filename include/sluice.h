@@ -319,8 +319,15 @@ typedef struct sl_engine_opts {
     /* "tp=T,pp=P": P stages have some of the layers each, and the T ranks of a stage share every
      * matrix of it by its rows; each rank has a part of the threads. Answers are the same, bit for
      * bit. NULL = one rank. Ranks are threads of this process; or, where a launcher (mpirun, srun)
-     * has started T P processes, those: see sl_follow. */
+     * has started T P processes, those: see sl_follow. "tp=T,ep=T": of experts that are chosen each
+     * rank has some, whole; which of them says expert_load. */
     const char *layout;
+    /* How often each expert was chosen, by layer, MTP layers after the others: [n_expert_load,
+     * n_expert], read while opening; further layers count as even. By it a layout with ep deals
+     * experts out, and makes `redundant` more copies in each layer of those with most. NULL = in
+     * order, without copies. */
+    const uint64_t *expert_load;
+    int n_expert_load, redundant;
     /* How long a rank may give no sign in a step before all fail; 0 = 30 000, and always at least
      * 20 times the longest step. */
     int dist_deadline_ms;

@@ -40,18 +40,21 @@ BASE_NORETURN static void end_follower(sl_status st, const sl_err *err, enum kno
 
 /* A process that was started beside rank 0: it never comes back to the command. */
 BASE_NORETURN static void follow(struct compute *c, const sl_model_opts *mo, sl_engine_opts *eo,
-                                 const char *name)
+                                 const struct opt_common *o)
 {
     sl_err err = {0};
+    void *load = NULL;
     sl_model_opts own = *mo;
     log_set_level(LOG_ERROR);
     own.progress = NULL;
     if (own.pack_cache != SL_PACK_IGNORE) own.pack_cache = SL_PACK_USE; /* rank 0 writes it */
     eo->progress = NULL;
-    sl_status st = sl_model_open(name, &own, &c->m, &err);
+    sl_status st = sl_model_open(o->model, &own, &c->m, &err);
+    if (!st) st = compute_expert_load(o, c->m, eo, &load, &err);
     if (st) end_follower(st, &err, ONE_KNOWS);
     enum knows who = ALL_KNOW; /* opening fails on all */
     st = sl_engine_open(c->m, eo, &c->e, &err);
+    mem_free(load);
     if (!st) {
         st = sl_follow(c->e, &err);
         if (strncmp(err.text, "rank 0", 6) == 0) who = HOME_FAILED;
@@ -64,6 +67,7 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
                        sl_err *err)
 {
     int64_t t0 = clock_now_ns();
+    void *load = NULL;
     char place[4096];
     memset(c, 0, sizeof *c);
     bool answers = base && base->draft; /* the caller knows answers */
@@ -89,13 +93,15 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.draft_max = o->draft_max;
     eo.progress = cmd_progress_bytes;
     eo.user = &c->progress;
-    if (compute_follows(o)) follow(c, &mo, &eo, o->model);
+    if (compute_follows(o)) follow(c, &mo, &eo, o);
     sl_status st = sl_model_open(o->model, &mo, &c->m, err);
     if (!st) st = record_open(o->record, &eo, &c->record, err);
+    if (!st) st = compute_expert_load(o, c->m, &eo, &load, err);
     if (!st) {
         sl_model_info_get(c->m, &c->mi);
         st = sl_engine_open(c->m, &eo, &c->e, err);
     }
+    mem_free(load);
     cmd_progress_end(&c->progress);
     if (!st && cmd_stop) st = SL_FAIL(err, CANCELLED, "cancelled");
     if (st) {

@@ -32,6 +32,10 @@ void compute_close(struct compute *c);
 bool compute_apart(const struct opt_common *o);
 bool compute_follows(const struct opt_common *o);
 
+/* What the file of --expert-stats holds, where o's layout deals experts out by it: into eo; *mem
+ * is to be freed when the engine is open. Errors: as experts_read; REQUEST: of another model. */
+sl_status compute_expert_load(const struct opt_common *o, const sl_model *m, sl_engine_opts *eo,
+                              void **mem, sl_err *err) BASE_MUST_USE;
 /* The file of --expert-stats, where it is asked for; once, when everything has run. */
 sl_status compute_experts(const struct compute *c, const struct opt_common *o,
                           sl_err *err) BASE_MUST_USE;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compute.h"
+#include "dist/dist.h"
 #include "dist/place.h"
 #include "experts.h"
 #include "inspect.h"
@@ -34,18 +35,24 @@ static void put_layer(struct json_w *w, int layer, const uint64_t *count, int n,
     text_jw_obj_end(w);
 }
 
+/* A file of a model with as many experts. */
+static sl_status read_same(const char *path, const sl_model_info *mi, struct arena *a,
+                           struct expert_file *out, sl_err *err)
+{
+    SL_TRY(experts_read(path, a, out, err));
+    if (out->n_expert == mi->n_expert && out->n_used == mi->n_expert_used) return SL_OK;
+    return SL_FAIL(err, REQUEST,
+                   "%.150s: of a model with %d experts of which %d are used, not %d and %d", path,
+                   out->n_expert, out->n_used, mi->n_expert, mi->n_expert_used);
+}
+
 /* The file as it is; n 0: there is none, or it is to be replaced. */
 static sl_status read_old(const struct compute *c, const struct opt_common *o, struct arena *a,
                           struct expert_file *out, sl_err *err)
 {
-    const char *path = o->expert_stats;
     *out = (struct expert_file){.n = 0};
-    if (!o->expert_half_life || os_path_kind(path) != OS_FILE) return SL_OK;
-    SL_TRY(experts_read(path, a, out, err));
-    if (out->n_expert == c->mi.n_expert && out->n_used == c->mi.n_expert_used) return SL_OK;
-    return SL_FAIL(err, REQUEST,
-                   "%.150s: of a model with %d experts of which %d are used, not %d and %d", path,
-                   out->n_expert, out->n_used, c->mi.n_expert, c->mi.n_expert_used);
+    if (!o->expert_half_life || os_path_kind(o->expert_stats) != OS_FILE) return SL_OK;
+    return read_same(o->expert_stats, &c->mi, a, out, err);
 }
 
 /* Adds what the file holds of that layer, half as much for each half-life of newer tokens. */
@@ -59,6 +66,45 @@ static void add_old(const struct expert_layer *old, const struct compute *c, int
     double weight = exp2(-sum / c->mi.n_expert_used / half_life);
     for (int i = 0; i < n; i++)
         count[i] += (uint64_t)(weight * (double)old->count[i] + 0.5);
+}
+
+static sl_status load_of_file(const struct opt_common *o, const sl_model_info *mi,
+                              sl_engine_opts *eo, void **mem, sl_err *err)
+{
+    struct expert_file f;
+    struct arena a;
+    size_t E = (size_t)mi->n_expert;
+    int n = mi->n_layer + mi->n_mtp;
+    mem_arena_init(&a, MEM_MISC, 0);
+    sl_status st = read_same(o->expert_stats, mi, &a, &f, err);
+    if (!st) st = mem_alloc_array(MEM_MISC, (size_t)n * E, sizeof(uint64_t), mem, err);
+    for (int il = 0; il < n && !st; il++) {
+        const struct expert_layer *l = experts_of(&f, il);
+        if (l) memcpy((uint64_t *)*mem + (size_t)il * E, l->count, E * sizeof(uint64_t));
+    }
+    mem_arena_fini(&a);
+    SL_TRY(st);
+    eo->expert_load = *mem;
+    eo->n_expert_load = n;
+    return SL_OK;
+}
+
+sl_status compute_expert_load(const struct opt_common *o, const sl_model *m, sl_engine_opts *eo,
+                              void **mem, sl_err *err)
+{
+    struct dist_layout l;
+    sl_model_info mi;
+    *mem = NULL;
+    eo->redundant = o->redundant;
+    SL_TRY(dist_layout_parse(o->layout ? o->layout : "", &l, err));
+    sl_model_info_get(m, &mi);
+    if (l.ep == 1 || !mi.n_expert) return SL_OK; /* the engine says what can not be */
+    if (o->redundant && !o->expert_stats)
+        return SL_FAIL(err, REQUEST,
+                       "--redundant: which experts are busiest says --expert-stats FILE, which a "
+                       "run before has written");
+    bool there = o->expert_stats && os_path_kind(o->expert_stats) == OS_FILE;
+    return there || o->redundant ? load_of_file(o, &mi, eo, mem, err) : SL_OK;
 }
 
 static sl_status put_layers(const struct compute *c, const struct opt_common *o, struct json_w *w,

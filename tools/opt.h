@@ -62,6 +62,7 @@ struct opt_common {
     bool cpu_moe;
     int n_cpu_moe, defer;
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, dist_deadline_ms;
+    int redundant;
     uint64_t seed;
     bool no_hugepages, quiet, verbose, json;
 };
@@ -94,16 +95,18 @@ struct opt_common {
     {"expert-stats", 0, OPT_STR, offsetof(S, common.expert_stats), "FILE",                         \
      NULL, 0, 0, "write which experts were chosen (inspect --experts shows it, plan reads it)"},   \
     {"expert-half-life", 0, OPT_INT, offsetof(S, common.expert_half_life), "N",                    \
-     "0", 0, 1 << 30, "add to what FILE holds, which counts half after N tokens (0: replace it)"}
+     "0", 0, 1 << 30, "add to what FILE holds, which counts half after N tokens (0: replace it)"}, \
+    {"redundant", 0, OPT_INT, offsetof(S, common.redundant), "N", "0", 0, 1 << 16,                 \
+     "with --layout tp=T,ep=T: copies in each layer of the experts that FILE says are busiest"}
 #define OPT_ROWS_DRAFT(S)                                                                          \
     {"draft",   0,  OPT_STR,  offsetof(S, common.draft),   "off|auto|ngram|mtp", "off", 0, 0,      \
      "guess tokens ahead and compute them together: the same answers, sooner"},                    \
     {"draft-max", 0, OPT_INT, offsetof(S, common.draft_max), "N", "0", 0, SL_DRAFT_MAX,            \
      "guesses for one sequence in a step at most (0: chosen)"}
 #define OPT_ROWS_LAYOUT(S)                                                                         \
-    {"layout",  0,  OPT_STR,  offsetof(S, common.layout),  "tp=N,pp=N", NULL, 0, 0,                \
-     "share the model among ranks, of this process or of mpirun: its matrices (tp), its layers "   \
-     "(pp): the same answers"},                                                                    \
+    {"layout",  0,  OPT_STR,  offsetof(S, common.layout),  "tp=N,ep=N,pp=N", NULL, 0, 0,           \
+     "share the model among ranks, of this process or of mpirun: its matrices (tp), experts as "   \
+     "wholes (ep, as tp), its layers (pp): the same answers"},                                     \
     {"dist-deadline-ms", 0, OPT_INT, offsetof(S, common.dist_deadline_ms), "N", "0", 0, 3600000,   \
      "how long a rank may be silent in a step (0: 30 s; 20 steps at least)"}
 #define OPT_ROWS_RECORD(S)                                                                         \

@@ -47,6 +47,7 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
         {"n_queue_max", offsetof(sl_engine_opts, n_queue_max), 1 << 20},
         {"defer", offsetof(sl_engine_opts, n_defer), 1024},
         {"dist_deadline_ms", offsetof(sl_engine_opts, dist_deadline_ms), 3600000},
+        {"redundant", offsetof(sl_engine_opts, redundant), 1 << 16},
     };
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
         int v = *(const int *)((const char *)o + row[i].at);

@@ -8,6 +8,8 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/log.h"
+#include "dist/place.h"
 #include "engine/engine_internal.h"
 #include "engine/record.h"
 #include "os/os.h"
@@ -51,8 +53,10 @@ struct engine_ranks {
     int n, here; /* here: the rank of this process, 0 where they are threads */
     bool apart;  /* processes */
     struct model_stages stages;
-    struct follower own; /* of here */
-    dist *end;           /* of here */
+    struct follower own;  /* of here */
+    dist *end;            /* of here */
+    int32_t *slot_expert; /* [layers, n_slot] of ep; NULL = every expert is shared by rows */
+    int n_slot, n_layer;
     struct record_limits max;
     struct engine_record say; /* room for a message */
     int64_t t_told, step_ns;  /* when they were told last; of all that they were told */
@@ -264,13 +268,62 @@ static sl_status open_apart(sl_engine *e, struct dev_opts *o, const struct os_to
     return st;
 }
 
+/* ---- experts that are whole ---- */
+
+/* Of one layer, by its counts: NULL where none are known of any. */
+static sl_status deal_layer(struct engine_ranks *k, const struct dist_experts *p, int il,
+                            const uint64_t *load, sl_err *err)
+{
+    int32_t *expert = k->slot_expert + (int64_t)il * p->n_slot;
+    sl_status st = dist_place(p, load, expert, err);
+    if (st) status_prefix(err, "layout: ep=%d", p->n_rank);
+    SL_TRY(st);
+    if (load)
+        log_msg(LOG_DEBUG, "layer %d: %d of %d experts on each of %d ranks, at most %.2fx the mean",
+                il, p->n_slot / p->n_rank, p->n_expert, p->n_rank,
+                dist_place_ratio(p, load, expert));
+    return SL_OK;
+}
+
+static sl_status deal_experts(sl_engine *e, int n_rank, sl_err *err)
+{
+    struct engine_ranks *k = e->ranks;
+    const struct arch_cfg *c = &e->m->cfg;
+    struct dist_experts p = {.n_expert = c->n_expert,
+                             .n_slot = c->n_expert + e->opts.redundant,
+                             .n_rank = n_rank,
+                             .n_group = 1,
+                             .n_node = 1};
+    const sl_engine_opts *o = &e->opts;
+    void *mem = NULL, *none = NULL;
+    if (!c->n_expert)
+        return SL_FAIL(err, REQUEST, "layout: ep=%d: %.60s has no experts that are chosen", n_rank,
+                       e->m->name);
+    k->n_slot = p.n_slot;
+    k->n_layer = c->n_layer + c->n_mtp;
+    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)k->n_layer * (size_t)p.n_slot, sizeof(int32_t), &mem,
+                           err));
+    k->slot_expert = mem;
+    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)c->n_expert, sizeof(uint64_t), &none, err));
+    sl_status st = SL_OK;
+    for (int il = 0; il < k->n_layer && !st; il++) {
+        const uint64_t *load = o->expert_load ? none : NULL;
+        if (il < o->n_expert_load) load = o->expert_load + (int64_t)il * c->n_expert;
+        st = deal_layer(k, &p, il, load, err);
+    }
+    mem_free(none);
+    return st;
+}
+
 sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
 {
     struct dist_layout l;
     struct os_topology top;
     void *p = NULL;
-    if (!e->opts.layout) return SL_OK;
-    SL_TRY(dist_layout_parse(e->opts.layout, &l, err));
+    SL_TRY(dist_layout_parse(e->opts.layout ? e->opts.layout : "", &l, err));
+    if (e->opts.redundant && l.ep == 1)
+        return SL_FAIL(err, REQUEST, "redundant: %d: copies of experts go with a layout with ep",
+                       e->opts.redundant);
     if (dist_layout_ranks(&l) == 1) return SL_OK;
     SL_TRY(os_topology_get(&top, err));
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct engine_ranks), &p, err));
@@ -278,6 +331,7 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
     k->n = dist_layout_ranks(&l);
     k->stages.n = l.pp;
     SL_TRY(model_stages_of(&e->m->cfg, e->m->io, e->mtp.on, &k->stages, err));
+    if (l.ep > 1) SL_TRY(deal_experts(e, l.ep, err));
     k->m = e->m;
     k->device = e->opts.device;
     k->apart = dist_launched().n > 1;
@@ -328,11 +382,17 @@ struct fact {
     const char *what;
     uint64_t v;
 };
-#define N_FACT 9
+#define N_FACT 10
 
 static uint64_t text_hash(const char *s)
 {
     return s ? hash_bytes(s, strlen(s), 0) : 0;
+}
+
+static uint64_t slots_hash(const struct engine_ranks *k)
+{
+    size_t n = (size_t)k->n_slot * (size_t)k->n_layer;
+    return n ? hash_bytes(k->slot_expert, n * sizeof *k->slot_expert, 0) : 0;
 }
 
 static void facts_of(const sl_engine *e, struct fact f[N_FACT])
@@ -352,6 +412,7 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
         {"--kv differs", (uint64_t)o->kv},
         {"--draft differs", (uint64_t)e->mtp.on},
         {"its layers are cut elsewhere", hash_bytes(s->first, sizeof s->first, 0)},
+        {"--expert-stats holds other counts, or --redundant differs", slots_hash(e->ranks)},
     };
     memcpy(f, own, sizeof own);
 }
@@ -409,6 +470,9 @@ sl_status engine_ranks_start(sl_engine *e, struct model_opts *o, const struct de
     o->rank = k->here;
     o->dist = k->end;
     o->stages = &k->stages;
+    o->n_slot = o->slot_ld = k->n_slot;
+    o->slot_expert = k->slot_expert;
+    o->spread = k->slot_expert != NULL;
     o->keep_bytes /= k->n;
     k->max = engine_record_limits(e);
     for (int i = 1; !k->apart && i < k->n; i++)
@@ -478,6 +542,7 @@ void engine_ranks_close(sl_engine *e)
     dist_close(k->end);
     follower_fini(&k->own);
     mem_free(k->say.p);
+    mem_free(k->slot_expert);
     mem_free(k);
     e->ranks = NULL;
 }

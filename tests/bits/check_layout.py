@@ -5,9 +5,11 @@
   check_layout.py [BUILD] [--mpi]
 
 Each model runs in four pairs of --acts and --kv, on as many ranks as it can be shared by, up to 4,
-and in the first pair on the most; and in two stages, of one rank and of two. The token ids fill
-more than one span of attention. What can not be shared is refused by name.
+and in the first pair on the most; and in two stages, of one rank and of two; mixtures of experts
+also with experts that are whole (ep), in order and placed with copies. The token ids fill more than
+one span of attention. What can not be shared is refused by name.
 --mpi: ranks are processes that mpirun starts, in place of threads."""
+import json
 import os
 import re
 import subprocess
@@ -23,6 +25,9 @@ import wide  # noqa: E402
 MODELS = {"llama.q4_0": 10, "window.q6_k": 6, "qwen3.q4_k": 6, "qwen3_moe.int8": 8,
           "deepseek_v2.q8_0": 4, "deepseek_v3.awq": 17, "gpt_oss.mxfp4": 16, "glm4_moe.nvfp4": 12,
           "llama.bf16": 10}
+# experts, and those of a token
+EXPERTS = {"qwen3_moe.int8": (6, 2), "deepseek_v2.q8_0": (4, 2), "deepseek_v3.awq": (8, 3),
+           "gpt_oss.mxfp4": (6, 3), "glm4_moe.nvfp4": (8, 3)}
 FORMS = (("auto", "bf16"), ("int8", "q8"), ("bf16", "f16"), ("f32", "f32"))
 IDS = ",".join(str(3 + (i * 37 + i * i) % 250) for i in range(150))
 
@@ -39,6 +44,41 @@ def logits(build, model, out, n, *args):
         return p.stderr.strip(), None
     with open(out, "rb") as f:
         return "", f.read()
+
+
+def write_load(path, n, used):
+    """Counts by which experts do not stay where they are in order."""
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"experts": n, "used": used, "layers": [
+            {"layer": il, "tokens": 1, "counts": [(7 * i + 3 * il) % 5 * 10 + i for i in range(n)]}
+            for il in range(3)]}, f)
+
+
+def spread_layouts(work, name):
+    """Ranks and options of layouts whose experts are whole: in order, placed with copies, and in
+    stages."""
+    if name not in EXPERTS:
+        return
+    n, used = EXPERTS[name]
+    load = os.path.join(work, "load.json")
+    for tp in (t for t in (2, 3, 4) if n % t == 0):
+        yield tp, [f"tp={tp},ep={tp}"]
+    yield 4, ["tp=2,ep=2,pp=2"]
+    write_load(load, n, used)
+    yield 2, ["tp=2,ep=2", "--expert-stats", load, "--redundant", "2"]
+
+
+def refuse(tally, build, work, out):
+    """Experts that can not be spread so."""
+    for name, args, say in (
+            ("llama.q4_0", ("tp=2,ep=2",), "has no experts"),
+            ("qwen3_moe.int8", ("tp=4,ep=4",), "6 experts and 0 copies are not dealt evenly to 4 "
+             "ranks: 2 copies would be"),
+            ("qwen3_moe.int8", ("tp=8,ep=8",), "8 ranks: there are 6 experts"),
+            ("qwen3_moe.int8", ("tp=2,ep=2", "--redundant", "2"), "--expert-stats FILE"),
+            ("qwen3_moe.int8", ("tp=2", "--redundant", "2"), "go with a layout with ep")):
+        why, _ = logits(build, os.path.join(work, name), out, 0, "--layout", *args)
+        tally.check(f"{name} {' '.join(args)} is refused", say not in why and f"says: {why!r}")
 
 
 def main():
@@ -67,6 +107,10 @@ def main():
                 why, got = logits(build, model, out, with_mpi * tp * pp, "--layout", layout, *form)
                 tally.check(f"{name} {acts} {kv} {layout}",
                             why or got != one and "logits differ from those of one rank")
+            for n, layout in spread_layouts(work, name):
+                why, got = logits(build, model, out, with_mpi * n, "--layout", *layout, *form)
+                tally.check(f"{name} {acts} {kv} {layout[0]}{' placed' * (len(layout) > 1)}",
+                            why or got != one and "logits differ from those of one rank")
         if with_mpi:
             continue
         why, got = logits(build, model, out, 0, "--layout", f"tp={most + 1}")
@@ -75,6 +119,8 @@ def main():
         why, got = logits(build, model, out, 0, "--layout", "pp=3")
         said = re.search(r"layout: pp=3: the model has 2 layers: as many stages at most", why)
         tally.check(f"{name} pp=3 is refused", not said and f"says: {why!r}")
+    if not with_mpi:
+        refuse(tally, build, work, out)
     tally.exit()
 
 

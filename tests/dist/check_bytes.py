@@ -16,29 +16,40 @@ import wide  # noqa: E402
 PROMPT, ANSWER = 11, 24
 
 
-def joined(c):
-    """Columns of a token's joins."""
+def experts_of(c):
+    """How many a token has, and their width."""
+    return c.get("num_experts_per_tok", 0), c.get("moe_intermediate_size") or c["intermediate_size"]
+
+
+def joined(c, spread=False):
+    """Columns of a token's joins; spread: without the hidden values of experts."""
     heads, d = c["num_attention_heads"], c["hidden_size"]
     d_v = c.get("v_head_dim") or c.get("head_dim") or d // heads
     experts = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts") or 0
-    used = c.get("num_experts_per_tok", 0)
+    used, f_exp = experts_of(c)
     dense = c.get("first_k_dense_replace", 0) if experts else c["num_hidden_layers"]
-    f_exp = c.get("moe_intermediate_size") or c["intermediate_size"]
     n = d  # a row of the table of tokens
     for il in range(c["num_hidden_layers"]):
         n += heads * d_v + d + d  # attention, its output, that of the feed-forward block
         if il < dense:
             n += c["intermediate_size"]
         else:
-            n += used * f_exp + (c.get("n_shared_experts") or 0) * f_exp
+            n += (0 if spread else used * f_exp) + (c.get("n_shared_experts") or 0) * f_exp
     return n
 
 
-def moved(c, tp, pp):
+def turned(c, tp):
+    """Of what experts that are whole give, every rank takes its columns from the others."""
+    layers = c["num_hidden_layers"] - c.get("first_k_dense_replace", 0)
+    return layers * experts_of(c)[0] * c["hidden_size"] * (tp - 1) / tp
+
+
+def moved(c, tp, pp, spread=False):
     vocab = c["vocab_size"]
     own = (vocab + 15) // 16 // tp * 16 if tp > 1 else vocab
     tokens = PROMPT + ANSWER - 1  # the last one is told, not computed
-    return 4 * (tokens * ((tp - 1) * joined(c) + (pp - 1) * tp * c["hidden_size"]) +
+    rows = turned(c, tp) if spread else 0
+    return 4 * (tokens * ((tp - 1) * joined(c, spread) + rows + (pp - 1) * tp * c["hidden_size"]) +
                 ANSWER * (vocab - own))
 
 
@@ -50,14 +61,19 @@ def main():
     for name, most in (("llama.q4_0", 4), ("qwen3_moe.int8", 4), ("deepseek_v2.q8_0", 4),
                        ("gpt_oss.mxfp4", 3), ("glm4_moe.nvfp4", 3)):
         model = wide.make(work, e2e.sluice(build), name, e2e.tiny(build))
-        for tp, pp in [(n, 1) for n in range(2, most + 1)] + [(1, 2), (2, 2)]:
+        c = wide.CONFIGS[name.split(".")[0]]
+        n_exp = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
+        ranks = [(n, 1, 1) for n in range(2, most + 1)] + [(1, 1, 2), (2, 1, 2)]
+        if n_exp:
+            ranks += [(n, n, 1) for n in range(2, most + 1) if n_exp % n == 0] + [(2, 2, 2)]
+        for tp, ep, pp in ranks:
             code, out, err = e2e.run([
                 e2e.sluice(build), "run", "-m", model, "--ids",
                 ",".join(str(5 + i) for i in range(PROMPT)), "-n", str(ANSWER), "--ignore-eos",
-                "--json", "--layout", f"tp={tp},pp={pp}", "-t", str(tp * pp)])
-            want = moved(wide.CONFIGS[name.split(".")[0]], tp, pp) / (PROMPT + ANSWER)
+                "--json", "--layout", f"tp={tp},ep={ep},pp={pp}", "-t", str(tp * pp)])
+            want = moved(c, tp, pp, ep > 1) / (PROMPT + ANSWER)
             got = None if code else e2e.last_json(out)["wire_bytes_per_token"]
-            tally.check(f"{name} tp={tp},pp={pp}", code and err or
+            tally.check(f"{name} tp={tp},ep={ep},pp={pp}", code and err or
                         abs(got - want) >= 1 and f"{got}, not {want:.1f} a token")
     tally.exit()
 

@@ -43,6 +43,34 @@ static void parts(int round, int n, int32_t *part)
     }
 }
 
+/* Every rank has some whole rows, and gets its columns of all. */
+static void turn_round(struct job *j, int rank, int round, const int32_t *part)
+{
+    static _Thread_local float x[2][ROWS * WIDE], y[N_MAX * ROWS * WIDE];
+    int32_t n_of[N_MAX], n_row = 0, before = 0;
+    int at = (int)dist_part_begin(part, rank);
+    float *mine = x[round & 1]; /* the join before may still be read */
+    for (int r = 0; r < j->n; r++) {
+        n_of[r] = (round + r) % ROWS;
+        if (r < rank) before += n_of[r];
+        n_row += n_of[r];
+    }
+    for (int i = 0; i < n_of[rank]; i++)
+        for (int k = 0; k < WIDE; k++)
+            mine[i * WIDE + k] = value(round, before + i, k);
+    memset(y, 0, sizeof y);
+    uint64_t bytes = dist_counts(j->end[rank], rank).bytes;
+    dist_turn(j->end[rank],
+              &(struct dist_turn){.x = mine, .y = y, .n = WIDE, .n_of = n_of, .part = part});
+    if (dist_status(j->end[rank], NULL)) return;
+    bytes = dist_counts(j->end[rank], rank).bytes - bytes;
+    if (bytes != (uint64_t)(n_row - n_of[rank]) * (uint64_t)part[rank] * sizeof *y)
+        atomic_fetch_add(&j->n_bad, 1);
+    for (int i = 0; i < n_row; i++)
+        for (int k = 0; k < part[rank]; k++)
+            if (y[i * part[rank] + k] != value(round, i, at + k)) atomic_fetch_add(&j->n_bad, 1);
+}
+
 static void one_round(struct job *j, int rank, int round)
 {
     static _Thread_local float x[2][(ROWS + 1) * WIDE], y[(ROWS + 1) * WIDE];
@@ -50,6 +78,10 @@ static void one_round(struct job *j, int rank, int round)
     int n_row = 1 + round % ROWS, at = 0;
     float *mine = x[round & 1]; /* the join before may still be read */
     parts(round, j->n, part);
+    if (round % 4 == 3) {
+        turn_round(j, rank, round, part);
+        return;
+    }
     for (int r = 0; r < rank; r++)
         at += part[r];
     bool pick = round % 3 == 2;
@@ -211,8 +243,8 @@ TEST(dist_layouts_are_read)
         {"tp=-2", 0, SL_REQUEST, "a number from 1 on"},
         {"tp=2x", 0, SL_REQUEST, "a number from 1 on"},
         {"tp=", 0, SL_REQUEST, "a number from 1 on"},
-        {"tp", 0, SL_REQUEST, "expected tp=N or pp=N"},
-        {"t=2", 0, SL_REQUEST, "expected tp=N or pp=N"},
+        {"tp", 0, SL_REQUEST, "expected tp=N, ep=N or pp=N"},
+        {"t=2", 0, SL_REQUEST, "expected tp=N, ep=N or pp=N"},
         {"tp=2,", 0, SL_REQUEST, "nothing comes after ','"},
         {"tp=2,tp=2", 0, SL_REQUEST, "tp is said already"},
         {"pp=2", 2, SL_OK, ""},
@@ -220,8 +252,11 @@ TEST(dist_layouts_are_read)
         {"pp=0", 0, SL_REQUEST, "'pp=0': a number from 1 on"},
         {"pp=2,tp=2,pp=2", 0, SL_REQUEST, "'pp=2': pp is said already"},
         {"tp=8,pp=9", 0, SL_REQUEST, "'tp=8,pp=9': at most 64 ranks"},
-        {"dp=2", 0, SL_UNSUPPORTED, "there are only tp and pp yet"},
-        {"tp=2,ep=4", 0, SL_UNSUPPORTED, "'ep=4'"},
+        {"dp=2", 0, SL_UNSUPPORTED, "there are only tp, ep and pp yet"},
+        {"tp=4,ep=4", 4, SL_OK, ""},
+        {"ep=2,pp=3,tp=2", 6, SL_OK, ""},
+        {"tp=2,ep=4", 0, SL_REQUEST, "tp=4,ep=4, or no ep"},
+        {"ep=2", 0, SL_REQUEST, "'ep=2': experts are spread over as many ranks"},
     };
     for (int i = 0; i < BASE_COUNT_OF(all); i++) {
         struct dist_layout l;
