@@ -77,7 +77,9 @@ def refuse(tally, build, work, out):
             ("qwen3_moe.int8", ("tp=8,ep=8",), "8 ranks: there are 6 experts"),
             ("qwen3_moe.int8", ("tp=2,ep=2", "--redundant", "2"), "--expert-stats FILE"),
             ("qwen3_moe.int8", ("tp=2", "--redundant", "2"), "go with a layout with ep")):
-        why, _ = logits(build, os.path.join(work, name), out, 0, "--layout", *args)
+        model = wide.make(work, os.path.join(build, "sluice"), name,
+                          os.path.join(build, "tests", "tiny"))
+        why, _ = logits(build, model, out, 0, "--layout", *args)
         tally.check(f"{name} {' '.join(args)} is refused", say not in why and f"says: {why!r}")
 
 
