@@ -51,7 +51,8 @@ struct rig {
 /* The first N_SLOT - 1 slots are the experts in order, and one of them is there twice. */
 static const int32_t slot_expert[N_SLOT] = {0, 1, 2, 3, 4, 5, 6, 2};
 static int32_t slot_first[E + 1], slot_list[N_SLOT];
-static struct dev_slots slots = {N_SLOT, slot_expert, slot_first, slot_list};
+static struct dev_slots slots = {
+    .n = N_SLOT, .expert = slot_expert, .first = slot_first, .list = slot_list};
 
 /* Layers that see a window are in the second group of the cache. */
 static int group_of(const struct shape *p)
