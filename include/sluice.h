@@ -302,6 +302,10 @@ typedef struct sl_engine_opts {
      * these, of the layer where the model has one; "replay:RATE": a request's draft_ids are its
      * answer, wrong at 1 - RATE (measurements). NULL = "off". */
     const char *draft;
+    /* The MTP layer guesses among the ids below it, rounded up to whole tiles of 16: its head, most
+     * of what a guess costs in small models, is as much shorter. Frequent tokens have low ids. 0 =
+     * among all. REQUEST: more than the vocabulary, or no MTP layer guesses. */
+    int draft_vocab;
     int draft_max;      /* guesses in a step for one sequence, at most; 0 = SL_DRAFT_MAX */
     int draft_always;   /* 1 = as many as there are, even where fewer are faster (measurements) */
     const char *device; /* what computes: "cpu" or another name that `sluice doctor` lists; NULL =

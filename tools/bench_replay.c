@@ -73,6 +73,8 @@ sl_status bench_replay(const struct opt_common *o, const char *path, sl_err *err
     if (!o->acts) like.acts = (int)eo.acts; /* what is asked for stays: a difference is named */
     if (!o->kv) like.kv = (int)eo.kv;
     if (!o->defer) like.defer = eo.n_defer;
+    if (eo.draft) like.draft = eo.draft;
+    like.draft_vocab = eo.draft_vocab;
     if (o->ctx) eo.n_ctx = o->ctx;
     if (!st) st = compute_open(&c, &like, &eo, err);
     if (!st) {

@@ -51,6 +51,7 @@ static const struct opt opts[] = {
     {"draft-max", 0, OPT_INT, offsetof(struct bench_opts, common.draft_max), "N", "0", 0,
      SL_DRAFT_MAX,
      "guesses for one sequence in a step at most (0: 7)"},
+    OPT_ROW_DRAFT_VOCAB(struct bench_opts),
     {"prompts",  0,  OPT_STR,  offsetof(struct bench_opts, prompts), "FILE", NULL, 0, 0,
      "--draft: of these prompts, lines as of run --batch-file"},
     {"temp",     0,  OPT_REAL, offsetof(struct bench_opts, temp), "X", "-1", -1, 100,
@@ -475,9 +476,10 @@ static bool drafts(const struct bench_opts *o, int *rc)
     const struct bench_draft_opts d = {o->b, o->d, o->n, o->r, o->temp, o->prompts};
     sl_err err = {0};
     bool on = strcmp(o->common.draft, "off") != 0, deep = o->d.n != 1 || o->d.v[0];
-    if (!on && !o->prompts && o->temp < 0 && !o->common.draft_max) return false;
+    const struct opt_common *c = &o->common;
+    if (!on && !o->prompts && o->temp < 0 && !c->draft_max && !c->draft_vocab) return false;
     if (!on)
-        *rc = cmd_usage("--prompts, --temp and --draft-max: with --draft only");
+        *rc = cmd_usage("--prompts, --temp, --draft-max and --draft-vocab: with --draft only");
     else if (o->p.v != default_prompt || o->ops || o->csv || o->svg || o->common.expert_stats)
         *rc = cmd_usage("--draft: not with -p, --ops, --csv, --svg or --expert-stats");
     else if (o->prompts && deep)

@@ -91,6 +91,7 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     SL_TRY(place_option(o, place, sizeof place, &eo.place, err));
     eo.draft = o->draft;
     eo.draft_max = o->draft_max;
+    eo.draft_vocab = o->draft_vocab;
     eo.progress = cmd_progress_bytes;
     eo.user = &c->progress;
     if (compute_follows(o)) follow(c, &mo, &eo, o);

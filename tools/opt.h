@@ -61,8 +61,8 @@ struct opt_common {
     const char *place, *experts_device, *layout;
     bool cpu_moe;
     int n_cpu_moe, defer;
-    int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, dist_deadline_ms;
-    int redundant;
+    int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, draft_vocab;
+    int dist_deadline_ms, redundant;
     uint64_t seed;
     bool no_hugepages, quiet, verbose, json;
 };
@@ -102,7 +102,11 @@ struct opt_common {
     {"draft",   0,  OPT_STR,  offsetof(S, common.draft),   "off|auto|ngram|mtp", "off", 0, 0,      \
      "guess tokens ahead and compute them together: the same answers, sooner"},                    \
     {"draft-max", 0, OPT_INT, offsetof(S, common.draft_max), "N", "0", 0, SL_DRAFT_MAX,            \
-     "guesses for one sequence in a step at most (0: chosen)"}
+     "guesses for one sequence in a step at most (0: chosen)"},                                    \
+    OPT_ROW_DRAFT_VOCAB(S)
+#define OPT_ROW_DRAFT_VOCAB(S)                                                                     \
+    {"draft-vocab", 0, OPT_INT, offsetof(S, common.draft_vocab), "N", NULL, 1, 1 << 24,            \
+     "guesses of the MTP layer among the N first tokens of the vocabulary only (all)"}
 #define OPT_ROWS_LAYOUT(S)                                                                         \
     {"layout",  0,  OPT_STR,  offsetof(S, common.layout),  "tp=N,ep=N,pp=N", NULL, 0, 0,           \
      "share the model among ranks, of this process or of mpirun: its matrices (tp), experts as "   \

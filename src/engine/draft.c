@@ -11,7 +11,8 @@
 
 /* ---- options ---- */
 
-sl_status engine_spec_parse(sl_engine *e, sl_err *err)
+/* What opts.draft says. */
+static sl_status parse_source(sl_engine *e, sl_err *err)
 {
     static const char replay[] = "replay:";
     struct engine_spec *s = &e->spec;
@@ -32,6 +33,21 @@ sl_status engine_spec_parse(sl_engine *e, sl_err *err)
         return SL_FAIL(err, REQUEST, "draft: \"%.60s\": a rate from 0 to 1", draft);
     }
     return SL_FAIL(err, REQUEST, "draft: \"%.60s\": off, auto, ngram, mtp or replay:RATE", draft);
+}
+
+sl_status engine_spec_parse(sl_engine *e, sl_err *err)
+{
+    int n = e->opts.draft_vocab, n_vocab = e->m->cfg.n_vocab;
+    SL_TRY(parse_source(e, err));
+    if (n < 0 || n > n_vocab)
+        return SL_FAIL(err, REQUEST,
+                       "draft_vocab: %d: from 1 to the vocabulary's %d tokens, 0 = all", n,
+                       n_vocab);
+    if (n && !e->mtp.on)
+        return SL_FAIL(err, REQUEST, "draft_vocab: %d: no MTP layer makes drafts (draft: %.60s%s)",
+                       n, e->opts.draft ? e->opts.draft : "off",
+                       e->m->cfg.n_mtp ? "" : "; the model has none");
+    return SL_OK;
 }
 
 sl_status engine_spec_open(sl_engine *e, sl_err *err)

@@ -272,6 +272,7 @@ static sl_status load(sl_engine *e, int64_t kv_tokens, sl_err *err)
                             .n_late = e->opts.n_defer,
                             .edit = e->m->edit,
                             .no_mtp = !e->mtp.on,
+                            .n_draft_vocab = e->opts.draft_vocab,
                             .pack = pack,
                             .progress = e->opts.progress,
                             .user = e->opts.user};

@@ -292,6 +292,8 @@ sl_status engine_mtp_open(sl_engine *e, sl_err *err)
     bool none = model_n_mtp(e->net) < 1;
     if (m->must && none)
         return SL_FAIL(err, REQUEST, "draft: mtp: %.120s has no MTP layer", e->m->name);
+    if (e->opts.draft_vocab && none)
+        return SL_FAIL(err, REQUEST, "draft_vocab: %.120s has no MTP layer", e->m->name);
     m->on = m->on && !none;
     if (!m->on && e->opts.draft && strcmp(e->opts.draft, "auto") == 0)
         log_msg(LOG_DEBUG, "draft: auto: %s has no MTP layer: drafts come from the text alone",

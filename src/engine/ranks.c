@@ -382,7 +382,7 @@ struct fact {
     const char *what;
     uint64_t v;
 };
-#define N_FACT 10
+#define N_FACT 11
 
 static uint64_t text_hash(const char *s)
 {
@@ -413,6 +413,7 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
         {"--draft differs", (uint64_t)e->mtp.on},
         {"its layers are cut elsewhere", hash_bytes(s->first, sizeof s->first, 0)},
         {"--expert-stats holds other counts, or --redundant differs", slots_hash(e->ranks)},
+        {"--draft-vocab differs", (uint64_t)o->draft_vocab},
     };
     memcpy(f, own, sizeof own);
 }

@@ -82,6 +82,7 @@ static struct record_head head_of(const sl_engine *e)
                             .n_chunk = e->opts.n_chunk,
                             .n_pass = 1 + e->mtp.on,
                             .n_defer = e->opts.n_defer,
+                            .n_draft_vocab = e->opts.draft_vocab,
                             .blk_tok = ENGINE_BLK_TOK,
                             .n_vocab = e->n_vocab};
     for (int g = 0; g < e->kv_shape.n_group; g++)
@@ -95,8 +96,9 @@ static void write_head(sl_engine *e)
 {
     struct engine_record *r = e->record;
     struct record_head h = head_of(e);
-    const int32_t number[] = {h.blk_tok, h.acts,    h.kv,       h.n_ctx,    h.n_seq_max,
-                              h.n_chunk, h.n_vocab, h.n_blk[0], h.n_blk[1], h.n_pass};
+    const int32_t number[] = {h.blk_tok,   h.acts,    h.kv,           h.n_ctx,
+                              h.n_seq_max, h.n_chunk, h.n_vocab,      h.n_blk[0],
+                              h.n_blk[1],  h.n_pass,  h.n_draft_vocab};
     r->n = 0;
     put(r, magic, sizeof magic);
     put_i32(r, RECORD_VERSION);
@@ -242,6 +244,7 @@ sl_status sl_record_opts(const void *p, size_t n, sl_engine_opts *opts, sl_err *
     opts->n_chunk = h.n_chunk;
     opts->n_defer = h.n_defer;
     opts->draft = h.n_pass > 1 ? "mtp" : NULL;
+    opts->draft_vocab = h.n_draft_vocab;
     opts->kv_tokens = (int64_t)h.n_blk[0] * h.blk_tok;
     return SL_OK;
 }
@@ -265,6 +268,8 @@ static sl_status check_head(const sl_engine *e, const struct record_head *h, sl_
     SL_TRY(differs("chunk", h->n_chunk, own.n_chunk, err));
     SL_TRY(differs("number of passes of a step", h->n_pass, own.n_pass, err));
     SL_TRY(differs("number of experts that come late", h->n_defer, own.n_defer, err));
+    SL_TRY(
+        differs("vocabulary for drafts (draft_vocab)", h->n_draft_vocab, own.n_draft_vocab, err));
     SL_TRY(differs("number of KV blocks", h->n_blk[0], own.n_blk[0], err));
     return differs("number of window KV blocks", h->n_blk[1], own.n_blk[1], err);
 }

@@ -8,10 +8,10 @@
 #include "base/status.h"
 #include "dev/dev.h"
 
-#define RECORD_VERSION 3
+#define RECORD_VERSION 4
 #define RECORD_HEAD 128 /* bytes of the header */
 #define RECORD_ISA 24
-#define RECORD_PROGRAM 32
+#define RECORD_PROGRAM 28
 enum { RECORD_STEP = 1, RECORD_RESULT = 2 };
 enum { /* flags of a step */
        RECORD_HAS_KEEP = 1,
@@ -25,6 +25,7 @@ struct record_head {
     int32_t n_ctx, n_seq_max, n_chunk, blk_tok, n_vocab;
     int32_t n_blk[DEV_KV_GROUPS];                  /* 0 = the cache has no such group */
     int32_t n_pass;                                /* of a step: 1, 2 with a pass of an MTP layer */
+    int32_t n_draft_vocab;                         /* of model_opts */
     char isa[RECORD_ISA], program[RECORD_PROGRAM]; /* to say where it was made; NUL-terminated */
     int32_t n_defer;                               /* as in sl_engine_opts */
 };

@@ -33,8 +33,9 @@ sl_status engine_record_read_head(struct rd *r, struct record_head *h, sl_err *e
     if (rd_ok(r) && version != RECORD_VERSION)
         return SL_FAIL(err, UNSUPPORTED, "recording of version %u: this sluice reads version %d",
                        version, RECORD_VERSION);
-    int32_t *number[] = {&h->blk_tok, &h->acts,    &h->kv,       &h->n_ctx,    &h->n_seq_max,
-                         &h->n_chunk, &h->n_vocab, &h->n_blk[0], &h->n_blk[1], &h->n_pass};
+    int32_t *number[] = {&h->blk_tok,   &h->acts,    &h->kv,           &h->n_ctx,
+                         &h->n_seq_max, &h->n_chunk, &h->n_vocab,      &h->n_blk[0],
+                         &h->n_blk[1],  &h->n_pass,  &h->n_draft_vocab};
     h->model = rd_u64(r);
     for (int i = 0; i < BASE_COUNT_OF(number); i++)
         *number[i] = (int32_t)rd_u32(r);
@@ -44,9 +45,11 @@ sl_status engine_record_read_head(struct rd *r, struct record_head *h, sl_err *e
     uint64_t end = r->pos, check = rd_u64(r);
     if (!rd_ok(r)) return bad(r->size, "the recording ends in its header", err);
     if (check != hash_bytes(r->base, end, 0)) return bad(0, "the header is damaged", err);
-    for (int i = 3; i < BASE_COUNT_OF(number); i++)
-        if (*number[i] < (number[i] != &h->n_blk[1]) || *number[i] > LIMIT_MAX)
+    for (int i = 3; i < BASE_COUNT_OF(number); i++) {
+        bool may_be_0 = number[i] == &h->n_blk[1] || number[i] == &h->n_draft_vocab;
+        if (*number[i] < !may_be_0 || *number[i] > LIMIT_MAX)
             return bad(20, "a size in the header is not possible", err);
+    }
     if (h->blk_tok < 16 || h->blk_tok > 4096 || h->n_seq_max > 4096 || h->n_pass > 2 ||
         h->acts < 0 || h->acts > DEV_ACTS_F32 || h->kv < 0 || h->kv > DEV_KV_F32 ||
         h->n_defer < 0 || h->n_defer > LIMIT_MAX)

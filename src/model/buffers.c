@@ -204,7 +204,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->shared, B_SHARED | sum, T, K && c->n_shared ? D : 0},
         {&s->y_cols, B_ATTN, T, cols(m, MODEL_CUT_HEADS)},
         {&s->r_cols, B_ATTN | B_DENSE | B_EXPERTS, T, cols(m, MODEL_CUT_MODEL)},
-        {&s->logit_cols, B_HEAD, nl, cols(m, MODEL_CUT_VOCAB)},
+        {&s->logit_cols, B_HEAD, nl, BASE_MAX(cols(m, MODEL_CUT_VOCAB), cols(m, MODEL_CUT_DRAFT))},
         {&s->x_rows, B_EMBED, T, many ? D : 0},
         {&s->h_all, B_DENSE | B_SHARED, T, many ? wide_ff(c) : 0},
         {&s->h_exps, B_EXPERTS, T * K, many && K && !spread ? c->d_ff_expert : 0},

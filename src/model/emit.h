@@ -89,8 +89,9 @@ void model_rope_emit(struct emit *e, float *x, int n_head, int64_t ldx, int64_t 
 void model_embed_emit(struct emit *e, const dev_mat *w);
 /* Layer number il (MTP layers follow the others); first: nothing is left in r. */
 void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first);
-/* Final norm (+ pending r), hidden states, and logits of the rows that are wanted. */
-void model_head_emit(struct emit *e, const float *norm, const dev_mat *head);
+/* Final norm (+ pending r), hidden states, and logits of the rows that are wanted, of the head's
+ * ids: those of cut. */
+void model_head_emit(struct emit *e, const float *norm, const dev_mat *head, enum model_cut cut);
 /* An MTP pass; i from 0. */
 void model_mtp_emit(struct emit *e, int i);
 /* All of a pass; and operators of one at most. */

@@ -96,7 +96,7 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     e->layer = -1;
 }
 
-void model_head_emit(struct emit *e, const float *norm, const dev_mat *head)
+void model_head_emit(struct emit *e, const float *norm, const dev_mat *head, enum model_cut cut)
 {
     const struct model *m = e->m;
     const struct side *s = e->side, *h = model_side(m, MODEL_HEAD);
@@ -114,8 +114,9 @@ void model_head_emit(struct emit *e, const float *norm, const dev_mat *head)
     }
     EMIT(e, matmul, .act = h->a_head, .n_row = DEV_ROWS_WANTED, .n_mat = 1, .w = {head},
          .y = {model_cols_of(e, h->logits, h->logit_cols)});
-    model_join_emit(e, &(struct model_joining){MODEL_CUT_VOCAB, h->logit_cols, h->logits, true});
+    model_join_emit(e, &(struct model_joining){cut, h->logit_cols, h->logits, true});
     if (e->m->dims.rank == 0) /* home has the logits */
-        EMIT(e, best, .x = h->logits, .n = e->m->cfg.n_vocab, .id = h->best);
+        EMIT(e, best, .x = h->logits, .id = h->best,
+             .n = cut == MODEL_CUT_DRAFT ? m->n_draft_vocab : m->cfg.n_vocab);
     e->side = s;
 }

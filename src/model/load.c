@@ -223,12 +223,19 @@ sl_status model_load_layer(struct model *m, int il, struct layer *l, sl_err *err
 }
 
 /* One outside of the layers; its rows are divided as those of the role, which MTP layers have. */
-static sl_status load_global(struct model *m, enum arch_global g, enum arch_role role,
-                             enum dev_use use, dev_mat **out, sl_err *err)
+static struct want want_global(const struct model *m, enum arch_global g, enum arch_role role,
+                               enum dev_use use)
 {
     struct want w = {
         .role = role, .n = 1, .rows = m->cfg.n_vocab, .cols = m->cfg.d_model, .use = use};
     snprintf(w.name, sizeof w.name, "%s", arch_global_name(m->kind, g));
+    return w;
+}
+
+static sl_status load_global(struct model *m, enum arch_global g, enum arch_role role,
+                             enum dev_use use, dev_mat **out, sl_err *err)
+{
+    struct want w = want_global(m, g, role, use);
     return model_load_matrix(m, &w, out, err);
 }
 
@@ -260,15 +267,38 @@ static bool differs(const struct model *m, const char *name, const char *other)
              memcmp(a->data, b->data, a->n_bytes) == 0);
 }
 
+/* An MTP layer's own table of tokens, or the model's. */
+static sl_status load_mtp_embed(struct model *m, int il, dev_mat **out, sl_err *err)
+{
+    const struct arch_cfg *c = &m->cfg;
+    struct want w = model_want(m, il, ROLE_MTP_EMBED, c->n_vocab, c->d_model, DEV_USE_EMBED);
+    *out = m->embed;
+    if (!differs(m, w.name, arch_global_name(m->kind, GLOBAL_EMBED))) return SL_OK;
+    return model_load_matrix(m, &w, out, err);
+}
+
+/* The same of its head; or the first rows of either. */
+static sl_status load_mtp_head(struct model *m, int il, dev_mat **out, sl_err *err)
+{
+    const struct arch_cfg *c = &m->cfg;
+    enum arch_global same = c->tied_head ? GLOBAL_EMBED : GLOBAL_HEAD;
+    struct want w = model_want(m, il, ROLE_MTP_HEAD, c->n_vocab, c->d_model, DEV_USE_MATMUL);
+    *out = m->head;
+    if (!differs(m, w.name, arch_global_name(m->kind, same))) {
+        if (!m->n_draft_vocab) return SL_OK;
+        w = want_global(m, same, ROLE_MTP_HEAD, w.use);
+    }
+    w.first = m->n_draft_vocab;
+    return model_load_matrix(m, &w, out, err);
+}
+
 sl_status model_load_mtp(struct model *m, int i, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     struct mtp *t = &m->mtp[i];
     int il = c->n_layer + i;
-    int64_t D = c->d_model, V = c->n_vocab;
-    const struct mat_row eh[] = {{ROLE_MTP_EH, D, 2 * D, DEV_USE_MATMUL, &t->eh}},
-                         own[] = {{ROLE_MTP_EMBED, V, D, DEV_USE_EMBED, &t->embed},
-                                  {ROLE_MTP_HEAD, V, D, DEV_USE_MATMUL, &t->head}};
+    int64_t D = c->d_model;
+    const struct mat_row eh[] = {{ROLE_MTP_EH, D, 2 * D, DEV_USE_MATMUL, &t->eh}};
     char name[LOAD_NAME];
     SL_TRY(model_load_role_vector(m, il, ROLE_MTP_ENORM, D, &t->enorm, err));
     SL_TRY(model_load_role_vector(m, il, ROLE_MTP_HNORM, D, &t->hnorm, err));
@@ -277,13 +307,7 @@ sl_status model_load_mtp(struct model *m, int i, sl_err *err)
     t->head_norm = m->norm;
     if (io_find(m->io, name))
         SL_TRY(model_load_vector(m, name, ROLE_MTP_HEAD_NORM, D, &t->head_norm, err));
-    t->embed = m->embed;
-    t->head = m->head;
-    const enum arch_global same[] = {GLOBAL_EMBED, c->tied_head ? GLOBAL_EMBED : GLOBAL_HEAD};
-    for (int k = 0; k < 2; k++) {
-        arch_tensor_name(&c->naming, own[k].role, il, 0, "weight", name, sizeof name);
-        if (differs(m, name, arch_global_name(m->kind, same[k])))
-            SL_TRY(matrices(m, il, &own[k], 1, err));
-    }
+    SL_TRY(load_mtp_embed(m, il, &t->embed, err));
+    SL_TRY(load_mtp_head(m, il, &t->head, err));
     return model_load_layer(m, il, &t->layer, err);
 }

@@ -18,6 +18,7 @@ struct want {
     int layer, n;
     bool pair;
     int64_t rows, cols; /* of one */
+    int64_t first;      /* only so many rows of it, its first; 0 = all */
     enum dev_use use;
 };
 /* One matrix of a layer under its usual name. */

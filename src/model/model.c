@@ -101,6 +101,16 @@ static sl_status open_dims(struct model *m, sl_err *err)
     return SL_OK;
 }
 
+static sl_status open_draft_vocab(struct model *m, sl_err *err)
+{
+    int n = m->opts.n_draft_vocab, V = m->cfg.n_vocab;
+    if (n < 0 || n > V)
+        return SL_FAIL(err, REQUEST, "draft_vocab: %d: the vocabulary has %d tokens", n, V);
+    n = (n + 15) / 16 * 16; /* tiles are whole in packed files */
+    m->n_draft_vocab = n < V ? n : 0;
+    return SL_OK;
+}
+
 /* A model of which nothing but the configuration is there yet. */
 static sl_status new_model(const io_model *io, dev *d, const struct model_opts *opts,
                            struct model **out, sl_err *err)
@@ -125,6 +135,7 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     m->cfg.n_mtp = m->n_mtp;
     SL_TRY(model_slots_open(m, err));
     SL_TRY(model_late_check(m, err));
+    SL_TRY(open_draft_vocab(m, err));
     m->expand_from = m->cfg.kv_lora ? model_mla_expand_from(&m->cfg) : INT_MAX;
     return opts->dist ? model_ranks_open(m, err) : SL_OK;
 }

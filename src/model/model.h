@@ -61,6 +61,8 @@ static inline bool model_has_layer(const struct arch_cfg *c, const struct model_
  * what every rank needs, each is all of it. */
 struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_dims *d,
                                   enum arch_role role, int64_t rows);
+/* The same of the first n rows of a matrix that is divided by rows. */
+struct model_slice model_slice_of_first(const struct model_dims *d, int64_t n);
 /* Of the n_bytes of the tensor or packed matrix of that name those of the rows that d holds. */
 int64_t model_slice_bytes(const struct arch_cfg *c, const struct model_dims *d, const char *name,
                           int64_t n_bytes);
@@ -133,6 +135,8 @@ struct model_opts {
     int n_late; /* 0, or: of a generated token so many experts of the smallest weights are added one
                    layer with experts later, all but the last layer's; MTP layers are as always */
     bool no_mtp;                /* leave the MTP layers out of memory */
+    int n_draft_vocab; /* MTP layers choose among the ids below it, in whole tiles of 16 rows;
+                          0 = among all */
     void (*edit)(struct arch_cfg *c); /* tests: changes the configuration that was read; NULL */
     const io_pack *pack; /* NULL, or a packed file of this model: its matrices are used where they
                             lie, until the model closes */
@@ -182,7 +186,8 @@ sl_status model_routed(model *m, int layer, uint64_t *out, int n, sl_err *err) B
 /* What a pass of a step gives: host arrays of the model, valid until the next launch. NULL where it
  * was not wanted, and on ranks other than 0. */
 struct model_rows {
-    const float *logits;   /* [n_row, V]; rows whose logits were not wanted are undefined */
+    const float *logits;   /* [n_row, V], of an MTP pass [n_row, n_draft_vocab of model_opts in
+                              whole tiles]; rows whose logits were not wanted are undefined */
     const int32_t *best;   /* [n_row] ids, the lowest of equals, DEV_BEST_NAN or DEV_BEST_NONE; of
                               rows of which it was not wanted DEV_BEST_NAN */
     const float *hidden;   /* [T, D] hidden states after the final norm */

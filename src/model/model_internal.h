@@ -31,7 +31,7 @@ struct mtp {
     struct layer layer;
     float *enorm, *hnorm, *head_norm;
     dev_mat *eh;
-    dev_mat *embed, *head; /* own ones, or those of the model */
+    dev_mat *embed, *head; /* own ones, or those of the model; of head the rows of n_draft_vocab */
 };
 
 #define MODEL_MTP_MAX 16
@@ -71,6 +71,7 @@ enum model_cut {
     MODEL_CUT_SHARED,
     MODEL_CUT_EXPERT,
     MODEL_CUT_VOCAB,
+    MODEL_CUT_DRAFT, /* the vocabulary of MTP layers, where that is less */
     MODEL_N_CUT
 };
 struct model_ranks {
@@ -114,6 +115,7 @@ struct model {
     struct mtp *mtp;     /* [n_mtp kept] */
     int n_mtp;           /* kept */
     bool keeps_hidden;   /* a later pass reads the hidden states of all tokens */
+    int n_draft_vocab;   /* rows of their heads; 0 = all of the vocabulary */
     dev_mat *embed, *head;
     float *norm;
     float *rope_freq; /* host [n_rot/2] */

@@ -27,5 +27,5 @@ void model_mtp_emit(struct emit *e, int i)
          .y = {model_cols_of(e, s->x, s->r_cols)});
     model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->x, false});
     model_layer_emit(e, &t->layer, c->n_layer + i, true);
-    model_head_emit(e, t->head_norm, t->head);
+    model_head_emit(e, t->head_norm, t->head, m->n_draft_vocab ? MODEL_CUT_DRAFT : MODEL_CUT_VOCAB);
 }

@@ -12,7 +12,7 @@ static void main_emit(struct emit *e)
     for (int i = d->layer0; i < d->layer0 + d->n_layer; i++)
         model_layer_emit(e, &m->layer[i], i, i == d->layer0);
     if (model_is_last(d))
-        model_head_emit(e, m->norm, m->head);
+        model_head_emit(e, m->norm, m->head, MODEL_CUT_VOCAB);
     else /* the next stage gets one sum */
         EMIT(e, add, .x = e->side->x, .y = e->side->r, .n = m->cfg.d_model);
 }

@@ -38,14 +38,16 @@ static void carry(void *user, const struct dev_joined *j)
                                                 .user = j->d});
 }
 
-static int64_t columns(const struct arch_cfg *c, const struct model_dims *d, enum model_cut cut)
+static int64_t columns(const struct model *m, const struct model_dims *d, enum model_cut cut)
 {
+    const struct arch_cfg *c = &m->cfg;
     static const enum arch_role role[] = {[MODEL_CUT_MODEL] = ROLE_O,
                                           [MODEL_CUT_FF] = ROLE_GATE,
                                           [MODEL_CUT_SHARED] = ROLE_GATE_SHEXP,
                                           [MODEL_CUT_EXPERT] = ROLE_GATE_EXPS,
                                           [MODEL_CUT_VOCAB] = ROLE_MTP_HEAD};
     if (cut == MODEL_CUT_HEADS) return (int64_t)d->n_head * (c->kv_lora ? c->d_v : c->d_head);
+    if (cut == MODEL_CUT_DRAFT) return model_slice_of_first(d, m->n_draft_vocab).n_row;
     return model_slice_of(c, d, role[cut], 0).n_row;
 }
 
@@ -63,23 +65,28 @@ static bool has_cut(const struct model *m, enum model_cut cut)
         return c->n_expert && c->n_shared;
     case MODEL_CUT_EXPERT:
         return c->n_expert > 0 && !m->opts.spread;
+    case MODEL_CUT_DRAFT:
+        return m->n_draft_vocab > 0;
     default:
         return true;
     }
 }
 
-static sl_status too_many(const struct arch_cfg *c, int n_rank, enum model_cut cut, sl_err *err)
+static sl_status too_many(const struct model *m, enum model_cut cut, sl_err *err)
 {
-    static const char *const of[] = {
-        [MODEL_CUT_HEADS] = "heads",           [MODEL_CUT_MODEL] = "columns of the model",
-        [MODEL_CUT_FF] = "feed-forward width", [MODEL_CUT_SHARED] = "shared experts' width",
-        [MODEL_CUT_EXPERT] = "experts' width", [MODEL_CUT_VOCAB] = "vocabulary"};
-    int n = n_rank;
+    static const char *const of[] = {[MODEL_CUT_HEADS] = "heads",
+                                     [MODEL_CUT_MODEL] = "columns of the model",
+                                     [MODEL_CUT_FF] = "feed-forward width",
+                                     [MODEL_CUT_SHARED] = "shared experts' width",
+                                     [MODEL_CUT_EXPERT] = "experts' width",
+                                     [MODEL_CUT_VOCAB] = "vocabulary",
+                                     [MODEL_CUT_DRAFT] = "vocabulary for drafts"};
+    int n_rank = m->dims.n_rank, n = n_rank;
     for (bool fits = false; n > 1 && !fits; n -= !fits) {
         fits = true;
         for (int r = 0; r < n && fits; r++) {
-            struct model_dims d = model_dims_of(c, r, n);
-            fits = columns(c, &d, cut) > 0;
+            struct model_dims d = model_dims_of(&m->cfg, r, n);
+            fits = columns(m, &d, cut) > 0;
         }
     }
     return SL_FAIL(err, REQUEST, "layout: %d ranks: the model's %s can be shared by %d at most",
@@ -108,9 +115,9 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
     for (int cut = 0; cut < MODEL_N_CUT; cut++) {
         for (int r = 0; r < n; r++) {
             struct model_dims d = model_dims_of(c, r, n);
-            int64_t part = columns(c, &d, (enum model_cut)cut);
+            int64_t part = columns(m, &d, (enum model_cut)cut);
             if (part == 0 && has_cut(m, (enum model_cut)cut))
-                return too_many(c, n, (enum model_cut)cut, err);
+                return too_many(m, (enum model_cut)cut, err);
             k->part[cut][r] = (int32_t)part;
         }
     }

@@ -103,6 +103,12 @@ struct model_dims model_dims_of(const struct arch_cfg *c, int rank, int n_rank)
                                .n_head_kv = kv1 - kv0};
 }
 
+struct model_slice model_slice_of_first(const struct model_dims *d, int64_t n)
+{
+    int64_t at = begin_of(n, TILE, d->rank, d->n_rank);
+    return (struct model_slice){at, begin_of(n, TILE, d->rank + 1, d->n_rank) - at};
+}
+
 struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_dims *d,
                                   enum arch_role role, int64_t rows)
 {
@@ -113,10 +119,8 @@ struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_d
     case KV_HEADS:
         return (struct model_slice){(int64_t)d->head_kv0 * c->d_head,
                                     (int64_t)d->n_head_kv * c->d_head};
-    case ROWS: {
-        int64_t n = rows_cut(c, role), at = begin_of(n, TILE, d->rank, d->n_rank);
-        return (struct model_slice){at, begin_of(n, TILE, d->rank + 1, d->n_rank) - at};
-    }
+    case ROWS:
+        return model_slice_of_first(d, rows_cut(c, role));
     default:
         return (struct model_slice){0, rows};
     }

@@ -98,7 +98,8 @@ static struct part part_of(const struct model *m, const struct want *w)
 {
     bool by_head = w->role == ROLE_K_B || w->role == ROLE_V_B; /* a matrix a head */
     struct model_slice s =
-        model_slice_of(&m->cfg, &m->dims, w->role, by_head ? w->n * w->rows : w->rows);
+        w->first ? model_slice_of_first(&m->dims, w->first)
+                 : model_slice_of(&m->cfg, &m->dims, w->role, by_head ? w->n * w->rows : w->rows);
     if (by_head)
         return (struct part){(int)(s.row0 / w->rows), (int)(s.n_row / w->rows), 0, w->rows, NULL};
     if (model_part_of(w->role) == MODEL_EXPERTS && m->slots) {

@@ -52,7 +52,7 @@ def serve(path):
 
 def main():
     with e2e.tempfile.TemporaryDirectory() as d:
-        one, many, served = (os.path.join(d, n) for n in ("one", "many", "served"))
+        one, many, mtp, served = (os.path.join(d, n) for n in ("one", "many", "mtp", "served"))
         lines = "".join(
             json.dumps({"ids": [(7 * i + k) % 90 for k in range(3 + 9 * i)], "n": 6}) + "\n"
             for i in range(6))
@@ -65,7 +65,10 @@ def main():
         code, out, err = e2e.run([SLUICE, "run", "--batch-file", os.path.join(d, "lines"),
                                   "-c", "512", "-t", "2", "--record", many])
         check(code == 0, f"batch --record: {code} {err}")
-        names = [one, many, served]
+        code, out, err = e2e.run([SLUICE, "run", "-p", "The capital", "-n", "20", "-c", "512",
+                                  "--draft", "mtp", "--draft-vocab", "600", "--record", mtp])
+        check(code == 0, f"run --draft mtp --record: {code} {err}")
+        names = [one, many, mtp, served]
         try:
             serve(served)
         except SystemExit:  # this build has no server

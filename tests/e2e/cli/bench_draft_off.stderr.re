@@ -1,1 +1,1 @@
-sluice: --prompts, --temp and --draft-max: with --draft only
+sluice: --prompts, --temp, --draft-max and --draft-vocab: with --draft only

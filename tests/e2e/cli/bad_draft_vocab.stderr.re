@@ -1,0 +1,1 @@
+sluice: .*draft-vocab 0: an integer from 1 to .*

@@ -1,0 +1,1 @@
+sluice: .*draft_vocab: 64: no MTP layer makes drafts \(draft: ngram\).*
