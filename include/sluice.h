@@ -299,9 +299,14 @@ typedef struct sl_engine_opts {
      * kept as long as they are what is drawn anyway: no answer changes by it. "off"; "ngram": the
      * text itself, what a request expects, and what a grammar leaves no choice about; "mtp": the
      * model's MTP layer in place of the text itself (REQUEST where there is none); "auto": all of
-     * these, of the layer where the model has one; "replay:RATE": a request's draft_ids are its
-     * answer, wrong at 1 - RATE (measurements). NULL = "off". */
+     * these, of the layer where the model has one; "model": draft_model in place of the text
+     * itself, and "auto" takes it in place of the layer; "replay:RATE": a request's draft_ids are
+     * its answer, wrong at 1 - RATE (measurements). NULL = "off", with a draft_model "auto". */
     const char *draft;
+    /* A small model with the same tokens, on the same device and threads, whose guesses these are;
+     * it stays open as long as the engine. REQUEST: its tokens differ (names the first), draft is
+     * another one; UNSUPPORTED: ranks. NULL = none. */
+    sl_model *draft_model;
     /* The MTP layer guesses among the ids below it, rounded up to whole tiles of 16: its head, most
      * of what a guess costs in small models, is as much shorter. Frequent tokens have low ids. 0 =
      * among all. REQUEST: more than the vocabulary, or no MTP layer guesses. */

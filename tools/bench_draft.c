@@ -358,7 +358,7 @@ static void put_json(struct json_w *w, const struct bench_d *b, const struct res
         text_jw_key(w, real[i].key);
         text_jw_real(w, real[i].v, 6);
     }
-    compute_draft_json(&r->draft, i_row ? b->o->draft : "off", w);
+    compute_draft_json(&r->draft, i_row ? compute_draft_source(b->o) : "off", w);
     text_jw_key(w, "threads");
     text_jw_int(w, b->c.ei.n_thread);
     text_jw_key(w, "model");
@@ -450,7 +450,7 @@ sl_status bench_draft(const struct opt_common *o, const struct bench_draft_opts 
 {
     struct bench_d b = {.o = o, .d = d, .ignore_eos = !d->prompts};
     int batch = 1, longest = o->ctx;
-    b.replay = strncmp(o->draft, "replay:", 7) == 0;
+    b.replay = strncmp(compute_draft_source(o), "replay:", 7) == 0;
     b.sampling.temperature = (float)(d->temp >= 0 ? d->temp : d->prompts ? 0 : 1);
     for (int i = 0; i < d->batch.n; i++)
         batch = BASE_MAX(batch, d->batch.v[i]);
@@ -461,7 +461,7 @@ sl_status bench_draft(const struct opt_common *o, const struct bench_draft_opts 
                          .n_ctx = longest,
                          .kv_tokens = 2 * (int64_t)batch * (longest + 64),
                          .n_chunk = BASE_MAX(512, 32 * batch),
-                         .draft = o->draft,
+                         .draft = compute_draft_source(o),
                          .on_step = on_step,
                          .step_user = &b};
     SL_TRY(compute_open(&b.c, o, &eo, err));

@@ -46,12 +46,12 @@ static const struct opt opts[] = {
      "TYPE", NULL, 0, 0, "products alone with weights of that type (all: every type)"},
     {"replay",   0,  OPT_STR,  offsetof(struct bench_opts, replay), "FILE", NULL, 0, 0,
      "the steps that --record wrote again: are the results the same bits?"},
-    {"draft",    0,  OPT_STR,  offsetof(struct bench_opts, common.draft), "SOURCE", "off", 0, 0,
-     "what guesses of auto, ngram, mtp or replay:RATE cost and gain"},
+    {"draft",    0,  OPT_STR,  offsetof(struct bench_opts, common.draft), "SOURCE", NULL, 0, 0,
+     "what guesses of auto, ngram, mtp, model or replay:RATE cost and gain"},
     {"draft-max", 0, OPT_INT, offsetof(struct bench_opts, common.draft_max), "N", "0", 0,
      SL_DRAFT_MAX,
      "guesses for one sequence in a step at most (0: 7)"},
-    OPT_ROW_DRAFT_VOCAB(struct bench_opts),
+    OPT_ROWS_DRAFTER(struct bench_opts),
     {"prompts",  0,  OPT_STR,  offsetof(struct bench_opts, prompts), "FILE", NULL, 0, 0,
      "--draft: of these prompts, lines as of run --batch-file"},
     {"temp",     0,  OPT_REAL, offsetof(struct bench_opts, temp), "X", "-1", -1, 100,
@@ -475,11 +475,12 @@ static bool drafts(const struct bench_opts *o, int *rc)
 {
     const struct bench_draft_opts d = {o->b, o->d, o->n, o->r, o->temp, o->prompts};
     sl_err err = {0};
-    bool on = strcmp(o->common.draft, "off") != 0, deep = o->d.n != 1 || o->d.v[0];
+    bool on = strcmp(compute_draft_source(&o->common), "off") != 0, deep = o->d.n != 1 || o->d.v[0];
     const struct opt_common *c = &o->common;
-    if (!on && !o->prompts && o->temp < 0 && !c->draft_max && !c->draft_vocab) return false;
+    if (!on && !o->prompts && o->temp < 0 && !c->draft_max && !c->draft_vocab && !c->draft_model)
+        return false;
     if (!on)
-        *rc = cmd_usage("--prompts, --temp, --draft-max and --draft-vocab: with --draft only");
+        *rc = cmd_usage("--prompts, --temp and other options of --draft: with --draft only");
     else if (o->p.v != default_prompt || o->ops || o->csv || o->svg || o->common.expert_stats)
         *rc = cmd_usage("--draft: not with -p, --ops, --csv, --svg or --expert-stats");
     else if (o->prompts && deep)
@@ -502,7 +503,7 @@ static bool other(struct bench_opts *o, int *rc)
     if (!o->p.n) o->p = (struct opt_ints){o->ablation ? work : default_prompt, 1};
     if (!o->b.n) o->b = (struct opt_ints){o->ablation ? work + 1 : one, 1};
     if (!o->kernels && !o->ablation && !o->replay) return drafts(o, rc);
-    if (strcmp(o->common.draft, "off") != 0)
+    if (strcmp(compute_draft_source(&o->common), "off") != 0)
         *rc = cmd_usage("--draft: not with --kernels, --ablation or --replay");
     else if (!!o->kernels + o->ablation + !!o->replay > 1)
         *rc = cmd_usage("--kernels, --ablation and --replay: give one of them");

@@ -71,7 +71,7 @@ struct answer {
 
 static bool drafts(const struct opt_common *o)
 {
-    return strcmp(o->draft, "off") != 0;
+    return strcmp(compute_draft_source(o), "off") != 0;
 }
 
 static void on_event(void *user, const sl_event *ev)
@@ -208,7 +208,7 @@ static sl_status print_json(const struct answer *a, const struct speed *s,
     text_jw_int(&w, (int64_t)o->seed);
     if (drafts(o)) {
         struct compute_draft d = compute_draft_get(c);
-        compute_draft_json(&d, o->draft, &w);
+        compute_draft_json(&d, compute_draft_source(o), &w);
     }
     compute_ranks_json(c, o->layout, &w);
     text_jw_obj_end(&w);
@@ -328,7 +328,7 @@ static sl_status one(struct compute *c, const struct run_opts *o, const char *te
     else if (!o->common.quiet)
         closing_line(&a, &s);
     if (!o->common.json && !o->common.quiet && drafts(&o->common))
-        compute_draft_line(c, o->common.draft);
+        compute_draft_line(c, compute_draft_source(&o->common));
     if (!o->common.json && !o->common.quiet) compute_ranks_line(c);
 out:
     sl_free(ids);
@@ -466,7 +466,8 @@ static int run_batch(struct cmd_ctx *x, const struct run_opts *o)
         if (!st) st = constrain(&c, o, &err);
         if (!st) st = batch_loop(&c, o, &b, &err);
         cmd_progress_end(&c.progress);
-        if (!st && !o->common.quiet && drafts(&o->common)) compute_draft_line(&c, o->common.draft);
+        if (!st && !o->common.quiet && drafts(&o->common))
+            compute_draft_line(&c, compute_draft_source(&o->common));
         if (!st && !o->common.quiet) compute_ranks_line(&c);
         if (!st) st = compute_experts(&c, &o->common, &err);
         if (!st) st = record_check(c.record, &err);

@@ -63,6 +63,16 @@ BASE_NORETURN static void follow(struct compute *c, const sl_model_opts *mo, sl_
     end_follower(st, &err, who);
 }
 
+static sl_status open_draft_model(struct compute *c, const struct opt_common *o,
+                                  const sl_model_opts *mo, sl_err *err)
+{
+    sl_model_opts own = {.progress = mo->progress, .user = mo->user};
+    own.pack_cache = mo->pack_cache == SL_PACK_IGNORE ? SL_PACK_IGNORE : SL_PACK_USE;
+    sl_status st = sl_model_open(o->draft_model, &own, &c->draft_m, err);
+    if (st) status_prefix(err, "--draft-model");
+    return st;
+}
+
 sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,
                        sl_err *err)
 {
@@ -89,13 +99,15 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.dist_deadline_ms = o->dist_deadline_ms;
     eo.n_defer = o->defer;
     SL_TRY(place_option(o, place, sizeof place, &eo.place, err));
-    eo.draft = o->draft;
+    eo.draft = compute_draft_source(o);
     eo.draft_max = o->draft_max;
     eo.draft_vocab = o->draft_vocab;
     eo.progress = cmd_progress_bytes;
     eo.user = &c->progress;
     if (compute_follows(o)) follow(c, &mo, &eo, o);
     sl_status st = sl_model_open(o->model, &mo, &c->m, err);
+    if (!st && o->draft_model) st = open_draft_model(c, o, &mo, err);
+    eo.draft_model = c->draft_m;
     if (!st) st = record_open(o->record, &eo, &c->record, err);
     if (!st) st = compute_expert_load(o, c->m, &eo, &load, err);
     if (!st) {
@@ -120,6 +132,8 @@ void compute_close(struct compute *c)
     c->grammar = NULL;
     sl_engine_close(c->e);
     sl_model_close(c->m);
+    sl_model_close(c->draft_m);
+    c->draft_m = NULL;
     record_close(c->record);
     c->record = NULL;
     c->e = NULL;
@@ -207,6 +221,11 @@ sl_status compute_line_ids(const struct json *list, struct arena *arena, int32_t
 }
 
 /* ---- drafts ---- */
+
+const char *compute_draft_source(const struct opt_common *o)
+{
+    return o->draft ? o->draft : o->draft_model ? "auto" : "off";
+}
 
 static uint64_t sum_of(const uint64_t *v)
 {

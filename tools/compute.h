@@ -10,7 +10,7 @@
 #include "text/json.h"
 
 struct compute {
-    sl_model *m;
+    sl_model *m, *draft_m; /* draft_m: of --draft-model; NULL */
     sl_engine *e;
     sl_model_info mi;
     sl_engine_info ei;
@@ -83,6 +83,8 @@ sl_status compute_lines(const char *path, char *text, uint64_t n, struct arena *
 sl_status compute_line_ids(const struct json *list, struct arena *arena, int32_t **ids,
                            sl_err *err) BASE_MUST_USE;
 
+/* What --draft says, or stands for where it is not given. */
+const char *compute_draft_source(const struct opt_common *o);
 /* What drafts did since the engine opened. */
 struct compute_draft {
     uint64_t n_draft, n_right;  /* computed; of them right */

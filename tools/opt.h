@@ -58,6 +58,7 @@ struct opt {
  * takes the rows it needs. */
 struct opt_common {
     const char *model, *config, *expert_stats, *chat_template, *device, *record, *draft;
+    const char *draft_model;
     const char *place, *experts_device, *layout;
     bool cpu_moe;
     int n_cpu_moe, defer;
@@ -99,12 +100,14 @@ struct opt_common {
     {"redundant", 0, OPT_INT, offsetof(S, common.redundant), "N", "0", 0, 1 << 16,                 \
      "with --layout tp=T,ep=T: copies in each layer of the experts that FILE says are busiest"}
 #define OPT_ROWS_DRAFT(S)                                                                          \
-    {"draft",   0,  OPT_STR,  offsetof(S, common.draft),   "off|auto|ngram|mtp", "off", 0, 0,      \
-     "guess tokens ahead and compute them together: the same answers, sooner"},                    \
+    {"draft",   0,  OPT_STR,  offsetof(S, common.draft), "off|auto|ngram|mtp|model", NULL, 0, 0,   \
+     "guess tokens ahead, compute them together: the same answers, sooner"},                       \
     {"draft-max", 0, OPT_INT, offsetof(S, common.draft_max), "N", "0", 0, SL_DRAFT_MAX,            \
      "guesses for one sequence in a step at most (0: chosen)"},                                    \
-    OPT_ROW_DRAFT_VOCAB(S)
-#define OPT_ROW_DRAFT_VOCAB(S)                                                                     \
+    OPT_ROWS_DRAFTER(S)
+#define OPT_ROWS_DRAFTER(S)                                                                        \
+    {"draft-model", 0, OPT_STR, offsetof(S, common.draft_model), "MODEL", NULL, 0, 0,              \
+     "a small model with the same tokens that guesses (--draft auto)"},                            \
     {"draft-vocab", 0, OPT_INT, offsetof(S, common.draft_vocab), "N", NULL, 1, 1 << 24,            \
      "guesses of the MTP layer among the N first tokens of the vocabulary only (all)"}
 #define OPT_ROWS_LAYOUT(S)                                                                         \

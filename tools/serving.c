@@ -76,9 +76,11 @@ static bool on_card(const struct opt_common *o)
 sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more, int n_more,
                           struct arena *a, sl_err *err)
 {
-    const char *model = NULL;
+    const char *model = NULL, *small = NULL;
     bool active = false;
     SL_TRY(engine_find_model(o->model, a, &model, err));
+    if (o->draft_model) SL_TRY(engine_find_model(o->draft_model, a, &small, err));
+    bool small_dir = small && os_path_kind(small) == OS_DIR;
     bool dir = os_path_kind(model) == OS_DIR, apart = compute_apart(o);
     bool card = on_card(o), libs = apart || card;
     char module[PATH_MAX] = "";
@@ -87,6 +89,9 @@ sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more
     const struct os_path path[] = {
         {dir ? model : serving_folder(a, model), OS_READ},
         {real_folder(a, dir ? model : NULL, dir ? "config.json" : model), OS_READ},
+        {small_dir ? small : serving_folder(a, small), OS_READ},
+        {small ? real_folder(a, small_dir ? small : NULL, small_dir ? "config.json" : small) : NULL,
+         OS_READ},
         {serving_folder(a, o->chat_template), OS_READ},
         {serving_folder(a, o->record), OS_WRITE},
         {cache_folder(a), OS_WRITE},

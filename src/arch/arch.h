@@ -55,6 +55,7 @@ struct arch_cfg {
     bool qk_norm;       /* q and k are normed, each head for itself */
     bool qk_norm_whole; /* ... or all heads at once, with weights [H d] and [C d] */
     int n_window;       /* of those layers that have one; 0 = none has */
+    bool paged;         /* these keep all positions, like the others */
     struct arch_layer *layer; /* [n_layer + n_mtp]; in the arena that it was read into */
     /* rope */
     enum arch_rope_style rope_style;

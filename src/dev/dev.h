@@ -245,9 +245,10 @@ enum dev_want {
  * borrowed until the step is over. T = n_tok, S = n_seq; an array of [S] or [T] that does not apply
  * is NULL. */
 struct dev_step {
-    int pass; /* 0: the main model; 1 ..: an MTP layer, after the pass whose hidden states go in */
+    int pass; /* 0: the main model; 1 ..: an MTP layer, after the pass whose hidden states go in; or
+                 a second model, on its own */
     int n_tok, n_seq;
-    const int32_t *ids;      /* [T]; pass > 0: the token after the one at this position */
+    const int32_t *ids;      /* [T]; MTP: the token after the one at this position */
     const int32_t *pos;      /* [T] position in its sequence */
     const int32_t *seq_tok0; /* [S+1] first token of each sequence in the step */
     /* Of each group [S, ld_blk]: blk[g][s * ld_blk + p / blk_tok] holds position p. Where a window
@@ -266,7 +267,7 @@ struct dev_step {
     /* [n_row] what of a row is wanted, DEV_WANT_LOGITS, DEV_WANT_BEST or both, all in want; NULL:
      * what want says */
     const uint8_t *row_want;
-    const int32_t *hidden_row; /* [T] pass > 0: whose hidden state of the pass before goes in with
+    const int32_t *hidden_row; /* [T] MTP: whose hidden state of the pass before goes in with
                                   each token; NULL = the same row */
     unsigned want;             /* of enum dev_want */
 };
@@ -606,7 +607,7 @@ const char *dev_op_name(enum dev_op_kind kind);
 /* What steps are at most. */
 struct dev_limits {
     int n_tok, n_seq, n_ctx; /* tokens, sequences, positions of a sequence */
-    int n_pass;              /* of a step: 1 + MTP layers; 0 = 1 */
+    int n_pass;              /* of a step: 1 + MTP layers, or a second model's; 0 = 1 */
     int mla_expand_from;     /* MLA: prompt tokens at this position and after it are computed with
                                 materialised keys and values, all other tokens are absorbed */
     int64_t

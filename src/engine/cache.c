@@ -35,6 +35,7 @@ static void freed(void *user, int32_t blk)
 {
     sl_engine *e = user;
     dev_kv_free(e->d, e->kv, DEV_KV_PAGED, blk);
+    if (e->small.on) dev_kv_free(e->d, e->small.kv, DEV_KV_PAGED, blk);
 }
 
 static void win_freed(void *user, int32_t win)

@@ -16,15 +16,23 @@ static sl_status parse_source(sl_engine *e, sl_err *err)
 {
     static const char replay[] = "replay:";
     struct engine_spec *s = &e->spec;
+    const sl_model *small = e->opts.draft_model;
     const char *draft = e->opts.draft;
+    if (!draft) draft = small ? "auto" : "off";
+    s->name = draft;
     char *end = NULL;
-    s->on = draft && strcmp(draft, "off") != 0;
-    if (!s->on) return SL_OK;
+    s->on = strcmp(draft, "off") != 0;
     bool all = strcmp(draft, "auto") == 0;
+    bool alone = e->opts.draft && strcmp(e->opts.draft, "model") == 0;
+    if (small && !all && !alone)
+        return SL_FAIL(err, REQUEST, "draft_model: %.100s: draft: auto or model, not \"%.60s\"",
+                       small->name, draft);
+    if (alone && !small)
+        return SL_FAIL(err, REQUEST, "draft: model: which one? draft_model is not given");
     s->ngram = all || strcmp(draft, "ngram") == 0;
     e->mtp.must = strcmp(draft, "mtp") == 0;
-    e->mtp.on = e->mtp.must || (all && e->m->cfg.n_mtp > 0);
-    if (s->ngram || e->mtp.on) return SL_OK;
+    e->mtp.on = e->mtp.must || (all && !small && e->m->cfg.n_mtp > 0);
+    if (!s->on || s->ngram || alone || e->mtp.on) return SL_OK;
     if (strncmp(draft, replay, sizeof replay - 1) == 0) {
         const char *rate = draft + sizeof replay - 1;
         s->replay = true;
@@ -32,7 +40,8 @@ static sl_status parse_source(sl_engine *e, sl_err *err)
         if (*rate && !*end && s->right >= 0 && s->right <= 1) return SL_OK;
         return SL_FAIL(err, REQUEST, "draft: \"%.60s\": a rate from 0 to 1", draft);
     }
-    return SL_FAIL(err, REQUEST, "draft: \"%.60s\": off, auto, ngram, mtp or replay:RATE", draft);
+    return SL_FAIL(err, REQUEST, "draft: \"%.60s\": off, auto, ngram, mtp, model or replay:RATE",
+                   draft);
 }
 
 sl_status engine_spec_parse(sl_engine *e, sl_err *err)
@@ -45,8 +54,7 @@ sl_status engine_spec_parse(sl_engine *e, sl_err *err)
                        n_vocab);
     if (n && !e->mtp.on)
         return SL_FAIL(err, REQUEST, "draft_vocab: %d: no MTP layer makes drafts (draft: %.60s%s)",
-                       n, e->opts.draft ? e->opts.draft : "off",
-                       e->m->cfg.n_mtp ? "" : "; the model has none");
+                       n, e->spec.name, e->m->cfg.n_mtp ? "" : "; the model has none");
     return SL_OK;
 }
 
@@ -61,12 +69,14 @@ sl_status engine_spec_open(sl_engine *e, sl_err *err)
     size_t n_seq = (size_t)e->n_seq_max;
     SL_TRY(spec_plan_init(&s->plan, e->n_seq_max, err));
     s->plan.always = o->draft_always;
-    spec_rate_init(&s->layer);
+    spec_rate_init(&s->drafter, o->draft_model != NULL);
     SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *s->want, &p, err));
     s->want = p;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *s->slot, &p, err));
     s->slot = p;
-    return engine_mtp_open(e, err);
+    SL_TRY(engine_mtp_open(e, err));
+    SL_TRY(engine_small_open(e, err));
+    return e->mtp.on || e->small.on ? engine_passes_open(e, err) : SL_OK;
 }
 
 void engine_spec_close(sl_engine *e)
@@ -75,6 +85,8 @@ void engine_spec_close(sl_engine *e)
     mem_free(e->spec.want);
     mem_free(e->spec.slot);
     engine_mtp_close(e);
+    engine_small_close(e);
+    engine_passes_close(e);
 }
 
 sl_status engine_spec_begin(const sl_engine *e, struct request *r, sl_err *err)
@@ -83,6 +95,7 @@ sl_status engine_spec_begin(const sl_engine *e, struct request *r, sl_err *err)
     if (!e->spec.on || g->embed || g->max_new < 2 || g->n_draft < 0) return SL_OK;
     struct spec_opts o = {.n_prompt = r->n_prompt,
                           .ngram = e->spec.ngram,
+                          .model = e->small.on,
                           .replay = e->spec.replay,
                           .right = e->spec.right,
                           .seed = g->sampling.seed,
@@ -95,14 +108,20 @@ sl_status engine_spec_begin(const sl_engine *e, struct request *r, sl_err *err)
 
 /* ---- a step ---- */
 
-/* Guesses after r's ids. The last token of an answer is never a draft: nothing would follow it. */
+/* Guesses after r's ids, at most. The last token of an answer is never a draft: nothing would
+ * follow it. */
+static int most_drafts(const sl_engine *e, const struct request *r)
+{
+    int n = BASE_MIN(e->spec.n_max, r->cap - r->n_ids - 1);
+    return r->g->n_draft ? BASE_MIN(n, r->g->n_draft) : n;
+}
+
 static int propose(sl_engine *e, struct request *r)
 {
-    int n_max = BASE_MIN(e->spec.n_max, r->cap - r->n_ids - 1), n = 0;
+    int n_max = most_drafts(e, r), n = 0;
     int32_t *out = r->ids + r->n_ids;
-    if (r->g->n_draft) n_max = BASE_MIN(n_max, r->g->n_draft);
     if (n_max <= 0) return 0;
-    if (r->n_ids == r->n_prompt + r->g->n_given + 1) spec_begin(&r->spec, &e->spec.layer);
+    if (r->n_ids == r->n_prompt + r->g->n_given + 1) spec_begin(&r->spec, &e->spec.drafter);
     if (e->guess) return e->guess(e->guess_user, r, n_max, out);
     if (r->grammar) n = engine_grammar_forced(r->grammar, e->mask, e->n_vocab, n_max, out);
     n = spec_propose(&r->spec, r->ids, r->n_ids, n, n_max, out);
@@ -122,18 +141,42 @@ struct spec_clock engine_spec_clock(sl_engine *e)
     return (struct spec_clock){step_ns, e};
 }
 
-void engine_spec_propose(sl_engine *e)
+static bool decodes(const sl_engine *e, int slot)
+{
+    const struct sched_req *q = sched_request(&e->sched, slot);
+    return q->n_known - q->n_done == 1 && q->n_done > 0;
+}
+
+static bool has_answer(const struct request *r)
+{
+    return r->has_spec && r->n_ids > r->n_prompt;
+}
+
+/* The small model guesses for those for whom nothing else has guesses. */
+static bool run_small(sl_engine *e, struct spec_passes *t)
+{
+    int slot;
+    if (!e->small.on) return false;
+    for (int i = 0; (slot = sched_running(&e->sched, i)) >= 0; i++) {
+        struct request *r = e->req[slot];
+        r->small_wants =
+            decodes(e, slot) && has_answer(r) && most_drafts(e, r) > 0 && propose(e, r) == 0;
+    }
+    return engine_small_run(e, t);
+}
+
+bool engine_spec_propose(sl_engine *e, struct spec_passes *t)
 {
     struct engine_spec *s = &e->spec;
     int n = 0, n_seq = 0, slot;
-    if (!s->on) return;
+    if (!s->on) return false;
     int64_t t0 = clock_now_ns();
+    bool ran = run_small(e, t);
     for (int i = 0; (slot = sched_running(&e->sched, i)) >= 0; i++) {
-        const struct sched_req *q = sched_request(&e->sched, slot);
         struct request *r = e->req[slot];
-        if (q->n_known - q->n_done != 1 || q->n_done == 0) continue;
+        if (!decodes(e, slot)) continue;
         n_seq++;
-        int k = r->has_spec && r->n_ids > r->n_prompt ? propose(e, r) : 0;
+        int k = has_answer(r) ? propose(e, r) : 0;
         if (k == 0) continue;
         s->slot[n] = slot;
         s->want[n++] = (struct spec_want){.s = &r->spec, .n = k, .always = r->g->n_draft > 0};
@@ -143,6 +186,8 @@ void engine_spec_propose(sl_engine *e)
     for (int i = 0; i < n; i++)
         if (s->want[i].k) sched_draft(&e->sched, s->slot[i], s->want[i].k);
     e->stats.draft_ns += clock_now_ns() - t0;
+    if (ran) e->stats.draft_ns -= (int64_t)(t->ns + t->more_ns); /* counted when it is observed */
+    return ran;
 }
 
 void engine_spec_computed(sl_engine *e, struct request *r, int n_draft)
@@ -166,7 +211,7 @@ void engine_spec_judge(sl_engine *e, struct request *r, int j, bool right)
 
 void engine_spec_learn(sl_engine *e, struct request *r)
 {
-    if (r->has_spec) spec_learn(&r->spec, r->ids, r->n_ids, &e->spec.layer);
+    if (r->has_spec) spec_learn(&r->spec, r->ids, r->n_ids, &e->spec.drafter);
 }
 
 void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, int64_t ns,

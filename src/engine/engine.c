@@ -68,7 +68,7 @@ static enum dev_acts acts_of(const sl_engine *e)
     return small ? DEV_ACTS_F32 : (enum dev_acts)e->opts.acts;
 }
 
-static enum dev_kv_type kv_type(const sl_engine *e)
+enum dev_kv_type engine_kv_type(const sl_engine *e)
 {
     return e->opts.kv == SL_KV_AUTO ? dev_kv_auto(e->d) : kv_types[e->opts.kv];
 }
@@ -81,7 +81,7 @@ static int blocks_of(int64_t n_tok)
 static struct dev_kv_shape shape_of(const sl_engine *e, int n_blk, int rank)
 {
     struct model_dims d = engine_rank_dims(e, rank);
-    return engine_kv_shape(&e->m->cfg, &d, kv_type(e), n_blk, e->n_seq_max,
+    return engine_kv_shape(&e->m->cfg, &d, engine_kv_type(e), n_blk, e->n_seq_max,
                            e->opts.n_chunk + e->n_seq_max);
 }
 
@@ -94,7 +94,7 @@ static int64_t kv_bytes(const sl_engine *e, int n_blk, bool here)
         struct dev_kv_shape s = shape_of(e, n_blk, r);
         n += dev_kv_bytes(e->d, &s);
     }
-    return n;
+    return n + engine_small_kv_bytes(e, n_blk);
 }
 
 /* Tokens of KV cache that fit into bytes: layers with a window need less than the others. */
@@ -224,7 +224,8 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
         .acts = acts_names[di.acts],
         .kv = kv_names[e->kv_shape.type],
         .bytes_per_token = engine_ranks_bytes_per_token(e),
-        .weight_bytes = engine_ranks_weight_bytes(e),
+        .weight_bytes =
+            engine_ranks_weight_bytes(e) + (e->small.net ? model_weight_bytes(e->small.net) : 0),
         .kv_bytes = kv_bytes(e, e->pool.n_blk, false),
         .act_bytes = mem_used(MEM_ACTS),
         .scratch_bytes = mem_used(MEM_SCRATCH),
@@ -266,7 +267,7 @@ static sl_status load(sl_engine *e, int64_t kv_tokens, sl_err *err)
                             .n_ctx = e->n_ctx,
                             .blk_tok = ENGINE_BLK_TOK,
                             .n_logit_max = e->n_logit_max,
-                            .kv = kv_type(e),
+                            .kv = engine_kv_type(e),
                             .keep_bytes = e->keep_bytes,
                             .place = &e->place.p,
                             .n_late = e->opts.n_defer,
@@ -279,6 +280,8 @@ static sl_status load(sl_engine *e, int64_t kv_tokens, sl_err *err)
     for (int r = 0; r < engine_n_rank(e); r++)
         rank[r] = shape_of(e, blocks_of(kv_tokens), r);
     e->kv_shape = rank[engine_rank_here(e)];
+    SL_TRY(engine_small_load(e, blocks_of(kv_tokens), err));
+    mo.beside = e->small.net;
     SL_TRY(engine_ranks_start(e, &mo, rank, err));
     SL_TRY(model_open(e->m->io, e->d, &mo, &e->net, err));
     if (e->m->cfg.group_unsaid)
@@ -320,6 +323,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
         .n_thread = o->n_thread, .acts = acts_of(e), .no_hugepages = o->no_hugepages};
     SL_TRY(engine_spec_parse(e, err));
     SL_TRY(engine_ranks_parse(e, &dopts, err));
+    SL_TRY(engine_small_check(e, err));
     e->n_req_max = e->n_seq_max + (o->n_queue_max ? o->n_queue_max : DEFAULT_QUEUE);
     SL_TRY(engine_ranks_gate(e, plan(e, &dopts, &kv_tokens, err), err));
     SL_TRY(engine_ranks_agree(e, &kv_tokens, err));

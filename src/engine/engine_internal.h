@@ -194,19 +194,25 @@ struct request {
     int n_draft, n_right, n_text_draft, n_text_right; /* as in sl_event */
     int mtp_from, mtp_done; /* the MTP layer's entries [from, done) are stored; done -1: none are */
     int mtp_like; /* just forked: 1 + the slot of the sample whose entries it shares; 0 = not */
+    /* the small model: its entries [0, done) are stored, and those of its guesses before end; blk:
+     * 1 + the block of the last of them, 0 = only blocks that are full count; at: the position
+     * after those that were computed when it ran; wants: it gets a guess now */
+    int small_done, small_end, small_blk, small_at;
+    bool small_wants;
 };
 
 /* Speculation. */
 struct engine_spec {
     /* fixed after open */
+    const char *name; /* what opts.draft says, or stands for */
     bool on, ngram, replay;
     double right; /* of replay */
     int n_max;    /* drafts of one sequence */
     /* engine thread */
     struct spec_plan plan;
-    struct spec_rate layer; /* the MTP layer's, of all sequences */
-    struct spec_want *want; /* [n_seq_max] */
-    int *slot;              /* [n_seq_max] */
+    struct spec_rate drafter; /* of all sequences */
+    struct spec_want *want;   /* [n_seq_max] */
+    int *slot;                /* [n_seq_max] */
 };
 
 /* Where the model's parts lie. */
@@ -224,15 +230,37 @@ struct engine_mtp_item {
     int from, done; /* its request's chain, before and after */
 };
 
-/* The pass of the MTP layer after a step. */
+/* The MTP layer, as the drafter. */
 struct engine_mtp {
-    bool on, must;                             /* must: or the engine does not open */
-    int32_t *ids, *pos, *hidden_row, *row_tok; /* [n_tok_max] of the pass */
+    bool on, must; /* must: or the engine does not open */
     int32_t *next; /* [n_tok_max] tokens after those of the step, where they were known before */
-    struct request **of;          /* [n_seq_max] whose rows are wanted */
-    int32_t *row_seq;             /* [n_seq_max] their sequences in the pass */
     struct engine_mtp_item *item; /* [n_seq_max] of the plan */
     int32_t *from; /* [n_blk] of blocks that have all entries: where their chain begins; else -1 */
+};
+
+/* A small model, as the drafter. */
+struct engine_small {
+    bool on;
+    model *net;
+    dev_kv *kv; /* blocks of the same numbers, and after them one of each seat */
+    bool *full; /* [n_blk] all entries of the block are stored */
+    int64_t ns; /* that it ran for the step to come */
+};
+
+/* A row of a pass of the drafter. */
+struct engine_drafter_row {
+    struct request *r;
+    int seq;   /* in the pass */
+    int end;   /* positions before it have a place; as the pass counts them */
+    int guess; /* -1 = none */
+};
+struct engine_drafter {
+    int32_t *ids, *pos, *hidden_row, *row_tok; /* [n_tok_max] of the pass */
+    struct engine_drafter_row *row;            /* [n_seq_max] */
+};
+/* What is in the arrays for a pass. */
+struct engine_pass {
+    int tok, seq, row;
 };
 
 struct engine_ranks;
@@ -265,7 +293,9 @@ struct sl_engine {
     uint8_t *row_want;  /* [n_logit_max] of the step */
     int32_t *item_pick; /* [n_seq_max] first pick of each row of the plan; -1 = none */
     struct engine_spec spec;
+    struct engine_drafter drafter;
     struct engine_mtp mtp;
+    struct engine_small small;
     sl_logprob top[ENGINE_TOP_MAX];
     float *row;     /* [D] an embedding */
     uint32_t *mask; /* [V / 32] */
@@ -311,6 +341,8 @@ sl_status engine_need_tok(const sl_model *m, sl_err *err) BASE_MUST_USE;
 sl_status engine_check_ids(const sl_engine *e, const char *name, const int32_t *ids, int n,
                            sl_err *err) BASE_MUST_USE;
 
+/* engine.c: the type of the cache. */
+enum dev_kv_type engine_kv_type(const sl_engine *e);
 /* cache.c: e->pool as e->kv_shape says. */
 sl_status engine_cache_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 /* A sequence's blocks into the step's tables. */
@@ -333,9 +365,9 @@ sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *availabl
  * processes. */
 sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err) BASE_MUST_USE;
 int engine_n_rank(const sl_engine *e);
-int engine_rank_here(const sl_engine *e); /* 0 but in processes that follow */
+int engine_rank_here(const sl_engine *e);               /* 0 but in processes that follow */
 bool engine_rank_is_here(const sl_engine *e, int rank); /* on this machine */
-bool engine_ranks_share_cpus(const sl_engine *e); /* of all ranks of this machine */
+bool engine_ranks_share_cpus(const sl_engine *e);       /* of all ranks of this machine */
 struct model_dims engine_rank_dims(const sl_engine *e, int rank);
 /* Opening has come so far, with st: OK where it is on all processes, else the failure of one. */
 sl_status engine_ranks_gate(sl_engine *e, sl_status st, sl_err *err) BASE_MUST_USE;
@@ -367,6 +399,10 @@ void engine_kv_touch(sl_engine *e, int group, const int32_t *blk, int n);
 void engine_pack_find(sl_model *m);
 /* The packed file to run from, NULL = the source; makes one where the model's options say so. */
 sl_status engine_pack_use(sl_engine *e, const io_pack **out, sl_err *err) BASE_MUST_USE;
+/* The packed file that m is, or that was found for it, as far as d can run it; NULL = none. Errors:
+ * UNSUPPORTED: m is one that can not be run. */
+sl_status engine_pack_of(const sl_model *m, const dev *d, const io_pack **out,
+                         sl_err *err) BASE_MUST_USE;
 
 /* request.c */
 void engine_group_free(struct group *g);
@@ -416,19 +452,25 @@ void engine_spec_close(sl_engine *e);
 /* On the submitting thread, when r has its group and ids. */
 sl_status engine_spec_begin(const sl_engine *e, struct request *r, sl_err *err) BASE_MUST_USE;
 /* Before a step is planned: guesses after the ids of running requests, offered to the scheduler.
- */
-void engine_spec_propose(sl_engine *e);
+ * True: a small model ran for it as it always does, *t says how long. */
+bool engine_spec_propose(sl_engine *e, struct spec_passes *t);
 /* A row of r was computed with n_draft drafts; draft j of it, after right ones, is right or not;
  * all of them were judged, and r goes on. */
 void engine_spec_computed(sl_engine *e, struct request *r, int n_draft);
 void engine_spec_judge(sl_engine *e, struct request *r, int j, bool right);
 void engine_spec_learn(sl_engine *e, struct request *r);
-/* A step gave n_new tokens of answers and took ns, and more for the MTP layer where l is not NULL.
- */
+/* A step gave n_new tokens of answers and took ns, and more for the drafter where l is not NULL. */
 void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, int64_t ns,
                          const struct spec_passes *l);
 /* How long steps take, for room spec. */
 struct spec_clock engine_spec_clock(sl_engine *e);
+
+/* passes.c: run the first pass, which stands in the arrays, and as many more as pay: guesses are
+ * offered to the rows' requests. t0: when making it began. Errors: as engine_run. */
+sl_status engine_passes_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
+void engine_passes_close(sl_engine *e);
+sl_status engine_passes(sl_engine *e, struct engine_pass n, int64_t t0, struct spec_passes *t,
+                        sl_err *err) BASE_MUST_USE;
 
 /* mtp.c. begin: after a step was computed, before anything is drawn; run: after that. False: there
  * was nothing to run; else *t is the time that it took. */
@@ -436,6 +478,22 @@ sl_status engine_mtp_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_mtp_close(sl_engine *e);
 void engine_mtp_begin(sl_engine *e, const struct sched_plan *p);
 bool engine_mtp_run(sl_engine *e, const struct sched_plan *p, struct spec_passes *t);
+
+/* small.c. check: before anything is opened: REQUEST, UNSUPPORTED say why opts.draft_model can not
+ * be used. load: before the large model, which is opened beside it. */
+sl_status engine_small_check(sl_engine *e, sl_err *err) BASE_MUST_USE;
+/* Its cache beside one of n_blk blocks; 0 = there is none. */
+int64_t engine_small_kv_bytes(const sl_engine *e, int n_blk);
+sl_status engine_small_load(sl_engine *e, int n_blk, sl_err *err) BASE_MUST_USE;
+sl_status engine_small_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
+void engine_small_close(sl_engine *e);
+/* After a step was computed, before anything is drawn. */
+void engine_small_begin(sl_engine *e, const struct sched_plan *p);
+/* Before a step is planned: guesses for the requests that want one. False: nothing ran, or it made
+ * up for much; else *t is the time that it took. */
+bool engine_small_run(sl_engine *e, struct spec_passes *t);
+sl_status engine_small_launch(sl_engine *e, const struct dev_step *s, struct model_rows *out,
+                              sl_err *err) BASE_MUST_USE;
 
 /* answer.c: what the rows of a step lead to; and, when r is submitted, the tokens that it is given.
  * Errors: of its grammar; NOMEM. */

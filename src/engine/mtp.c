@@ -59,7 +59,7 @@ void engine_mtp_begin(sl_engine *e, const struct sched_plan *p)
 {
     struct engine_mtp *m = &e->mtp;
     if (!m->on) return;
-    bool off = spec_plan_layer_is_off(&e->spec.plan);
+    bool off = spec_plan_drafter_is_off(&e->spec.plan);
     for (int i = 0; i < p->n_item; i++) {
         const struct sched_item *it = &p->item[i];
         struct request *r = e->req[it->req];
@@ -116,16 +116,12 @@ static void move_table(sl_engine *e, const struct request *r, const struct sched
                 (size_t)(e->ld_blk - j0) * sizeof *e->blk[g]);
 }
 
-/* What a pass has so far. */
-struct mtp_at {
-    int seq, tok, row;
-};
-
 /* The tokens of item i into the engine's arrays as the next sequence of the pass; how many. */
 static int add_item(sl_engine *e, const struct request *r, const struct sched_item *it, int i,
-                    struct mtp_at at)
+                    struct engine_pass at)
 {
     const struct engine_mtp *m = &e->mtp;
+    const struct engine_drafter *d = &e->drafter;
     struct engine_mtp_item *x = &e->mtp.item[i];
     int first, row0 = e->seq_tok0[i], n_prompt = e->n_prompt[i];
     int n = tokens_of(e, r, it, i, &first), k0 = first - it->pos0;
@@ -139,9 +135,9 @@ static int add_item(sl_engine *e, const struct request *r, const struct sched_it
     e->n_prompt[at.seq] = BASE_MAX(n_prompt - x->from, 0);
     for (int k = k0; k < n; k++) {
         int t = at.tok + k - k0;
-        m->ids[t] = r ? r->ids[it->pos0 + k + 1] : m->next[row0 + k];
-        m->pos[t] = it->pos0 + k - x->from;
-        m->hidden_row[t] = row0 + k;
+        d->ids[t] = r ? r->ids[it->pos0 + k + 1] : m->next[row0 + k];
+        d->pos[t] = it->pos0 + k - x->from;
+        d->hidden_row[t] = row0 + k;
     }
     return n - k0;
 }
@@ -162,10 +158,10 @@ static void fork_chains(sl_engine *e, const struct sched_plan *p)
 }
 
 /* All items into the arrays; rows are wanted of those that get a draft. */
-static struct mtp_at add_items(sl_engine *e, const struct sched_plan *p)
+static struct engine_pass add_items(sl_engine *e, const struct sched_plan *p)
 {
     struct engine_mtp *m = &e->mtp;
-    struct mtp_at at = {0, 0, 0};
+    struct engine_pass at = {0, 0, 0};
     bool forks = false;
     for (int i = 0; i < p->n_item; i++) {
         const struct sched_item *it = &p->item[i];
@@ -181,9 +177,11 @@ static struct mtp_at add_items(sl_engine *e, const struct sched_plan *p)
         at.tok += n;
         at.seq++;
         if (!r || !r->has_spec || !it->sample) continue;
-        m->row_tok[at.row] = at.tok - 1;
-        m->row_seq[at.row] = at.seq - 1;
-        m->of[at.row++] = r;
+        struct engine_drafter_row *row = &e->drafter.row[at.row];
+        const struct kv_seq *seq = sched_seq(&e->sched, it->seat);
+        *row = (struct engine_drafter_row){.r = r, .seq = at.seq - 1};
+        row->end = seq->n_blk * ENGINE_BLK_TOK - r->mtp_from;
+        e->drafter.row_tok[at.row++] = at.tok - 1;
     }
     e->seq_tok0[at.seq] = at.tok;
     if (forks) fork_chains(e, p);
@@ -202,85 +200,14 @@ static void forget(sl_engine *e, const struct sched_plan *p, const sl_err *why)
         if (e->req[p->item[i].req]) e->req[p->item[i].req]->mtp_done = NO_CHAIN;
 }
 
-/* Run what is in the arrays; guess number j of the rows that are wanted. */
-static sl_status run_pass(sl_engine *e, struct mtp_at n, int j, struct model_rows *rows,
-                          sl_err *err)
-{
-    const struct engine_mtp *m = &e->mtp;
-    struct dev_step s = engine_step(e, n.tok, n.seq, n.row);
-    s.pass = 1;
-    s.ids = m->ids;
-    s.pos = m->pos;
-    s.hidden_row = m->hidden_row;
-    s.row_tok = m->row_tok;
-    s.want = DEV_WANT_BEST;
-    SL_TRY(engine_run(e, &s, rows, err));
-    for (int i = 0; i < n.row; i++) {
-        struct request *r = m->of[i];
-        if (rows->best[i] >= 0) spec_offer(&r->spec, r->n_ids, j, rows->best[i]);
-    }
-    return SL_OK;
-}
-
-/* How many guesses r gets, if all get as many as pay. */
-static int depth_of(const sl_engine *e, const struct request *r, int as_pay)
-{
-    int n = r->g->n_draft > 0 ? r->g->n_draft : as_pay;
-    return BASE_MIN(BASE_MIN(n, e->spec.n_max), r->cap - r->n_ids - 1);
-}
-
-static int passes_that_pay(sl_engine *e, int n_row)
-{
-    struct spec_clock clock = engine_spec_clock(e);
-    for (int i = 0; i < n_row; i++)
-        e->spec.want[i] = (struct spec_want){.s = &e->mtp.of[i]->spec};
-    return spec_plan_passes(&e->spec.plan, e->spec.want, n_row, e->spec.n_max, &clock);
-}
-
-/* Make the guesses of a pass the tokens of the next one, as far as guess j is wanted and its place
- * is in a block of the sequence; returns how many. Entries up to a row's own are free. */
-static int next_pass(sl_engine *e, const struct model_rows *rows, int n_row, int j, int as_pay)
-{
-    struct engine_mtp *m = &e->mtp;
-    int n = 0;
-    for (int i = 0; i < n_row; i++) {
-        struct request *r = m->of[i];
-        int at = m->row_tok[i], s = m->row_seq[i], pos = m->pos[at] + 1;
-        const struct kv_seq *seq = sched_seq(&e->sched, sched_request(&e->sched, r->slot)->seat);
-        if (rows->best[i] < 0 || depth_of(e, r, as_pay) <= j) continue;
-        if (r->mtp_from + pos >= seq->n_blk * ENGINE_BLK_TOK) continue;
-        for (int g = 0; g < e->kv_shape.n_group; g++)
-            memmove(e->blk[g] + (int64_t)n * e->ld_blk, e->blk[g] + (int64_t)s * e->ld_blk,
-                    (size_t)e->ld_blk * sizeof *e->blk[g]);
-        e->seat[n] = e->seat[s];
-        e->n_prompt[n] = e->n_prompt[s];
-        e->seq_tok0[n] = n;
-        m->ids[n] = rows->best[i];
-        m->pos[n] = pos;
-        m->hidden_row[n] = at;
-        m->row_tok[n] = m->row_seq[n] = n;
-        m->of[n++] = r;
-    }
-    e->seq_tok0[n] = n;
-    return n;
-}
-
 bool engine_mtp_run(sl_engine *e, const struct sched_plan *p, struct spec_passes *t)
 {
-    struct model_rows rows;
     sl_err err = {0};
     int64_t t0 = clock_now_ns();
     if (!e->mtp.on) return false;
-    struct mtp_at n = add_items(e, p);
+    struct engine_pass n = add_items(e, p);
     if (!n.seq) return false;
-    sl_status st = run_pass(e, n, 0, &rows, &err);
-    int64_t t1 = clock_now_ns();
-    *t = (struct spec_passes){.ns = (double)(t1 - t0)};
-    int n_row = n.row, as_pay = passes_that_pay(e, n_row);
-    while (!st && (n_row = next_pass(e, &rows, n_row, t->n_more + 1, as_pay)) > 0)
-        st = run_pass(e, (struct mtp_at){n_row, n_row, n_row}, ++t->n_more, &rows, &err);
-    t->more_ns = (double)(clock_now_ns() - t1);
-    if (st) forget(e, p, &err);
+    if (engine_passes(e, n, t0, t, &err)) forget(e, p, &err);
     return true;
 }
 
@@ -295,20 +222,12 @@ sl_status engine_mtp_open(sl_engine *e, sl_err *err)
     if (e->opts.draft_vocab && none)
         return SL_FAIL(err, REQUEST, "draft_vocab: %.120s has no MTP layer", e->m->name);
     m->on = m->on && !none;
-    if (!m->on && e->opts.draft && strcmp(e->opts.draft, "auto") == 0)
+    if (!m->on && !e->opts.draft_model && strcmp(e->spec.name, "auto") == 0)
         log_msg(LOG_DEBUG, "draft: auto: %s has no MTP layer: drafts come from the text alone",
                 e->m->name);
     if (!m->on) return SL_OK;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, 5 * n_tok, sizeof *m->ids, &p, err));
-    m->ids = p;
-    m->pos = m->ids + n_tok;
-    m->hidden_row = m->pos + n_tok;
-    m->row_tok = m->hidden_row + n_tok;
-    m->next = m->row_tok + n_tok;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *m->of, &p, err));
-    m->of = p;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *m->row_seq, &p, err));
-    m->row_seq = p;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_tok, sizeof *m->next, &p, err));
+    m->next = p;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *m->item, &p, err));
     m->item = p;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)e->pool.n_blk, sizeof *m->from, &p, err));
@@ -320,9 +239,7 @@ sl_status engine_mtp_open(sl_engine *e, sl_err *err)
 
 void engine_mtp_close(sl_engine *e)
 {
-    mem_free(e->mtp.ids);
-    mem_free(e->mtp.of);
-    mem_free(e->mtp.row_seq);
+    mem_free(e->mtp.next);
     mem_free(e->mtp.item);
     mem_free(e->mtp.from);
 }

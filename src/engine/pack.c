@@ -133,19 +133,24 @@ static sl_status write_pack(const sl_model *m, dev *d, const char *path, const s
     return st;
 }
 
+sl_status engine_pack_of(const sl_model *m, const dev *d, const io_pack **out, sl_err *err)
+{
+    const io_pack *direct = io_model_pack(m->io), *p = direct ? direct : m->pack;
+    const char *bad = p ? misfit(p, d) : NULL;
+    *out = bad ? NULL : p;
+    if (bad && direct)
+        return SL_FAIL(err, UNSUPPORTED, "%.120s: can not be run: %s: take its source",
+                       io_pack_path(p), bad);
+    if (bad) log_msg(LOG_WARN, "packed file not used: %s: %s", io_pack_path(p), bad);
+    return SL_OK;
+}
+
 sl_status engine_pack_use(sl_engine *e, const io_pack **out, sl_err *err)
 {
     char path[PATH_BYTES];
     sl_err why;
     const sl_model *m = e->m;
-    const io_pack *direct = io_model_pack(m->io), *p = direct ? direct : m->pack;
-    const char *bad = p ? misfit(p, e->d) : NULL;
-    *out = NULL;
-    if (bad && direct)
-        return SL_FAIL(err, UNSUPPORTED, "%.120s: can not be run: %s: take its source",
-                       io_pack_path(p), bad);
-    if (bad) log_msg(LOG_WARN, "packed file not used: %s: %s", io_pack_path(p), bad);
-    if (!bad && p) *out = p;
+    SL_TRY(engine_pack_of(m, e->d, out, err));
     if (*out || e->opts.acts == SL_ACTS_F32 ||
         (m->pack_cache != SL_PACK_BESIDE && m->pack_cache != SL_PACK_IN_CACHE))
         return SL_OK;

@@ -252,7 +252,8 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     engine_intake(e);
     if (atomic_load(&e->lost)) return end_all(e, err);
     sl_step_record rec = {.t0_ns = clock_now_ns()};
-    engine_spec_propose(e);
+    bool drafted = engine_spec_propose(e, &passes);
+    rec.t0_ns += e->small.ns;
     const struct sched_plan *p = sched_step(&e->sched);
     check_all(e);
     if (p->n_item == 0) {
@@ -274,13 +275,14 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     rec.n_draft = p->n_draft;
     sl_stats before = e->stats;
     engine_mtp_begin(e, p);
+    engine_small_begin(e, p);
     engine_rows(e, p, &rows);
     rec.sample_ns = clock_now_ns() - t2;
     rec.n_right = n_right(&e->stats) - n_right(&before);
     count_step(e, p, &rec);
     int n_new = (int)(e->stats.n_answer_tok - before.n_answer_tok);
-    bool mtp = engine_mtp_run(e, p, &passes);
-    engine_spec_observe(e, p, n_new, e->stats.last_step_ns, mtp ? &passes : NULL);
+    drafted = engine_mtp_run(e, p, &passes) || drafted;
+    engine_spec_observe(e, p, n_new, e->stats.last_step_ns, drafted ? &passes : NULL);
     engine_publish(e);
     rec.n_running = e->stats.n_running;
     rec.n_waiting = e->stats.n_waiting;

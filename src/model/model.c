@@ -125,6 +125,7 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     m->kind = io_model_kind(io);
     SL_TRY(arch_cfg_read(io, &m->arena, &m->cfg, err));
     if (opts->edit) opts->edit(&m->cfg);
+    m->cfg.paged = opts->paged;
     SL_TRY(io_check_tails(io, err));
     SL_TRY(arch_unused(io, &m->cfg, &m->arena, &m->unused, err));
     SL_TRY(open_dims(m, err));
@@ -176,8 +177,9 @@ sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, 
     if (!o.pack) o.pack = io_model_pack(io);
     SL_TRY(check_layout(&o, d, err));
     sl_status st = model_open_parts(io, d, &o, &m, err);
-    if (!st) st = model_reserve(m, err);
-    if (!st) st = model_progs_open(m, (struct dev_tap){0}, m->prog, err);
+    if (!st && !o.first_pass) st = model_reserve(m, err);
+    if (!st && !o.first_pass) st = model_progs_open(m, (struct dev_tap){0}, m->prog, err);
+    if (!st && o.beside) st = model_progs_open(o.beside, (struct dev_tap){0}, o.beside->prog, err);
     if (st)
         model_close(m);
     else

@@ -137,6 +137,12 @@ struct model_opts {
     bool no_mtp;                /* leave the MTP layers out of memory */
     int n_draft_vocab; /* MTP layers choose among the ids below it, in whole tiles of 16 rows;
                           0 = among all */
+    /* Two models of the same steps on one device. The second, without MTP layers, is opened first
+     * and takes passes number first_pass: its workspace and its program come with the model that is
+     * opened with it as beside. 0, NULL = none. */
+    int first_pass;
+    struct model *beside;
+    bool paged;                       /* layers with a window keep all positions, like the others */
     void (*edit)(struct arch_cfg *c); /* tests: changes the configuration that was read; NULL */
     const io_pack *pack; /* NULL, or a packed file of this model: its matrices are used where they
                             lie, until the model closes */

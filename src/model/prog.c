@@ -30,24 +30,39 @@ int model_op_max(const struct model *m)
     return (m->cfg.n_layer + 1) * OPS_LAYER;
 }
 
+static int passes(const struct model *m)
+{
+    return m ? 1 + m->n_mtp : 0;
+}
+
+/* The operators of all of a model's passes; how many. */
+static int all_emit(struct model *m, struct dev_op *op)
+{
+    struct emit e = {.op = op, .n_max = passes(m) * model_op_max(m)};
+    model_emit_begin(&e, m);
+    for (int i = 0; i < passes(m); i++)
+        model_pass_emit(&e, i);
+    return e.n;
+}
+
 sl_status model_reserve(struct model *m, sl_err *err)
 {
+    struct model *other = m->opts.beside;
     struct dev_limits max = {.n_tok = m->opts.n_tok_max,
                              .n_seq = m->opts.n_seq_max,
                              .n_ctx = m->opts.n_ctx,
-                             .n_pass = 1 + m->n_mtp,
+                             .n_pass = passes(m) + passes(other),
                              .mla_expand_from = m->expand_from,
                              .keep_bytes = m->opts.keep_bytes};
     void *p = NULL;
-    int n_max = (1 + m->n_mtp) * model_op_max(m);
+    int n_max = passes(m) * model_op_max(m) + (other ? passes(other) * model_op_max(other) : 0);
     sl_status st = SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_max, sizeof(struct dev_op), &p, err));
-    struct emit e = {.op = p, .n_max = n_max};
-    model_emit_begin(&e, m);
-    for (int i = 0; i <= m->n_mtp; i++)
-        model_pass_emit(&e, i);
+    struct dev_op *op = p;
+    int n_op = all_emit(m, op);
+    if (other) n_op += all_emit(other, op + n_op);
     for (int i = 0; i < m->place.n_dev && !st; i++)
-        st = dev_reserve(m->place.d[i], e.op, e.n, &max, err);
+        st = dev_reserve(m->place.d[i], op, n_op, &max, err);
     mem_free(p);
     return st;
 }

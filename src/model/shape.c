@@ -48,10 +48,11 @@ const int32_t *model_slots_here(const struct model *m, int il, int *n)
 }
 
 /* A layer's group: DEV_KV_GROUPS has a kind each. */
-static int group_of(const struct arch_layer *l)
+static int group_of(const struct arch_cfg *c, int il)
 {
+    const struct arch_layer *l = &c->layer[il];
     if (l->mixer == ARCH_SCAN) return DEV_KV_STATE;
-    return l->n_window ? DEV_KV_WINDOW : DEV_KV_PAGED;
+    return l->n_window && !c->paged ? DEV_KV_WINDOW : DEV_KV_PAGED;
 }
 
 struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_dims *d,
@@ -71,7 +72,7 @@ struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_
         }
     }
     for (int i = 0; i < c->n_layer + c->n_mtp; i++) {
-        int g = group_of(&c->layer[i]);
+        int g = group_of(c, i);
         s.n_group = BASE_MAX(s.n_group, g + 1);
         s.group[g].n_layer += !d || model_has_layer(c, d, i);
     }
@@ -80,8 +81,8 @@ struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_
 
 struct model_kv_place model_kv_place(const struct arch_cfg *c, const struct model_dims *d, int il)
 {
-    struct model_kv_place p = {group_of(&c->layer[il]), 0};
+    struct model_kv_place p = {group_of(c, il), 0};
     for (int i = d->layer0; i < il; i++)
-        p.layer += group_of(&c->layer[i]) == p.group;
+        p.layer += group_of(c, i) == p.group;
     return p;
 }

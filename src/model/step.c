@@ -9,8 +9,8 @@ static void check_step(const struct model *m, const struct dev_step *s)
     (void)m;
     (void)s;
     DEBUG_ASSERT(s->n_tok >= 0 && s->n_tok <= m->opts.n_tok_max && s->n_seq <= m->opts.n_seq_max);
-    DEBUG_ASSERT(s->n_row <= m->opts.n_logit_max && s->pass >= 0);
-    DEBUG_ASSERT(s->pass <= m->n_mtp || !model_is_last(&m->dims));
+    DEBUG_ASSERT(s->n_row <= m->opts.n_logit_max && s->pass >= m->opts.first_pass);
+    DEBUG_ASSERT(s->pass <= m->opts.first_pass + m->n_mtp || !model_is_last(&m->dims));
     for (int t = 0; t < s->n_tok; t++) {
         DEBUG_ASSERT(s->ids[t] >= 0 && s->ids[t] < m->cfg.n_vocab);
         DEBUG_ASSERT(s->pos[t] >= 0 && s->pos[t] < m->opts.n_ctx);
@@ -22,7 +22,8 @@ sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *e
     m->step = s;
     check_step(m, s);
     if (m->dims.n_stage > 1) return model_stages_run(m, kv, err);
-    return dev_prog_run((m->tap_fn ? m->tap_prog : m->prog)[s->pass], kv, s, err);
+    return dev_prog_run((m->tap_fn ? m->tap_prog : m->prog)[s->pass - m->opts.first_pass], kv, s,
+                        err);
 }
 
 /* The rows of logits that are wanted, where they are to be read. */

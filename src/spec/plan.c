@@ -8,15 +8,15 @@
 
 #include "spec/spec.h"
 
-#define DRAFTS_MAX 256 /* of one step */
-#define PROBE 64       /* one step in so many has no drafts, to know its time */
-#define WINDOW 512     /* steps after which the two are compared */
-#define PROBES_LEAST 4 /* of them without drafts, to compare at all */
-#define WORTH 0.98     /* of the speed without: below it drafts are switched off */
-#define OFF 4096       /* for so many steps */
-#define LAYER_STEPS 16 /* after so many it is asked whether the MTP layer pays; if not, off */
-#define LAYER_OFF 1024 /* for so many, and twice as many each time up to */
-#define LAYER_OFF_MOST 16384
+#define DRAFTS_MAX 256   /* of one step */
+#define PROBE 64         /* one step in so many has no drafts, to know its time */
+#define WINDOW 512       /* steps after which the two are compared */
+#define PROBES_LEAST 4   /* of them without drafts, to compare at all */
+#define WORTH 0.98       /* of the speed without: below it drafts are switched off */
+#define OFF 4096         /* for so many steps */
+#define DRAFTER_STEPS 16 /* after so many it is asked whether the drafter pays; if not, off */
+#define DRAFTER_OFF 1024 /* for so many, and twice as many each time up to */
+#define DRAFTER_OFF_MOST 16384
 #define UNKNOWN_TOK 0.05 /* what a further token costs until it was tried: next to nothing */
 
 sl_status spec_plan_init(struct spec_plan *p, int n_want_max, sl_err *err)
@@ -26,7 +26,7 @@ sl_status spec_plan_init(struct spec_plan *p, int n_want_max, sl_err *err)
     SL_TRY(mem_alloc_array(MEM_MISC, (size_t)n_want_max, sizeof *p->heap, &heap, err));
     p->heap = heap;
     p->n_want_max = n_want_max;
-    p->layer.off_for = LAYER_OFF;
+    p->drafter.off_for = DRAFTER_OFF;
     return SL_OK;
 }
 
@@ -40,7 +40,8 @@ void spec_plan_fini(struct spec_plan *p)
 
 static double next_chance(const struct spec_plan *p, const struct spec_want *w)
 {
-    if (p->no_layer && w->s->source == SPEC_MTP) return -1;
+    bool of_drafter = w->s->source == SPEC_MTP || w->s->source == SPEC_MODEL;
+    if (p->no_drafter && of_drafter) return -1;
     return w->k < w->n ? spec_chance(w->s, w->k) : -1;
 }
 
@@ -131,37 +132,37 @@ static struct choice best_number(struct spec_plan *p, struct spec_want *w, int n
     return best;
 }
 
-/* ---- the MTP layer ---- */
+/* ---- the drafter ---- */
 
-static void layer_off(struct spec_plan *p, uint64_t n_step)
+static void drafter_off(struct spec_plan *p, uint64_t n_step)
 {
-    struct spec_layer *l = &p->layer;
+    struct spec_drafter *l = &p->drafter;
     l->off_until = p->n_step + n_step;
     l->n = 0;
     l->tok[0] = l->tok[1] = l->time[0] = l->time[1] = 0;
     p->n_off++;
 }
 
-/* What steps are expected to give with the layer is held against what they would give without its
+/* What steps are expected to give with it is held against what they would give without its
  * drafts and its passes. */
-static void weigh_layer(struct spec_plan *p, const struct choice *without,
-                        const struct choice *with)
+static void weigh_drafter(struct spec_plan *p, const struct choice *without,
+                          const struct choice *with)
 {
-    struct spec_layer *l = &p->layer;
+    struct spec_drafter *l = &p->drafter;
     const struct choice *c[2] = {without, with};
     if (without->ns <= 0 || with->ns <= 0) return;
     for (int i = 0; i < 2; i++) {
         l->tok[i] += c[i]->tok;
         l->time[i] += c[i]->ns;
     }
-    if (++l->n < LAYER_STEPS) return;
+    if (++l->n < DRAFTER_STEPS) return;
     if (l->tok[1] * l->time[0] < WORTH * l->tok[0] * l->time[1]) {
-        layer_off(p, l->off_for);
-        l->off_for = BASE_MIN(2 * l->off_for, (uint64_t)LAYER_OFF_MOST);
+        drafter_off(p, l->off_for);
+        l->off_for = BASE_MIN(2 * l->off_for, (uint64_t)DRAFTER_OFF_MOST);
         return;
     }
     l->n = 0;
-    l->off_for = LAYER_OFF;
+    l->off_for = DRAFTER_OFF;
     for (int i = 0; i < 2; i++) {
         l->tok[i] *= 0.5;
         l->time[i] *= 0.5;
@@ -179,36 +180,36 @@ void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
         p->forced = p->forced || w[i].always;
         w[i].k = p->always || w[i].always ? w[i].n : 0;
     }
-    bool layer = p->layer.runs && !spec_plan_layer_is_off(p);
-    if (p->always || p->bare || at < p->off_until || (n == 0 && !layer)) return;
-    struct choice best = best_number(p, w, n, n_seq, c, layer ? p->layer.ns : 0);
-    if (layer && !p->forced) {
-        p->no_layer = true;
+    bool drafter = p->drafter.runs && !spec_plan_drafter_is_off(p);
+    if (p->always || p->bare || at < p->off_until || (n == 0 && !drafter)) return;
+    struct choice best = best_number(p, w, n, n_seq, c, drafter ? p->drafter.ns : 0);
+    if (drafter && !p->forced) {
+        p->no_drafter = true;
         struct choice without = best_number(p, w, n, n_seq, c, 0);
-        p->no_layer = false;
-        weigh_layer(p, &without, &best);
+        p->no_drafter = false;
+        weigh_drafter(p, &without, &best);
     }
     fill(p, w, n);
     while (best.n-- > 0)
         (void)take(p, w, n);
 }
 
-bool spec_plan_layer_is_off(const struct spec_plan *p)
+bool spec_plan_drafter_is_off(const struct spec_plan *p)
 {
-    return p->n_step < p->off_until || p->n_step < p->layer.off_until;
+    return p->n_step < p->off_until || p->n_step < p->drafter.off_until;
 }
 
 int spec_plan_passes(const struct spec_plan *p, const struct spec_want *w, int n, int n_max,
                      const struct spec_clock *c)
 {
-    const struct spec_layer *l = &p->layer;
+    const struct spec_drafter *l = &p->drafter;
     struct curve t = {.c = c};
     struct choice best = {1, 0, 0};
     double tok = n, ns = time_of(&t, n);
     if (p->always) return n_max;
     for (int k = 1; k <= n_max && ns > 0; k++) {
         for (int i = 0; i < n; i++)
-            tok += spec_layer_chance(w[i].s, k - 1);
+            tok += spec_drafter_chance(w[i].s, k - 1);
         ns = time_of(&t, n * (1 + k)) + l->first_ns + (k - 1) * l->more_ns;
         if (k == 1 || tok * best.ns > best.tok * ns) best = (struct choice){k, tok, ns};
     }
@@ -224,7 +225,7 @@ static void blend(double *mean, double ns)
         *mean = ns < *mean ? 0.5 * (*mean + ns) : *mean + 0.25 * (BASE_MIN(ns, 2 * *mean) - *mean);
 }
 
-static void observe_layer(struct spec_layer *l, const struct spec_passes *t)
+static void observe_drafter(struct spec_drafter *l, const struct spec_passes *t)
 {
     blend(&l->ns, t->ns + t->more_ns);
     blend(&l->first_ns, t->ns);
@@ -236,12 +237,12 @@ void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, d
 {
     struct spec_window *v = &p->window;
     int with = n_draft > 0 || (l && !p->bare);
-    p->layer.runs = l != NULL;
-    if (l) observe_layer(&p->layer, l);
+    p->drafter.runs = l != NULL;
+    if (l) observe_drafter(&p->drafter, l);
     if (p->forced) return;
     if (v->n_seq != n_seq) *v = (struct spec_window){.n_seq = n_seq};
     if (l && with) ns += l->ns + l->more_ns;
-    v->layer = v->layer || l;
+    v->drafter = v->drafter || l;
     /* one step that was held up by something else says little */
     double mean = v->n[with] ? v->ns[with] / v->n[with] : ns;
     v->ns[with] += ns < 2 * mean ? ns : 2 * mean;
@@ -249,8 +250,8 @@ void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, d
     v->n[with]++;
     if (v->n[1] < WINDOW || v->n[0] < PROBES_LEAST) return;
     bool worse = v->new_tok[1] * v->ns[0] < WORTH * v->new_tok[0] * v->ns[1];
-    if (worse && v->layer) {
-        layer_off(p, OFF);
+    if (worse && v->drafter) {
+        drafter_off(p, OFF);
     } else if (worse) {
         p->off_until = p->n_step + OFF;
         p->n_off++;

@@ -11,10 +11,11 @@
 
 /* Before anything was seen: that the first draft is right, and each after right ones. */
 static const float prior[SPEC_N_ROW][2] = {
-    [SPEC_FORCED] = {1.0f, 1.0f},    [SPEC_PREDICTION] = {0.8f, 0.9f},
+    [SPEC_FORCED] = {1.0f, 1.0f},        [SPEC_PREDICTION] = {0.8f, 0.9f},
     [SPEC_NGRAM] = {0.3f, 0.7f}, /* two tokens alike; then three, and more */
-    [SPEC_MTP] = {0.8f, 0.6f},       [SPEC_REPLAY] = {0.8f, 0.8f},
-    [SPEC_N_SOURCE] = {0.45f, 0.8f}, [SPEC_N_SOURCE + 1] = {0.6f, 0.85f},
+    [SPEC_MTP] = {0.8f, 0.6f},           [SPEC_MODEL] = {0.6f, 0.7f},
+    [SPEC_REPLAY] = {0.8f, 0.8f},        [SPEC_N_SOURCE] = {0.45f, 0.8f},
+    [SPEC_N_SOURCE + 1] = {0.6f, 0.85f},
 };
 
 const char *spec_source_name(enum spec_source s)
@@ -106,6 +107,11 @@ static int from_ngram(struct spec_seq *s, const int32_t *ids, int n_ids, int n_m
     return n_max;
 }
 
+static enum spec_source drafter_of(const struct spec_seq *s)
+{
+    return s->o.model ? SPEC_MODEL : SPEC_MTP;
+}
+
 static int from_any(struct spec_seq *s, const int32_t *ids, int n_ids, int n_max, int32_t *out)
 {
     int n = from_replay(s, n_ids, n_max, out);
@@ -118,7 +124,7 @@ static int from_any(struct spec_seq *s, const int32_t *ids, int n_ids, int n_max
     s->source = SPEC_NGRAM;
     n = from_ngram(s, ids, n_ids, n_max, out);
     if (n > 0 || s->offer_at != n_ids) return n;
-    s->source = s->row = SPEC_MTP;
+    s->source = s->row = drafter_of(s);
     n = BASE_MIN(n_max, s->n_offer);
     memcpy(out, s->offer, (size_t)n * sizeof *out);
     return n;
@@ -163,36 +169,38 @@ static void see(struct spec_rate *r, int j, bool right, int n_max)
 }
 
 /* Draft j of a proposal of that row. */
-static void see_both(struct spec_seq *s, int row, int j, bool right, struct spec_rate *layer)
+static void see_both(struct spec_seq *s, int row, int j, bool right, struct spec_rate *drafter)
 {
     see(&s->rate[row], j, right, SEEN_MAX);
-    if (row == SPEC_MTP) see(layer, j, right, SEEN_ALL);
+    if (row == (int)drafter_of(s)) see(drafter, j, right, SEEN_ALL);
 }
 
-void spec_rate_init(struct spec_rate *layer)
+void spec_rate_init(struct spec_rate *drafter, bool model)
 {
+    enum spec_source source = model ? SPEC_MODEL : SPEC_MTP;
     for (int j = 0; j < SPEC_MAX; j++) {
-        layer->right[j] = prior[SPEC_MTP][j > 0];
-        layer->n[j] = 1;
+        drafter->right[j] = prior[source][j > 0];
+        drafter->n[j] = 1;
     }
 }
 
-void spec_begin(struct spec_seq *s, const struct spec_rate *layer)
+void spec_begin(struct spec_seq *s, const struct spec_rate *drafter)
 {
+    struct spec_rate *r = &s->rate[drafter_of(s)];
     for (int j = 0; j < SPEC_MAX; j++) {
-        s->rate[SPEC_MTP].right[j] = layer->right[j];
-        s->rate[SPEC_MTP].n[j] = BASE_MIN(layer->n[j], SEEN_BEGIN);
+        r->right[j] = drafter->right[j];
+        r->n[j] = BASE_MIN(drafter->n[j], SEEN_BEGIN);
     }
 }
 
-void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_rate *layer)
+void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_rate *drafter)
 {
     if (s->n_prop > 0 && n_ids > s->prop_pos)
-        see_both(s, s->row, 0, s->prop[0] == ids[s->prop_pos], layer);
+        see_both(s, s->row, 0, s->prop[0] == ids[s->prop_pos], drafter);
     s->n_prop = 0;
     while (s->n_chain > 0 && s->chain_pos < n_ids) {
         bool right = s->chain[s->chain_at] == ids[s->chain_pos++];
-        if (s->chain_at > 0) see_both(s, s->chain_row, s->chain_at, right, layer);
+        if (s->chain_at > 0) see_both(s, s->chain_row, s->chain_at, right, drafter);
         if (!right || ++s->chain_at == s->n_chain) s->n_chain = 0;
     }
 }
@@ -210,7 +218,7 @@ double spec_chance(const struct spec_seq *s, int j)
     return chance_of(&s->rate[s->row], j);
 }
 
-double spec_layer_chance(const struct spec_seq *s, int j)
+double spec_drafter_chance(const struct spec_seq *s, int j)
 {
-    return chance_of(&s->rate[SPEC_MTP], j);
+    return chance_of(&s->rate[drafter_of(s)], j);
 }

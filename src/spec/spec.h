@@ -20,6 +20,7 @@
     X(PREDICTION, "prediction") /* the text that the request expects */                            \
     X(NGRAM, "ngram")           /* what followed the same tokens before, in prompt or answer */    \
     X(MTP, "mtp")               /* the model's MTP layer; whoever runs it offers them */           \
+    X(MODEL, "model")           /* a small model; likewise */                                      \
     X(REPLAY, "replay")         /* a known answer, made wrong at a rate: for measurements */
 enum spec_source {
 #define X(NAME, name) SPEC_##NAME,
@@ -64,6 +65,7 @@ struct spec_rate {
 struct spec_opts {
     int n_prompt;        /* the answer begins here */
     bool ngram;          /* look for n-grams */
+    bool model;          /* the drafter is a small model, not the MTP layer */
     bool replay;         /* the expected text is the answer itself, and */
     double right;        /* each token of it is proposed rightly at this rate, */
     uint64_t seed;       /* with these random numbers */
@@ -77,7 +79,7 @@ struct spec_seq {
     int at;                      /* place in the expected text; -1 = lost */
     int n_text_seen;             /* tokens of prompt and answer that moved it */
     struct spec_rate rate[SPEC_N_ROW];
-    int32_t offer[SPEC_MAX]; /* guesses of the MTP layer at the tokens from offer_at on */
+    int32_t offer[SPEC_MAX]; /* the drafter's guesses at the tokens from offer_at on */
     int n_offer, offer_at;
     /* the last proposal */
     enum spec_source source;
@@ -98,19 +100,19 @@ void spec_seq_fini(struct spec_seq *s);
  * the tokens that are new, and cheap. */
 int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, int forced, int n_max,
                  int32_t *out);
-/* The MTP layer's guess j at what follows n_ids known tokens, after guesses 0 .. j - 1: taken where
+/* The drafter's guess j at what follows n_ids known tokens, after guesses 0 .. j - 1: taken where
  * no other source has any. */
 void spec_offer(struct spec_seq *s, int n_ids, int j, int32_t id);
 /* Once per step, when ids[0 .. n_ids) are known: what became of the last proposal. */
-void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_rate *layer);
-/* The MTP layer's rates of all sequences, which spec_learn keeps in layer; and a new sequence
+void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_rate *drafter);
+/* The drafter's rates of all sequences, which spec_learn keeps in drafter; and a new sequence
  * begins with them. */
-void spec_rate_init(struct spec_rate *layer);
-void spec_begin(struct spec_seq *s, const struct spec_rate *layer);
+void spec_rate_init(struct spec_rate *drafter, bool model);
+void spec_begin(struct spec_seq *s, const struct spec_rate *drafter);
 /* The probability that the first j + 1 tokens of the last proposal are all right. */
 double spec_chance(const struct spec_seq *s, int j);
-/* The same of the MTP layer's next proposal. */
-double spec_layer_chance(const struct spec_seq *s, int j);
+/* The same of the drafter's next proposal. */
+double spec_drafter_chance(const struct spec_seq *s, int j);
 
 /* ---- plan.c: how many drafts of which sequence ---- */
 
@@ -121,25 +123,25 @@ struct spec_want {
     bool always; /* all of them, whatever that costs */
 };
 
-/* Steps without drafts and the MTP layer, [0], and with, [1], of as many sequences. */
+/* Steps without drafts and the drafter, [0], and with, [1], of as many sequences. */
 struct spec_window {
     int n_seq, n[2];
     double new_tok[2], ns[2];
-    bool layer; /* it ran in some of [1] */
+    bool drafter; /* it ran in some of [1] */
 };
 
-/* The MTP layer. Its passes take time in every step, whether its drafts are computed or not, so
- * it is on or off for many steps. */
-struct spec_layer {
+/* The drafter: the model's MTP layer, or a small model. Its passes take time in every step, whether
+ * its drafts are computed or not, so it is on or off for many steps. */
+struct spec_drafter {
     bool runs;                /* it did after the last step: some sequence wants its drafts */
     double ns;                /* of all its passes in a step that decodes, lately; 0 = never seen */
     double first_ns, more_ns; /* of the first; of each one more; 0 = never seen */
     int n;                    /* steps since it was weighed last */
-    double tok[2], time[2];   /* expected of steps lately: without the layer, with it */
+    double tok[2], time[2];   /* expected of steps lately: without it, with it */
     uint64_t off_until, off_for; /* as spec_plan's; how long the next time */
 };
 
-/* Passes of the MTP layer after a step: the first, over the step's tokens, and so many that took
+/* Passes of the drafter for a step: the first, over tokens that are known, and so many that took
  * its guess as the next token. */
 struct spec_passes {
     double ns, more_ns;
@@ -154,11 +156,11 @@ struct spec_plan {
     /* changes */
     bool forced;   /* the step under way has such: it says nothing about what pays */
     bool bare;     /* it has no drafts, to know its time */
-    bool no_layer; /* while numbers are compared: as if the layer had none */
+    bool no_drafter; /* while numbers are compared: as if the drafter had none */
     struct spec_window window;
-    struct spec_layer layer;
+    struct spec_drafter drafter;
     uint64_t n_step, off_until; /* plans made; none has drafts before plan number off_until */
-    uint64_t n_off;             /* times that drafts, or those of the layer, were switched off */
+    uint64_t n_off;             /* times that drafts, or those of the drafter, were switched off */
 };
 /* Errors: NOMEM. */
 sl_status spec_plan_init(struct spec_plan *p, int n_want_max, sl_err *err) BASE_MUST_USE;
@@ -171,14 +173,14 @@ struct spec_clock {
 /* Set w[i].k of n sequences for the next step, in which n_seq sequences decode. */
 void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
                     const struct spec_clock *c);
-/* The MTP layer does not pay for now: nobody runs it for the sake of later steps. */
-bool spec_plan_layer_is_off(const struct spec_plan *p);
-/* How many guesses, at most n_max >= 1, the MTP layer makes after a step for n sequences, w[i].s,
+/* The drafter does not pay for now: nobody runs it for the sake of later steps. */
+bool spec_plan_drafter_is_off(const struct spec_plan *p);
+/* How many guesses, at most n_max >= 1, the drafter makes for a step of n sequences, w[i].s,
  * if the next step takes them all: each costs a pass. */
 int spec_plan_passes(const struct spec_plan *p, const struct spec_want *w, int n, int n_max,
                      const struct spec_clock *c);
 /* The step of the last plan only decoded: n_seq sequences got n_new tokens in ns; n_draft drafts
- * were computed. l: what the MTP layer did after it; NULL = nothing. */
+ * were computed. l: what the drafter did for it; NULL = nothing. */
 void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, double ns,
                        const struct spec_passes *l);
 

@@ -5,8 +5,9 @@
  * grammars, several samples. A trial draws threads, chunk, sequences (1 to 32), the size of the KV
  * cache (down to one context), the prefix tree on or off, who comes when, and where drafts come
  * from: the text itself, an expected text that is nearly right, the answer at a rate, or a guesser
- * that is right mostly, seldom or never, the MTP layer; 1 to 7 of them, or as many as the planner
- * thinks pay. Freed blocks are filled with NaN.
+ * that is right mostly, seldom or never, a small model, the MTP layer; 1 to 7 of them, or as many
+ * as the planner thinks pay. The small model is the model itself: its guesses are right where
+ * nothing is drawn. Freed blocks are filled with NaN.
  *
  * drafts N SEED MODEL...: N trials of each model. Sources and numbers of drafts are gone through in
  * turn, and pairs of --acts and --kv, a new one after every 20 trials. What was reached is counted,
@@ -29,8 +30,9 @@
 #define N_PAIR 16
 
 /* Where drafts come from; the last one only of models with an MTP layer. */
-enum from { NGRAM, AUTO, REPLAY, GUESS, MTP, N_FROM };
-static const char *const from_name[] = {"ngram", "auto", "replay:0.8", "ngram", "mtp"};
+enum from { NGRAM, AUTO, REPLAY, GUESS, SMALL, AUTO_SMALL, MTP, N_FROM };
+static const char *const from_name[] = {"ngram", "auto", "replay:0.8", "ngram",
+                                        "model", "auto", "mtp"};
 
 /* Requests that were compared, by what they ask for. X(NAME, name) */
 #define KIND_LIST(X)                                                                               \
@@ -89,7 +91,7 @@ struct trial {
     int n_cell[N_FROM][SL_DRAFT_MAX + 1]; /* trials, by source and most drafts; 0 = what pays */
     int n_pair[N_PAIR], n_batch[33];      /* by acts and kv; by sequences at once */
     int n_kind[N_KIND];                   /* requests */
-    long long n_trial, n_event, n_draft, n_right, n_preempt, n_hit;
+    long long n_trial, n_event, n_draft, n_right, n_preempt, n_hit, n_small;
 };
 
 static int pick(struct trial *t, int n)
@@ -159,6 +161,7 @@ static void poison(void *user, int32_t blk)
 {
     sl_engine *e = user;
     dev_kv_poison(e->d, e->kv, DEV_KV_PAGED, blk);
+    if (e->small.on) dev_kv_poison(e->d, e->small.kv, DEV_KV_PAGED, blk);
 }
 
 static void poison_window(void *user, int32_t win)
@@ -301,6 +304,7 @@ static void end_trial(struct trial *t, sl_engine *e)
     for (int j = 0; j < SL_DRAFT_MAX; j++) {
         t->n_draft += (long long)st.n_draft[j];
         t->n_right += (long long)st.n_right[j];
+        if (e->small.on) t->n_small += (long long)st.n_right[j];
     }
     t->n_preempt += (long long)st.n_preempt;
     t->n_hit += (long long)st.cache_hit_tok;
@@ -357,6 +361,7 @@ static void one_trial(sl_model *m, struct trial *t, uint64_t i, sl_acts acts, sl
                         .kv = kv,
                         .n_queue_max = 8 * N_REQ,
                         .draft = from_name[how],
+                        .draft_model = how == SMALL || how == AUTO_SMALL ? m : NULL,
                         .draft_max = most,
                         .draft_always = most > 0 && pick(t, 4) > 0};
     o.kv_tokens = CTX + (pick(t, 3) ? pick(t, CTX * 2) : CTX * batch);
@@ -443,7 +448,8 @@ static bool report(const struct trial *t)
            t->n_trial, t->n_event, t->n_draft, t->n_right, t->n_preempt, t->n_hit);
     /* trials that reach none of these are worth nothing */
     bool full = t->n_trial >= 500,
-         bad = t->n_draft == t->n_right || !t->n_right || !t->n_preempt || !t->n_hit;
+         bad = t->n_draft == t->n_right || !t->n_right || !t->n_preempt || !t->n_hit ||
+               !t->n_small;
     int n_from = t->any_mtp ? N_FROM : MTP;
     bad |= missed("pairs of source and number of drafts", t->n_cell[0], n_from * (SL_DRAFT_MAX + 1),
                   full);

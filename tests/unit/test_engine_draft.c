@@ -70,7 +70,7 @@ static void run(sl_engine *e, const sl_request *q, struct answer *a)
 
 TEST(engine_refuses_drafts_that_it_can_not_make)
 {
-    static const char *const bad[][2] = {{"guess", "off, auto, ngram, mtp or replay"},
+    static const char *const bad[][2] = {{"guess", "off, auto, ngram, mtp, model or replay"},
                                          {"", "off, auto"},
                                          {"replay:", "a rate from 0 to 1"},
                                          {"replay:1.5", "a rate from 0 to 1"},

@@ -176,7 +176,7 @@ static int steps_until_off(struct spec_plan *p, double a, double layer, int n)
     for (int i = 0; i < n; i++) {
         struct spec_want w = {.s = &s, .n = 1};
         int k = drafts_of(p, &w, 1, d), right = k && rng_next(&rng) % 1000 < a * 1000;
-        if (spec_plan_layer_is_off(p)) return i;
+        if (spec_plan_drafter_is_off(p)) return i;
         spec_plan_observe(p, 1, k, 1 + right, k ? 1.3 : 1.0, layer > 0 ? &t : NULL);
     }
     return n;
@@ -214,7 +214,7 @@ TEST(spec_plan_tries_the_mtp_layer_again_and_less_and_less_often)
         struct device d = {1, 0.3, 0};
         struct spec_clock clock = {step_ns, &d};
         uint64_t n = 0;
-        for (; spec_plan_layer_is_off(&p); n++)
+        for (; spec_plan_drafter_is_off(&p); n++)
             spec_plan_step(&p, NULL, 0, 1, &clock); /* nobody has a draft */
         assert_in_range(n, off - 1, off);
     }
@@ -235,7 +235,7 @@ TEST(spec_plan_does_not_weigh_a_layer_that_nobody_wants)
         spec_plan_observe(&p, 1, 0, 1, 1, NULL);
     }
     assert_int_equal(p.n_off, 0);
-    assert_false(spec_plan_layer_is_off(&p));
+    assert_false(spec_plan_drafter_is_off(&p));
     spec_plan_fini(&p);
 }
 
@@ -254,7 +254,7 @@ TEST(spec_plan_counts_the_passes_of_the_mtp_layer_in_what_steps_with_drafts_take
         spec_plan_observe(&p, 1, k, 1, k ? 0.9 : 1.0, &t); /* alone, steps with drafts are faster */
     }
     assert_int_equal(p.n_off, 1);
-    assert_true(spec_plan_layer_is_off(&p));
+    assert_true(spec_plan_drafter_is_off(&p));
     spec_plan_fini(&p);
 }
 

@@ -202,7 +202,7 @@ TEST(spec_rates_of_the_mtp_layer_go_over_to_the_next_sequence)
     struct spec_seq s;
     struct spec_rate all;
     int32_t ids[200] = {0}, out[SPEC_MAX];
-    spec_rate_init(&all);
+    spec_rate_init(&all, false);
     open_seq(&s, (struct spec_opts){0});
     for (int n = 1; n < 100; n++) { /* never right */
         spec_offer(&s, n, 0, 1);
@@ -211,14 +211,14 @@ TEST(spec_rates_of_the_mtp_layer_go_over_to_the_next_sequence)
     }
     spec_seq_fini(&s);
     open_seq(&s, (struct spec_opts){0});
-    assert_true(spec_layer_chance(&s, 0) > 0.7);
+    assert_true(spec_drafter_chance(&s, 0) > 0.7);
     spec_begin(&s, &all);
-    assert_true(spec_layer_chance(&s, 0) < 0.05);
+    assert_true(spec_drafter_chance(&s, 0) < 0.05);
     for (int n = 1; n <= 8; n++) { /* but here it is, which counts for more */
         spec_offer(&s, n, 0, 0);
         assert_int_equal(spec_propose(&s, ids, n, 0, 1, out), 1);
         spec_learn(&s, ids, n + 1, &all);
     }
-    assert_true(spec_layer_chance(&s, 0) > 0.6);
+    assert_true(spec_drafter_chance(&s, 0) > 0.6);
     spec_seq_fini(&s);
 }

@@ -1,1 +1,1 @@
-sluice: --prompts, --temp, --draft-max and --draft-vocab: with --draft only
+sluice: --prompts, --temp and other options of --draft: with --draft only

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # One answer, from the source, a packed file and two ranks.
 same='import json,sys; a = [json.loads(l) for l in sys.stdin]
-print(len(a), len({x["run_hash"] for x in a}), all(x["draft"]["accepted"] > 0 for x in a[1:]))'
+print(len(a), len({x["run_hash"] for x in a}), all(x["draft"]["drafted"] > 0 for x in a[1:]))'
 m=$DATA/../../models/demo/demo.gguf
 run() {
     $SLUICE run -p "The capital of France is" -n 60 --ignore-eos --temp 0 --json "$@"

@@ -2,13 +2,16 @@
 """Routes and fields: shapes of answers, streams that add up to the whole, what each field does."""
 import base64
 import json
+import os
 import re
+import shutil
 import struct
 import sys
+import tempfile
 import threading
 import time
 
-from serve import Server, chat, error_of
+from serve import DEMO, Server, chat, error_of
 import e2e
 
 T = e2e.Tally("serve: api")
@@ -455,9 +458,30 @@ def company(s):
     need("alone and in company", got == alone)
 
 
+def counted_text(s):
+    """A greedy answer, and what its drafts were."""
+    r = s.post("/v1/chat/completions", chat("Count from 1 to 20.", max_tokens=60, temperature=0))[1]
+    return r["choices"][0]["message"]["content"], r["timings"]
+
+
+def small_model(want):
+    """The same answer with a small model, whose files the sandbox allows; here the model itself."""
+    with tempfile.TemporaryDirectory() as d:
+        small = shutil.copy(DEMO, os.path.join(d, "small.gguf"))
+        with Server("--draft-model", small, "--draft", "model") as s:
+            got, timings = counted_text(s)
+            need("small model: answer", got == want, got)
+            need("small model: timings", timings["draft_n"] > 0, timings)
+            text = s.get("/metrics")[2].decode()
+            n = re.search(r"^vllm:spec_decode_num_draft_tokens_total\{.*\} (\d+)", text, re.M)
+            need("small model: metrics", n and int(n[1]) > 0, n)
+
+
 with Server("--draft", "auto") as server:
     for part in (get_routes, counted, aborted, forbidden, chat_shapes,
                  chat_fields, completions, text_routes, tools, structured, embeddings, company):
         part(server)
+    answer = counted_text(server)[0]
     need("exit code", server.stop() == 0)
+small_model(answer)
 T.exit()

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Passes of the drafter, which is the model's MTP layer (mtp.c) or a small model (small.c). The
+ * first goes over tokens that are known and guesses the next one of some sequences; more, of one
+ * row per sequence, take a guess as the next token and make the one after it, as many as pay. What
+ * these store is overwritten by the pass of a later step before anything reads it. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/engine_internal.h"
+
+/* Run what is in the arrays; guess number j of the rows. */
+static sl_status run_pass(sl_engine *e, struct engine_pass n, int j, struct model_rows *rows,
+                          sl_err *err)
+{
+    const struct engine_drafter *d = &e->drafter;
+    struct dev_step s = engine_step(e, n.tok, n.seq, n.row);
+    s.pass = 1;
+    s.ids = d->ids;
+    s.pos = d->pos;
+    s.row_tok = d->row_tok;
+    s.want = DEV_WANT_BEST;
+    if (e->small.on) {
+        SL_TRY(engine_small_launch(e, &s, rows, err));
+    } else {
+        s.hidden_row = d->hidden_row;
+        SL_TRY(engine_run(e, &s, rows, err));
+    }
+    for (int i = 0; i < n.row; i++) {
+        struct request *r = d->row[i].r;
+        d->row[i].guess = rows->best[i] < e->n_vocab ? rows->best[i] : -1;
+        if (d->row[i].guess >= 0) spec_offer(&r->spec, r->n_ids, j, d->row[i].guess);
+    }
+    return SL_OK;
+}
+
+/* How many guesses r gets, if all get as many as pay. */
+static int depth_of(const sl_engine *e, const struct request *r, int as_pay)
+{
+    int n = r->g->n_draft > 0 ? r->g->n_draft : as_pay;
+    return BASE_MIN(BASE_MIN(n, e->spec.n_max), r->cap - r->n_ids - 1);
+}
+
+static int passes_that_pay(sl_engine *e, int n_row)
+{
+    struct spec_clock clock = engine_spec_clock(e);
+    for (int i = 0; i < n_row; i++)
+        e->spec.want[i] = (struct spec_want){.s = &e->drafter.row[i].r->spec};
+    return spec_plan_passes(&e->spec.plan, e->spec.want, n_row, e->spec.n_max, &clock);
+}
+
+/* Make the guesses of a pass the tokens of the next one, as far as guess j is wanted and its place
+ * is in a block; returns how many. Entries up to a row's own are free. */
+static int next_pass(sl_engine *e, int n_row, int j, int as_pay)
+{
+    struct engine_drafter *d = &e->drafter;
+    int n = 0;
+    for (int i = 0; i < n_row; i++) {
+        struct engine_drafter_row row = d->row[i];
+        int at = d->row_tok[i], s = row.seq, pos = d->pos[at] + 1;
+        if (row.guess < 0 || depth_of(e, row.r, as_pay) <= j || pos >= row.end) continue;
+        for (int g = 0; g < e->kv_shape.n_group; g++)
+            memmove(e->blk[g] + (int64_t)n * e->ld_blk, e->blk[g] + (int64_t)s * e->ld_blk,
+                    (size_t)e->ld_blk * sizeof *e->blk[g]);
+        e->seat[n] = e->seat[s];
+        e->n_prompt[n] = e->n_prompt[s];
+        e->seq_tok0[n] = n;
+        d->ids[n] = row.guess;
+        d->pos[n] = pos;
+        d->hidden_row[n] = at;
+        row.seq = d->row_tok[n] = n;
+        d->row[n++] = row;
+    }
+    e->seq_tok0[n] = n;
+    return n;
+}
+
+sl_status engine_passes(sl_engine *e, struct engine_pass n, int64_t t0, struct spec_passes *t,
+                        sl_err *err)
+{
+    struct model_rows rows;
+    sl_status st = run_pass(e, n, 0, &rows, err);
+    int64_t t1 = clock_now_ns();
+    *t = (struct spec_passes){.ns = (double)(t1 - t0)};
+    int n_row = n.row, as_pay = st ? 0 : passes_that_pay(e, n_row);
+    while (!st && (n_row = next_pass(e, n_row, t->n_more + 1, as_pay)) > 0)
+        st = run_pass(e, (struct engine_pass){n_row, n_row, n_row}, ++t->n_more, &rows, err);
+    t->more_ns = (double)(clock_now_ns() - t1);
+    return st;
+}
+
+sl_status engine_passes_open(sl_engine *e, sl_err *err)
+{
+    struct engine_drafter *d = &e->drafter;
+    size_t n_tok = (size_t)e->n_tok_max;
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, 4 * n_tok, sizeof *d->ids, &p, err));
+    d->ids = p;
+    d->pos = d->ids + n_tok;
+    d->hidden_row = d->pos + n_tok;
+    d->row_tok = d->hidden_row + n_tok;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)e->n_seq_max, sizeof *d->row, &p, err));
+    d->row = p;
+    return SL_OK;
+}
+
+void engine_passes_close(sl_engine *e)
+{
+    mem_free(e->drafter.ids);
+    mem_free(e->drafter.row);
+}

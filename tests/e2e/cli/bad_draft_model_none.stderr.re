@@ -1,0 +1,1 @@
+sluice: .*draft: model: which one\? draft_model is not given

@@ -1,0 +1,1 @@
+sluice: .*draft_model: qwen3: draft: auto or model, not "ngram"
