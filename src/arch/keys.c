@@ -38,9 +38,12 @@ static const struct rule hf_rules[] = {
     {"rope_type|rope_scaling_type|position_embedding_type|pos_emb*|pe_type|rope_style", "",
      "default|rope|rotary|rope_full|none|-", false},
     {"*rope*|*rotary*|*ntk*", "", "1|-", false},
-    {"*alibi*", "", "-", false},
+    {"position_embedding|position_enc*|pos_enc*|positional_emb*|positional_enc*", "",
+     "rope|rotary|-", false},
+    {"*alibi*|*logn_attn*|*position_interpolation*", "", "1|-", false},
     /* which keys a query sees */
     {"*is_causal*|causal|*use_causal*", "", "true|null", false},
+    {"*bidirectional*|*prefix_lm*", "", "-", false},
     {"*window*|*swa*|*attention_chunk*|*chunked_attention*|*local_attention*|*sink*|index_*|*"
      "sparse_attention*|*sparse_attn*|*nsa*config",
      "", "-", false},
@@ -74,6 +77,9 @@ static const struct rule hf_rules[] = {
     {"*post_norm*|*pre_norm*|*sandwich_norm*|use_post_*|norm_after*|*norm_reorder*|*unit_offset*|*"
      "parallel_residual|parallel_attn*|parallel_block*",
      "", "-", false},
+    {"layernorm_1p|*zero_centered*|apply_residual_connection_post_*", "", "-", false},
+    {"layernorm_*_alpha|layernorm_*_beta", "", "1|-", false},
+    {"use_gated_mlp|gated_mlp|use_glu|use_swiglu", "", "true|null", false},
     {"*gated_att*|*attn_output_gate*|*attention_gate*|use_output_gate|*mamba*|*ssm_*|linear_attn*|"
      "linear_num_*|linear_key_*|linear_value_*|*conv_l_cache",
      "", "-", false},
