@@ -1,1 +1,1 @@
-sluice: place: device 'gpu' is not known \(there are: cpu, check, sim\)
+sluice: place: device 'gpu' is not known \(there are: cpu, check, sim.*\)
