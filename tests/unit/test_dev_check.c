@@ -266,17 +266,17 @@ TEST(dev_sim_real_time_is_no_shorter_than_it_says)
 {
     struct dev_op_row row[64];
     struct rig r;
-    rig_open(&r, "sim:lat=3ms,clock=real");
+    rig_open(&r, "sim:lat=50ms,clock=real");
     (void)dev_op_times(r.d, row, BASE_COUNT_OF(row));
     int64_t t0 = clock_now_ns();
     dev_step_begin(r.d, NULL, &r.s);
     embed(&r);
     embed(&r);
-    assert_true(clock_now_ns() - t0 < 6000000); /* they are queued */
+    assert_true(clock_now_ns() - t0 < 100000000); /* they are queued */
     ASSERT_OK(dev_sync(r.d, &err));
-    assert_true(clock_now_ns() - t0 >= 6000000);
+    assert_true(clock_now_ns() - t0 >= 100000000);
     (void)dev_op_times(r.d, row, BASE_COUNT_OF(row));
-    assert_true(row[DEV_OP_embed].ns >= 6000000);
+    assert_true(row[DEV_OP_embed].ns >= 100000000);
     dev_close(r.d);
 }
 
