@@ -107,6 +107,7 @@ static const struct opt opts[] = {
 
 /* What the signal handler and the watcher reach. */
 static struct {
+    struct api_door door;
     net_server *server;
     api *api;
     sl_engine *engine;
@@ -277,24 +278,19 @@ static struct api_opts api_opts_of(const struct serve_opts *o)
                              .log_requests = o->common.verbose};
 }
 
-/* The team has every CPU: a thread beside it would only take one of them in turn. */
+/* The team has every CPU: a thread beside it would only take one of them in turn. Of an engine that
+ * is elsewhere and not there yet: as those are that nobody told how many threads to have. */
 static bool takes_all_cpus(const struct compute *c)
 {
     struct os_topology topo;
-    return os_topology_get(&topo, NULL) == SL_OK &&
-           c->ei.n_thread >= os_within_quota(&topo, topo.n_pu);
+    if (os_topology_get(&topo, NULL)) return false;
+    int n_thread = c->ei.n_thread ? c->ei.n_thread : os_within_quota(&topo, topo.n_core);
+    return n_thread >= os_within_quota(&topo, topo.n_pu);
 }
 
-static sl_status serve(struct compute *c, const struct serve_opts *o, struct api_opts ao,
-                       char *cert, char *key, sl_err *err)
+static sl_status open_port(const struct compute *c, const struct serve_opts *o, char *cert,
+                           char *key, sl_err *err)
 {
-    sl_probe_result probe;
-    sl_probe(c->e, PROBE_MS, &probe);
-    read_sampling(c, o, &ao);
-    if (o->attach.n) ao.max_batch = c->ei.n_seq_max;
-    ao.model = c->m;
-    ao.engine = c->e;
-    ao.read_gbps = probe.read_gbps;
     struct net_opts no = {.host = o->host,
                           .port = o->port,
                           .share_port = o->attach.n > 0,
@@ -302,22 +298,40 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, struct api
                           .tls_key = key,
                           .push_here = takes_all_cpus(c),
                           .gather_ms = o->interval_ms};
+    api_door_hooks(&live.door, &no.hooks);
+    return net_server_open(&no, &live.server, err);
+}
+
+/* The routes. The engine is there. */
+static sl_status open_api(struct compute *c, const struct serve_opts *o, struct api_opts ao,
+                          sl_err *err)
+{
+    sl_probe_result probe;
+    struct net_hooks hooks;
+    sl_probe(c->e, PROBE_MS, &probe);
+    read_sampling(c, o, &ao);
+    if (o->attach.n) ao.max_batch = c->ei.n_seq_max;
+    ao.model = c->m;
+    ao.engine = c->e;
+    ao.read_gbps = probe.read_gbps;
     SL_TRY(api_open(&ao, &live.api, err));
-    api_hooks(live.api, &no.hooks);
-    no.hooks.signal = reload;
     live.engine = c->e;
-    sl_status st = sl_warm(c->e, err);
-    if (!st) st = net_server_open(&no, &live.server, err);
-    if (!st) {
-        bool active = false;
-        if (o->service.sandbox == 0) os_sandbox_calls(o->attach.n > 0, &active);
-        take_signals();
-        announce(o, net_server_port(live.server));
-        int64_t deadline = 0;
-        st = engine_loop(c, o, &deadline, err);
-        let_go(live.server, st ? clock_now_ns() + LOST_NS : deadline);
-    }
-    net_server_close(live.server);
+    SL_TRY(sl_warm(c->e, err));
+    api_hooks(live.api, &hooks);
+    hooks.signal = reload;
+    api_door_open(&live.door, &hooks);
+    return SL_OK;
+}
+
+static sl_status serve(struct compute *c, const struct serve_opts *o, sl_err *err)
+{
+    bool active = false;
+    int64_t deadline = 0;
+    if (o->service.sandbox == 0) os_sandbox_calls(o->attach.n > 0, &active);
+    take_signals();
+    announce(o, net_server_port(live.server));
+    sl_status st = engine_loop(c, o, &deadline, err);
+    let_go(live.server, st ? clock_now_ns() + LOST_NS : deadline);
     return !st && atomic_load(&live.ctrl_c) ? SL_FAIL(err, CANCELLED, "interrupted") : st;
 }
 
@@ -341,21 +355,35 @@ static sl_status sandbox(const struct serve_opts *o, struct arena *a, sl_err *er
 
 /* ---- engines elsewhere ---- */
 
+extern const struct cmd cmd_engine;
+
+/* Of the options that sluice engine has, too, those that a front needs for itself. */
+static bool is_front_too(const char *name)
+{
+    static const char *const own[] = {"config",        "quiet", "verbose", "json",     "model",
+                                      "chat-template", "drain", "sandbox", "max-queue"};
+    for (int i = 0; i < BASE_COUNT_OF(own); i++)
+        if (strcmp(own[i], name) == 0) return true;
+    return false;
+}
+
+static bool is_given(const struct cmd_ctx *x, const char *name)
+{
+    for (const struct opt *row = opts; row->name; row++)
+        if (strcmp(row->name, name) == 0) return !opt_is_default(opts, name, x->opts);
+    return false;
+}
+
 /* An option that was given although it is the engine's; NULL = none. */
 static const char *first_of_engine(const struct cmd_ctx *x)
 {
-    static const char *const name[] = {
-        "max-batch",  "kv-tokens", "chunk",  "prefix-cache", "trace",   "record",    "draft",
-        "draft-max",  "layout",    "threads", "ctx",         "acts",    "kv",        "no-hugepages",
-        "device",     "place",     "experts-device",         "cpu-moe", "n-cpu-moe", "pack-cache",
-        "dist-deadline-ms", "defer"};
-    for (int i = 0; i < BASE_COUNT_OF(name); i++)
-        if (!opt_is_default(opts, name[i], x->opts)) return name[i];
-    return NULL;
+    for (const struct opt *row = cmd_engine.opts; row->name; row++)
+        if (!is_front_too(row->name) && is_given(x, row->name)) return row->name;
+    return is_given(x, "trace") ? "trace" : NULL; /* which is of steps */
 }
 
-/* The model without its weights, and an engine when one is there. */
-static sl_status attach(struct compute *c, const struct serve_opts *o, sl_err *err)
+/* The model without its weights, and an engine that may be there later. */
+static sl_status open_front(struct compute *c, const struct serve_opts *o, sl_err *err)
 {
     struct gate_front_opts fo = {.n_path = o->attach.n, .replay = o->replay == 0};
     sl_model_opts mo = {.pack_cache = SL_PACK_IGNORE,
@@ -368,9 +396,25 @@ static sl_status attach(struct compute *c, const struct serve_opts *o, sl_err *e
     SL_TRY(sl_model_open(o->common.model, &mo, &c->m, err));
     sl_model_info_get(c->m, &c->mi);
     fo.model = c->m;
-    SL_TRY(gate_front_open(&fo, &c->e, err));
+    return gate_front_open(&fo, &c->e, err);
+}
+
+static void say_waiting(const struct serve_opts *o, int port)
+{
+    if (o->log_json)
+        fprintf(stderr, "{\"event\":\"waiting\",\"port_503\":%d}\n", port);
+    else
+        fprintf(stderr, "sluice: waiting for an engine at %s: port %d answers 503\n",
+                o->attach.v[0], port);
+    fflush(stderr);
+}
+
+/* Until an engine is there. */
+static sl_status attach(struct compute *c, const struct serve_opts *o, sl_err *err)
+{
+    signal(SIGHUP, SIG_IGN); /* keys are read when the engine is there */
     SL_TRY(sl_step(c->e, err));
-    if (!sl_ready(c->e)) fprintf(stderr, "sluice: waiting for an engine at %s\n", o->attach.v[0]);
+    if (!sl_ready(c->e)) say_waiting(o, net_server_port(live.server));
     while (!sl_ready(c->e)) {
         if (cmd_stop) return SL_FAIL(err, CANCELLED, "interrupted");
         sl_wait(c->e, 100);
@@ -380,12 +424,30 @@ static sl_status attach(struct compute *c, const struct serve_opts *o, sl_err *e
     return SL_OK;
 }
 
+/* From model and engine to a port whose requests are answered. An engine elsewhere may come late:
+ * the port is there before it. */
+static sl_status open_all(struct compute *c, const struct serve_opts *o, const struct api_opts *ao,
+                          char *tls[2], sl_err *err)
+{
+    sl_engine_opts eo = serving_engine_opts(&o->batch);
+    eo.on_step = on_step;
+    if (!o->attach.n) {
+        SL_TRY(compute_open(c, &o->common, &eo, err));
+        SL_TRY(open_api(c, o, *ao, err));
+        return open_port(c, o, tls[0], tls[1], err);
+    }
+    SL_TRY(open_front(c, o, err));
+    SL_TRY(open_port(c, o, tls[0], tls[1], err));
+    SL_TRY(attach(c, o, err));
+    return open_api(c, o, *ao, err);
+}
+
 static int run(struct cmd_ctx *x)
 {
     const struct serve_opts *o = x->opts;
     struct compute c = {0};
     sl_err err = {0};
-    char *cert = NULL, *key = NULL;
+    char *tls[2] = {NULL, NULL}; /* certificate, key */
     uint64_t n = 0;
     if (!o->tls_cert != !o->tls_key)
         return cmd_usage("--tls-cert and --tls-key: give both or none");
@@ -399,21 +461,19 @@ static int run(struct cmd_ctx *x)
     struct api_opts ao = api_opts_of(o);
     if (read_names(o, &x->arena, &ao, &err)) return cmd_fail(&err);
     if (api_opts_check(&ao, &err)) return cmd_usage("%s", err.text);
-    sl_status st = o->tls_cert ? os_read_once(o->tls_cert, 1 << 20, &cert, &n, &err) : SL_OK;
-    if (!st && o->tls_key) st = os_read_once(o->tls_key, 1 << 20, &key, &n, &err);
-    sl_engine_opts eo = serving_engine_opts(&o->batch);
-    eo.on_step = on_step;
+    sl_status st = o->tls_cert ? os_read_once(o->tls_cert, 1 << 20, &tls[0], &n, &err) : SL_OK;
+    if (!st && o->tls_key) st = os_read_once(o->tls_key, 1 << 20, &tls[1], &n, &err);
     if (!st && o->trace) st = trace_open(o->trace, &live.trace, &err);
     if (!st && o->service.sandbox == 0) st = sandbox(o, &x->arena, &err);
-    if (!st)
-        st = o->attach.n ? attach(&c, o, &err) : compute_open(&c, &o->common, &eo, &err);
-    if (!st) st = serve(&c, o, ao, cert, key, &err);
+    if (!st) st = open_all(&c, o, &ao, tls, &err);
+    if (!st) st = serve(&c, o, &err);
+    net_server_close(live.server);
     if (!st) st = record_check(c.record, &err);
     compute_close(&c);
     trace_close(live.trace);
     api_close(live.api); /* after the engine: its last events still go there */
-    mem_free(cert);
-    mem_free(key);
+    mem_free(tls[0]);
+    mem_free(tls[1]);
     return st ? cmd_fail(&err) : CMD_OK;
 }
 

@@ -315,6 +315,8 @@ static sl_status from_env(const struct opt *opts, void *dst, struct arena *a, sl
     return SL_OK;
 }
 
+#define OPT_ROWS_MAX 256 /* of a command */
+
 /* One pass over argv: with only != NULL nothing but that option is stored (to find --config before
  * the rest). */
 struct walk {
@@ -325,17 +327,16 @@ struct walk {
     struct arena *a;
     struct opt_rest *rest;
     bool *help;
-    uint64_t seen; /* lists that the command line has begun */
+    bool seen[OPT_ROWS_MAX]; /* lists that the command line has begun */
 };
 
 static sl_status take(struct walk *w, const struct opt *o, const char *where, const char *text,
                       sl_err *err)
 {
     if (w->only && w->only != o) return SL_OK;
-    uint64_t bit = 1ull << ((o - w->opts) & 63);
-    bool fresh = !(w->seen & bit);
-    w->seen |= bit;
-    if (fresh) clear(o, w->dst);
+    ASSERT(o - w->opts < OPT_ROWS_MAX);
+    if (!w->seen[o - w->opts]) clear(o, w->dst);
+    w->seen[o - w->opts] = true;
     return set(o, where, text, w->dst, w->a, err);
 }
 
@@ -428,6 +429,6 @@ sl_status opt_parse(const struct opt *opts, int argc, char **argv, void *dst, st
     }
     SL_TRY(from_env(opts, dst, a, err));
     w.only = NULL;
-    w.seen = 0;
+    memset(w.seen, 0, sizeof w.seen);
     return walk(&w, err);
 }

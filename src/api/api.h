@@ -9,6 +9,7 @@
 #ifndef API_API_H
 #define API_API_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -52,6 +53,16 @@ void api_close(api *a); /* after the server was closed; NULL is legal */
 
 /* Put the hooks of a into *out (not .signal). */
 void api_hooks(api *a, struct net_hooks *out);
+
+/* A server may have its port before there is an api, zeroed: until the door opens /health is 200,
+ * and everything else 503 with Retry-After. It outlives the server. */
+struct api_door {
+    struct net_hooks to; /* fixed before open is set */
+    atomic_bool open;
+};
+void api_door_hooks(struct api_door *d, struct net_hooks *out);
+/* From now on requests go to these hooks (copied). Once. */
+void api_door_open(struct api_door *d, const struct net_hooks *to);
 
 /* From now on /ready is 503 and new work is refused; what runs goes on. Threads: any. */
 void api_drain(api *a);

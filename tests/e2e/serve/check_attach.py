@@ -4,6 +4,7 @@ becomes of clients when one of them is killed."""
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -343,7 +344,7 @@ def cpu(pid):
 
 
 def waiting():
-    """A front that comes first waits; one of another model says so."""
+    """A front that comes first has its port and waits; one of another model says so."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "engine")
         other = os.path.join(e2e.tiny(), "llama3.gguf")
@@ -352,10 +353,15 @@ def waiting():
         wrong = subprocess.Popen([*cmd, "-m", other], stderr=subprocess.PIPE, text=True)
         first = front.stderr.readline()
         need("a front says that it waits", "waiting for an engine" in first, first)
+        port = int(first.split("port ")[1].split()[0])
+        before(port)
+        front.send_signal(signal.SIGHUP)
         wrong.stderr.readline()
         with Engine(path=path) as e:
             line = front.stderr.readline()
-            need("and then it listens", "listening on http" in line, line)
+            need("and then it listens", "listening on http" in line and f":{port}" in line, line)
+            need("ready", asked(port, "GET", "/ready")[0] == 200)
+            need("it answers", asked(port, "POST", CHAT, chat(max_tokens=4))[0] == 200)
             line = wrong.stderr.readline()
             need("another model is named", "vocabulary" in line and "-m" in line, line)
             two = subprocess.run([e2e.sluice(), "engine", "--listen", "unix:" + path],
@@ -367,14 +373,58 @@ def waiting():
                 p.communicate(timeout=10)
 
 
+def asked(port, method, path, body=None):
+    """(status, head, text)"""
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    c.request(method, path, json.dumps(body) if body else None,
+              {"Content-Type": "application/json"})
+    r = c.getresponse()
+    return r.status, dict(r.getheaders()), r.read().decode()
+
+
+def before(port):
+    """What a port says whose engine is not there yet."""
+    need("alive before", asked(port, "GET", "/health")[0] == 200)
+    for method, path, body in (("GET", "/ready", None), ("GET", "/v1/models", None),
+                               ("POST", CHAT, chat()), ("POST", "/v1/messages", chat()),
+                               ("GET", "/none", None)):
+        status, head, text = asked(port, method, path, body)
+        need(f"{path} before is 503", status in (503, 529), status)
+        need(f"{path} says when again", head.get("Retry-After") == "1", head)
+        need(f"{path} says why", "no engine" in text and json.loads(text)["error"], text)
+
+
+FRONT_TOO = {"config", "quiet", "verbose", "json", "model", "chat-template", "drain", "sandbox",
+             "max-queue"}  # options of the engine that a front needs for itself
+
+
+def options(command):
+    """{name: arguments of another value than the default} by --help."""
+    out = {}
+    text = subprocess.run([e2e.sluice(), command, "--help"], capture_output=True, text=True).stdout
+    for line in text.split("options:")[1].split("example:")[0].split("\n"):
+        m = re.match(r"  (?:-\w, |    )--([\w-]+)(?: (\S+))?", line)
+        if not m:
+            continue
+        name, arg = m[1], m[2]
+        out[name] = ([] if not arg else ["3"] if arg == "N" else
+                     [arg.split("|")[1]] if "|" in arg and arg.islower() else ["x"])
+    return out
+
+
 def refused():
-    for args, says in ((["--kv", "q8"], "--kv"), (["-c", "512"], "--ctx"),
-                       (["--max-batch", "4"], "--max-batch"), (["--draft", "auto"], "--draft"),
-                       (["--layout", "tp=2"], "--layout"), (["--cpu-moe"], "--cpu-moe")):
-        p = subprocess.run([e2e.sluice(), "serve", "--attach", "unix:/none", *args],
-                           capture_output=True, text=True)
-        need(f"{says} is the engine's", p.returncode == 2 and says in p.stderr and
+    """Every option of the engine, whatever it is called, but for those that both need."""
+    of_engine, of_front = options("engine"), options("serve")
+    both = sorted((of_engine.keys() & of_front.keys()) - FRONT_TOO) + ["trace"]
+    need("there are many", len(both) > 25, both)
+    for name in both:
+        p = subprocess.run([e2e.sluice(), "serve", "--attach", "unix:/none", f"--{name}",
+                            *of_front[name]], capture_output=True, text=True)
+        need(f"{name} is the engine's", p.returncode == 2 and f"--{name}:" in p.stderr and
              "--attach" in p.stderr, p.stderr)
+    p = subprocess.run([e2e.sluice(), "serve", "--attach", "unix:/none"], capture_output=True,
+                       text=True, env=dict(os.environ, SLUICE_KV="q8"))
+    need("of the environment, too", p.returncode == 2 and "--kv" in p.stderr, p.stderr)
     for args, says in ((["serve", "--attach", "/none"], "unix:PATH"),
                        (["serve", "--replay", "off"], "--attach"),
                        (["serve", "--attach", "unix:" + "x" * 200], "bytes"),
