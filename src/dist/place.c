@@ -201,21 +201,33 @@ sl_status dist_place(const struct dist_experts *p, const uint64_t *load, int32_t
     return st;
 }
 
-double dist_place_ratio(const struct dist_experts *p, const uint64_t *load, const int32_t *expert)
+static double rank_load(const struct dist_experts *p, const uint64_t *load, const int32_t *expert,
+                        int rank)
 {
     int per = p->n_slot / p->n_rank;
+    double sum = 0;
+    for (int i = rank * per; i < (rank + 1) * per; i++) {
+        int n_copy = 0;
+        for (int s = 0; s < p->n_slot; s++)
+            n_copy += expert[s] == expert[i];
+        sum += (double)load[expert[i]] / n_copy;
+    }
+    return sum;
+}
+
+void dist_place_loads(const struct dist_experts *p, const uint64_t *load, const int32_t *expert,
+                      double *out)
+{
+    for (int r = 0; r < p->n_rank; r++)
+        out[r] = rank_load(p, load, expert, r);
+}
+
+double dist_place_ratio(const struct dist_experts *p, const uint64_t *load, const int32_t *expert)
+{
     double sum = 0, most = 0;
     for (int e = 0; e < p->n_expert; e++)
         sum += (double)load[e];
-    for (int r = 0; r < p->n_rank; r++) {
-        double here = 0;
-        for (int i = r * per; i < (r + 1) * per; i++) {
-            int n_copy = 0;
-            for (int s = 0; s < p->n_slot; s++)
-                n_copy += expert[s] == expert[i];
-            here += (double)load[expert[i]] / n_copy;
-        }
-        most = BASE_MAX(most, here);
-    }
+    for (int r = 0; r < p->n_rank; r++)
+        most = BASE_MAX(most, rank_load(p, load, expert, r));
     return sum > 0 ? most * p->n_rank / sum : 1;
 }

@@ -26,4 +26,26 @@ sl_status dist_place(const struct dist_experts *p, const uint64_t *load, int32_t
  * nothing was chosen. */
 double dist_place_ratio(const struct dist_experts *p, const uint64_t *load, const int32_t *expert);
 
+/* What each rank has to do, out [n_rank]: the counts of its experts, shared with their copies. */
+void dist_place_loads(const struct dist_experts *p, const uint64_t *load, const int32_t *expert,
+                      double *out);
+
+/* ---- improving one while it is in use ---- */
+
+/* Two slots exchange their experts, or one takes a copy: slot[i] gets expert[i]. */
+struct dist_exchange {
+    int n; /* 1 or 2 */
+    int32_t slot[2], expert[2];
+};
+struct dist_goal {
+    double ratio; /* enough: the fullest rank's over the mean */
+    int n_load;   /* experts that may be loaded */
+};
+/* Steps from expert [n_slot], which every expert is in, to one that is more even for load
+ * [n_expert]: expert becomes that, *n_out of them are in out [goal->n_load], in their order. Every
+ * expert keeps a slot, and no rank gets the same one twice. Errors: NOMEM. */
+sl_status dist_improve(const struct dist_experts *p, const uint64_t *load,
+                       const struct dist_goal *goal, int32_t *expert, struct dist_exchange *out,
+                       int *n_out, sl_err *err) BASE_MUST_USE;
+
 #endif
