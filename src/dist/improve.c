@@ -145,13 +145,13 @@ static sl_status open_improve(struct improve *k, struct arena *a, sl_err *err)
 }
 
 sl_status dist_improve(const struct dist_experts *p, const uint64_t *load,
-                       const struct dist_goal *goal, int32_t *expert, struct dist_exchange *out,
-                       int *n_out, sl_err *err)
+                       const struct dist_goal *goal, int32_t *expert, struct dist_steps *out,
+                       sl_err *err)
 {
     struct improve k = {.p = p, .load = load, .expert = expert, .per = p->n_slot / p->n_rank};
     struct arena a;
-    int n = 0, n_load = 0;
-    *n_out = 0;
+    int n_load = 0;
+    out->n = 0;
     for (int e = 0; e < p->n_expert; e++)
         k.sum += (double)load[e];
     if (p->n_rank < 2 || k.sum <= 0) return SL_OK;
@@ -164,10 +164,9 @@ sl_status dist_improve(const struct dist_experts *p, const uint64_t *load,
         for (int i = 0; i < x.n; i++)
             expert[x.slot[i]] = x.expert[i];
         n_load += x.n;
-        out[n++] = x;
+        out->v[out->n++] = x;
         count(&k);
     }
     mem_arena_fini(&a);
-    *n_out = n;
     return st;
 }

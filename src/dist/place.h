@@ -41,11 +41,15 @@ struct dist_goal {
     double ratio; /* enough: the fullest rank's over the mean */
     int n_load;   /* experts that may be loaded */
 };
+struct dist_steps {
+    struct dist_exchange *v; /* room for [goal.n_load] */
+    int n;
+};
 /* Steps from expert [n_slot], which every expert is in, to one that is more even for load
- * [n_expert]: expert becomes that, *n_out of them are in out [goal->n_load], in their order. Every
- * expert keeps a slot, and no rank gets the same one twice. Errors: NOMEM. */
+ * [n_expert]: expert becomes that, the steps are in out, in their order. Every expert keeps a slot,
+ * and no rank gets the same one twice. Errors: NOMEM. */
 sl_status dist_improve(const struct dist_experts *p, const uint64_t *load,
-                       const struct dist_goal *goal, int32_t *expert, struct dist_exchange *out,
-                       int *n_out, sl_err *err) BASE_MUST_USE;
+                       const struct dist_goal *goal, int32_t *expert, struct dist_steps *out,
+                       sl_err *err) BASE_MUST_USE;
 
 #endif

@@ -209,8 +209,9 @@ TEST(dist_improve_evens_out_what_has_changed)
                                      .n_node = 1};
             struct dist_goal goal = {1.05, LOADS};
             struct dist_exchange step[LOADS], again[LOADS];
+            struct dist_steps out = {step, 0}, out2 = {again, 0};
             int32_t expert[SLOTS], same[SLOTS], was[SLOTS];
-            int n = 0, n_again = 0, n_load = 0;
+            int n_load = 0;
             sl_err err = {0};
             draw_smooth(&rng, load, 256);
             ASSERT_OK(dist_place(&p, load, expert, &err));
@@ -218,15 +219,15 @@ TEST(dist_improve_evens_out_what_has_changed)
             memcpy(was, expert, sizeof was);
             memcpy(same, expert, sizeof same);
             before += dist_place_ratio(&p, load, expert) / 10;
-            ASSERT_OK(dist_improve(&p, load, &goal, expert, step, &n, &err));
-            ASSERT_OK(dist_improve(&p, load, &goal, same, again, &n_again, &err));
+            ASSERT_OK(dist_improve(&p, load, &goal, expert, &out, &err));
+            ASSERT_OK(dist_improve(&p, load, &goal, same, &out2, &err));
             after += dist_place_ratio(&p, load, expert) / 10;
-            for (int k = 0; k < n; k++)
+            for (int k = 0; k < out.n; k++)
                 n_load += step[k].n;
             assert_true(n_load <= LOADS);
-            assert_int_equal(n, n_again);
+            assert_int_equal(out.n, out2.n);
             assert_memory_equal(expert, same, sizeof *expert * (size_t)p.n_slot);
-            check_steps(&p, was, step, n);
+            check_steps(&p, was, step, out.n);
             assert_memory_equal(expert, was, sizeof *expert * (size_t)p.n_slot);
         }
         print_message("%d ranks: %.3f, improved %.3f\n", of[i].rank, before, after);
@@ -242,17 +243,17 @@ TEST(dist_improve_does_nothing_where_nothing_is_to_be_done)
     const uint64_t *load[] = {even, none, one};
     struct dist_goal goal = {1.05, LOADS}, no = {1.0, 0};
     struct dist_exchange step[LOADS];
+    struct dist_steps out = {step, 0};
     int32_t expert[8] = {0, 1, 2, 3, 4, 5, 6, 7};
     static const uint64_t skewed[8] = {9, 9, 9, 9, 1, 1, 1, 1};
     sl_err err = {0};
-    int n = 0;
     for (int i = 0; i < BASE_COUNT_OF(load); i++) {
-        ASSERT_OK(dist_improve(&p, load[i], &goal, expert, step, &n, &err));
-        assert_int_equal(n, 0);
+        ASSERT_OK(dist_improve(&p, load[i], &goal, expert, &out, &err));
+        assert_int_equal(out.n, 0);
     }
-    ASSERT_OK(dist_improve(&p, skewed, &no, expert, step, &n, &err));
-    assert_int_equal(n, 0);
-    ASSERT_OK(dist_improve(&p, skewed, &goal, expert, step, &n, &err));
-    assert_int_equal(n, 2);
+    ASSERT_OK(dist_improve(&p, skewed, &no, expert, &out, &err));
+    assert_int_equal(out.n, 0);
+    ASSERT_OK(dist_improve(&p, skewed, &goal, expert, &out, &err));
+    assert_int_equal(out.n, 2);
     assert_true(dist_place_ratio(&p, skewed, expert) <= 1.0);
 }
