@@ -14,7 +14,7 @@
 #include "engine/find.h"
 #include "os/os.h"
 
-#define PATHS_MAX 32
+#define PATHS_MAX 40
 
 sl_engine_opts serving_engine_opts(const struct batch_opts *b)
 {
@@ -64,13 +64,27 @@ static const char *cache_folder(struct arena *a)
     return out;
 }
 
-/* Some of the model lies on a card, whose driver's files are needed. */
-static bool on_card(const struct opt_common *o)
+/* Some of the model lies on a card of that kind. */
+static bool lies_on(const struct opt_common *o, const char *kind)
 {
     const char *place = o->place ? o->place : getenv("SL_PLACE");
     const char *experts = o->experts_device;
-    return strncmp(dev_name_or_default(o->device), "vulkan", 6) == 0 ||
-           (place && strstr(place, "vulkan")) || (experts && strstr(experts, "vulkan"));
+    return strncmp(dev_name_or_default(o->device), kind, strlen(kind)) == 0 ||
+           (place && strstr(place, kind)) || (experts && strstr(experts, kind));
+}
+
+/* The folders of LD_LIBRARY_PATH, at most n of them. */
+static int library_folders(struct arena *a, const char **out, int n)
+{
+    const char *s = getenv("LD_LIBRARY_PATH");
+    int k = 0;
+    for (; s && *s && k < n; s += strspn(s, ":")) {
+        size_t len = strcspn(s, ":");
+        char *copy = NULL;
+        if (!mem_arena_str(a, s, len, &copy, NULL)) out[k++] = copy;
+        s += len;
+    }
+    return k;
 }
 
 sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more, int n_more,
@@ -82,7 +96,9 @@ sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more
     if (o->draft_model) SL_TRY(engine_find_model(o->draft_model, a, &small, err));
     bool small_dir = small && os_path_kind(small) == OS_DIR;
     bool dir = os_path_kind(model) == OS_DIR, apart = compute_apart(o);
-    bool card = on_card(o), libs = apart || card;
+    bool card = lies_on(o, "vulkan") || lies_on(o, "cuda"), libs = apart || card;
+    const char *folder[4] = {NULL}; /* a driver may be elsewhere than in /usr */
+    if (card) (void)library_folders(a, folder, BASE_COUNT_OF(folder));
     char module[PATH_MAX] = "";
     const char *session = getenv("OMPI_MCA_orte_top_session_dir");
     if (apart) (void)dist_mpi_module(module, sizeof module);
@@ -98,15 +114,22 @@ sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more
         {"/proc", OS_READ},
         {"/sys", OS_READ},
         {"/dev/null", OS_WRITE},
-        /* MPI and Vulkan: their libraries and settings, what processes share, cards */
+        /* MPI, Vulkan and CUDA: their libraries and settings, what processes share, cards */
         {*module ? module : NULL, OS_READ},
         {libs ? "/usr" : NULL, OS_READ},
         {libs ? "/opt" : NULL, OS_READ},
         {libs ? "/etc" : NULL, OS_READ},
+        {folder[0], OS_READ},
+        {folder[1], OS_READ},
+        {folder[2], OS_READ},
+        {folder[3], OS_READ},
         {card ? "/dev/dri" : NULL, OS_WRITE},
         {card ? "/dev/nvidiactl" : NULL, OS_WRITE},
         {card ? "/dev/nvidia-uvm" : NULL, OS_WRITE},
         {card ? "/dev/nvidia0" : NULL, OS_WRITE},
+        {card ? "/dev/nvidia1" : NULL, OS_WRITE},
+        {card ? "/dev/nvidia2" : NULL, OS_WRITE},
+        {card ? "/dev/nvidia3" : NULL, OS_WRITE},
         {apart ? "/dev/shm" : NULL, OS_WRITE},
         {apart ? session ? session : "/tmp" : NULL, OS_WRITE_DIRS}};
     struct os_path all[PATHS_MAX];

@@ -10,7 +10,7 @@
 #include "dev/dev_internal.h"
 
 static const struct dev_class *const classes[] = {&dev_cpu_class, &dev_check_class, &dev_sim_class,
-                                                &dev_vulkan_class};
+                                                &dev_cuda_class, &dev_vulkan_class};
 
 const char *dev_name(int i)
 {
@@ -29,11 +29,20 @@ static sl_status unknown(const char *name, sl_err *err)
 int dev_list(struct dev_desc *out, int n, sl_err *err)
 {
     int total = -1;
+    char why[sizeof err->text] = "";
+    sl_err one = {0};
     for (int i = 0; i < BASE_COUNT_OF(classes); i++) {
         int at = BASE_MAX(total, 0), left = n - BASE_MIN(at, n);
-        int more = classes[i]->list ? classes[i]->list(out + n - left, left, err) : -1;
-        if (more >= 0) total = at + more;
+        if (!classes[i]->list) continue;
+        int more = classes[i]->list(out + n - left, left, &one);
+        size_t k = strlen(why);
+        if (more >= 0)
+            total = at + more;
+        else
+            snprintf(why + k, sizeof why - k, "%s%.*s", k ? "; " : "", 110,
+                     one.text);
     }
+    if (total < 0) (void)SL_FAIL(err, NOTFOUND, "%s", why);
     return total;
 }
 

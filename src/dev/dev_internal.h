@@ -159,6 +159,7 @@ static inline int dev_n_row(const struct dev_step *s, int n_row)
     return s->want & (DEV_WANT_LOGITS | DEV_WANT_BEST) ? s->n_row : 0;
 }
 
-extern const struct dev_class dev_cpu_class, dev_check_class, dev_sim_class, dev_vulkan_class;
+extern const struct dev_class dev_cpu_class, dev_check_class, dev_sim_class, dev_cuda_class,
+    dev_vulkan_class;
 
 #endif

@@ -27,7 +27,7 @@ enum gpu_fmt { /* run formats, as kern numbers them */
 };
 enum { GPU_MV, GPU_MF, GPU_ROW, GPU_N_OF_FMT }; /* kernels of every format */
 enum gpu_kernel {
-#define X(name) GPU_##name,
+#define X(name, lanes) GPU_##name,
     GPU_KERNEL_LIST(X)
 #undef X
         GPU_OF_FMT, /* GPU_N_OF_FMT of each format */
@@ -96,9 +96,9 @@ struct gpu_driver {
 #define GPU_LOG 4096   /* entries of a submit, at most */
 #define GPU_PLACES 64  /* recordings kept */
 #define GPU_ANGLES 4   /* tables of frequencies */
-#define GPU_HEAD_MAX 512 /* numbers of a head (shader/attn.comp) */
-#define GPU_LATENT_MAX 512 /* of a latent (shader/mla.comp) */
-#define GPU_EXPERT_MAX 1024 /* shader/route.comp */
+#define GPU_HEAD_MAX 512 /* numbers of a head (kernel/attn.inc) */
+#define GPU_LATENT_MAX 512 /* of a latent (kernel/mla.inc) */
+#define GPU_EXPERT_MAX 1024 /* kernel/route.inc */
 #define GPU_OUTS 256   /* copies to the host that wait for the device, at most */
 
 struct gpu_place {
@@ -158,7 +158,7 @@ struct gpu_input {
     int ld;
     uint32_t n_plane, plane, stride;
 };
-#define GPU_REC 12 /* words of a record (shader/prep.comp) */
+#define GPU_REC 12 /* words of a record (kernel/prep.inc) */
 
 struct gpu_kv {
     struct dev_kv head;

@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of devices that replay logs: one row each, and for every run format three: mv of
- * integer codes, mf of floats, row for look-ups. A driver has code of that name (vk/shader). */
+/* The kernels of devices that replay logs, with the lanes of a workgroup: one row each, and for
+ * every run format three: mv of integer codes, mf of floats, row for look-ups. Their code is in
+ * kernel/, in a language that is GLSL and C; the build reads this list (cmake/SluiceKernels.cmake).
+ */
 #ifndef DEV_GPU_KERNEL_LIST_H
 #define DEV_GPU_KERNEL_LIST_H
 
 /* clang-format off */
 #define GPU_KERNEL_LIST(X) \
-    X(norm)                \
-    X(prep)                \
-    X(floats)              \
-    X(rope)                \
-    X(put)                 \
-    X(attn)                \
-    X(glu)                 \
-    X(add)                 \
-    X(best)                \
-    X(route)               \
-    X(wsum)                \
-    X(mla)                 \
-    X(selftest)
+    X(norm, 64)            \
+    X(prep, 128)           \
+    X(floats, 64)          \
+    X(rope, 64)            \
+    X(put, 64)             \
+    X(attn, 128)           \
+    X(glu, 64)             \
+    X(add, 64)             \
+    X(best, 256)           \
+    X(route, 64)           \
+    X(wsum, 64)            \
+    X(mla, 128)            \
+    X(selftest, 64)
+#define GPU_MV_LANES 128
+#define GPU_MF_LANES 128
+#define GPU_ROW_LANES 64
 /* clang-format on */
 
 #endif

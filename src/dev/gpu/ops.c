@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators as launches. The structs of constants are those of the kernels (vk/shader), field by
+/* Operators as launches. The structs of constants are those of the kernels (kernel/), field by
  * field. */
 #include <math.h>
 #include <string.h>

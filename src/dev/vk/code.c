@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels' code, SPIR-V that the build made of shader/. */
+/* The kernels' code, SPIR-V that the build made of gpu/kernel. */
 #include "dev/vk/vk.h"
 
 #include <spirv.inc>
@@ -10,7 +10,7 @@
     }
 
 const struct vk_code dev_vk_code[GPU_N_KERNEL] = {
-#define X(of) CODE(of),
+#define X(of, lanes) CODE(of),
     GPU_KERNEL_LIST(X)
 #undef X
 #define X(of, type, k, bytes, hdr, grp, header, planes, half, min, off)                            \
