@@ -13,9 +13,11 @@
  * and the layer sees the sequence as if it began there. m->from says of every block where the chain
  * began that filled it, so a hit in the tree goes on with it.
  *
- * What the layer stores at the last position of a block depends on the first token of the next
- * block, so a block that the prefix tree shares may hold another continuation's value there. Drafts
- * may be worse for it; answers are what they are. */
+ * An entry depends on the token after its position, that of a block's last one on the first token
+ * of the next block. So where there is the layer the prefix tree's key of a block has that token
+ * (kv_path.ahead), and a hit changes no draft. It costs hits a block where two texts part exactly
+ * at its end. (The other way, entries that stand one position later, needs a hidden state kept
+ * per block and attention that leaves out the first position.) */
 #include <string.h>
 
 #include "base/clock.h"
@@ -80,7 +82,8 @@ void engine_mtp_begin(sl_engine *e, const struct sched_plan *p)
 
 /* The tokens of item i that stay; r: NULL where its request is over. *first: the position from
  * which on they go into the pass. Those before it are of no chain, or of a block that was given up
- * for an equal one of the tree, which has its entries or will never have all of them. */
+ * for an equal one of the tree, which has its entries or will never have all of them. The block
+ * before the item's may have been given up only now that the token after it was known. */
 static int tokens_of(sl_engine *e, const struct request *r, const struct sched_item *it, int i,
                      int *first)
 {
@@ -90,14 +93,15 @@ static int tokens_of(sl_engine *e, const struct request *r, const struct sched_i
     int n = r ? sched_request(&e->sched, it->req)->n_done - it->pos0 : x->n_known;
     int j = it->pos0 / ENGINE_BLK_TOK;
     *first = it->pos0;
+    if (r && j > 0) j--;
     for (; j * ENGINE_BLK_TOK < it->pos0 + n; j++) {
         int end = (j + 1) * ENGINE_BLK_TOK;
         if (!r && (!e->pool.node || !e->pool.node[old[j]].in_tree)) break;
         if (!r || seq->blk[j] == old[j] || end <= x->from) continue;
         int has = e->mtp.from[seq->blk[j]];
         if (has == NO_CHAIN && end - ENGINE_BLK_TOK >= it->pos0) continue; /* it gets them now */
-        if (has != x->from) x->from = end;
-        *first = end;
+        if (has != x->from) x->from = up(BASE_MAX(end, it->pos0));
+        *first = BASE_MAX(*first, end);
     }
     if (!r) n = BASE_MIN(n, j * ENGINE_BLK_TOK - it->pos0); /* nobody finds the other blocks */
     *first = BASE_MAX(*first, x->from);

@@ -14,7 +14,8 @@ struct kv_path engine_path(const sl_engine *e, const struct request *r)
                             .n = r->n_ids,
                             .salt = r->g->salt,
                             .mark0 = e->form_from,
-                            .mark1 = r->n_prompt};
+                            .mark1 = r->n_prompt,
+                            .ahead = e->mtp.on};
 }
 
 /* A running prompt that begins like r for at least two blocks more than the tree has, and will have
@@ -26,14 +27,16 @@ static void find_leader(const sl_engine *e, const struct request *r, int n_have,
     for (int i = 0; (slot = sched_running(&e->sched, i)) >= 0; i++) {
         const struct request *o = e->req[slot];
         int n_done = sched_request(&e->sched, slot)->n_done;
-        int most = BASE_MIN(o->n_prompt, r->n_prompt - 1) / ENGINE_BLK_TOK * ENGINE_BLK_TOK;
+        struct kv_path path = engine_path(e, o);
+        path.n = o->n_prompt;
+        int most = kv_path_whole(&path, r->n_prompt - 1, ENGINE_BLK_TOK);
         if (o->g->no_cache || o->g->salt != r->g->salt || o->g->owner != r->g->owner ||
             n_done >= most || most < n_have + 2 * ENGINE_BLK_TOK)
             continue;
         int n = 0;
-        while (n < most && o->ids[n] == r->ids[n])
+        while (n < most + path.ahead && o->ids[n] == r->ids[n])
             n++;
-        n = n / ENGINE_BLK_TOK * ENGINE_BLK_TOK;
+        n = (n - path.ahead) / ENGINE_BLK_TOK * ENGINE_BLK_TOK;
         if (n < n_have + 2 * ENGINE_BLK_TOK || n_done >= n) continue;
         *m = (struct sched_match){.after = slot, .after_tok = n};
         return;

@@ -20,6 +20,7 @@ struct kv_node {
     int32_t chain;              /* next of the same hash bucket, -1 = none */
     int32_t lru_prev, lru_next; /* while in the tree with no reference; -1 = end */
     uint32_t mark;              /* which of the positions are marked, see kv_path */
+    int32_t next;               /* the token after it, where paths look ahead; else -1 */
     int32_t owner;              /* whose sequence let it go last */
     int32_t snap;               /* snapshot of the state after its last token; -1 = none */
     uint64_t stamp;             /* when: later is larger */
@@ -154,13 +155,21 @@ void kv_seq_clear(struct kv_pool *p, struct kv_seq *s);
 
 /* What a sequence is about. Positions in [mark0, mark1) are marked: their values were computed in
  * another form, and a block is only the same as one that is marked alike (all of its parents too).
- */
+ * ahead: what is stored at a position depends on the token after it too, so a block is only the
+ * same where that of its last position is, and is put when it is known. All paths of a pool are
+ * alike in it. */
 struct kv_path {
     const int32_t *ids; /* [n] tokens by position */
     int n;
     uint64_t salt; /* paths of different salts have nothing in common */
     int mark0, mark1;
+    bool ahead;
 };
+/* Tokens of the path's first n that can be in blocks of the tree. */
+static inline int kv_path_whole(const struct kv_path *path, int n, int blk_tok)
+{
+    return BASE_MIN(n, path->n - path->ahead) / blk_tok * blk_tok;
+}
 /* Have a prefix tree from now on. Errors: NOMEM. */
 sl_status kv_cache_init(struct kv_pool *p, sl_err *err) BASE_MUST_USE;
 /* Give the empty sequence s the blocks of the longest beginning of the path that the tree has,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The prefix tree. A node is a full block; its key is its parent, its tokens, their marks, and the
- * salt. Whoever names a block names its parents too, so a kept block has only kept descendants; and
- * because sequences let their blocks go from the end, descendants come before their parents in the
- * order of use: the block to evict is always a leaf. */
+/* The prefix tree. A node is a full block; its key is its parent, its tokens, their marks, the
+ * salt, and where paths look ahead the token after it. Whoever names a block names its parents too,
+ * so a kept block has only kept descendants; and because sequences let their blocks go from the
+ * end, descendants come before their parents in the order of use: the block to evict is always a
+ * leaf. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -166,7 +167,7 @@ static uint32_t mark_of(const struct kv_pool *p, const struct kv_path *path, int
 }
 
 struct key {
-    int32_t parent;
+    int32_t parent, next;
     uint32_t mark;
     uint64_t salt, hash;
     const int32_t *tok;
@@ -179,7 +180,9 @@ static struct key key_of(const struct kv_pool *p, const struct kv_path *path, in
                     .mark = mark_of(p, path, i),
                     .salt = path->salt,
                     .tok = path->ids + (int64_t)i * p->blk_tok};
+    k.next = path->ahead ? k.tok[p->blk_tok] : -1;
     uint64_t seed = (parent >= 0 ? p->node[parent].hash : path->salt) + k.mark + 1;
+    seed += (uint64_t)(k.next + 1) << 32;
     k.hash = hash_bytes(k.tok, (size_t)p->blk_tok * sizeof *k.tok, seed) & p->hash_mask;
     return k;
 }
@@ -191,7 +194,8 @@ static int32_t find(const struct kv_pool *p, const struct key *k)
     while (b >= 0) {
         const struct kv_node *n = &p->node[b];
         if (n->hash == k->hash && n->parent == k->parent && n->mark == k->mark &&
-            n->salt == k->salt && memcmp(p->tok + (int64_t)b * p->blk_tok, k->tok, bytes) == 0)
+            n->next == k->next && n->salt == k->salt &&
+            memcmp(p->tok + (int64_t)b * p->blk_tok, k->tok, bytes) == 0)
             return b;
         b = n->chain;
     }
@@ -213,7 +217,7 @@ static int usable(const struct kv_pool *p, struct kv_seq *s)
 int kv_cache_match(struct kv_pool *p, const struct kv_path *path, int max_tok, struct kv_seq *s)
 {
     ASSERT(s->n_blk == 0 && s->n_tok == 0);
-    int n_max = BASE_MIN(BASE_MIN(max_tok, path->n) / p->blk_tok, s->cap);
+    int n_max = BASE_MIN(kv_path_whole(path, max_tok, p->blk_tok) / p->blk_tok, s->cap);
     for (int i = 0; p->node && i < n_max; i++) {
         struct key k = key_of(p, path, i, i ? s->blk[i - 1] : -1);
         int32_t b = find(p, &k);
@@ -235,7 +239,7 @@ int kv_cache_match(struct kv_pool *p, const struct kv_path *path, int max_tok, s
 
 void kv_cache_put(struct kv_pool *p, const struct kv_path *path, struct kv_seq *s)
 {
-    int n_full = BASE_MIN(s->n_tok, path->n) / p->blk_tok;
+    int n_full = kv_path_whole(path, s->n_tok, p->blk_tok) / p->blk_tok;
     if (!p->node || s->epoch != p->epoch) return;
     for (; s->n_put < n_full; s->n_put++) {
         int i = s->n_put;
@@ -259,6 +263,7 @@ void kv_cache_put(struct kv_pool *p, const struct kv_path *path, struct kv_seq *
                               .lru_next = -1,
                               .snap = -1,
                               .mark = k.mark,
+                              .next = k.next,
                               .salt = k.salt,
                               .hash = k.hash};
         *at = blk;

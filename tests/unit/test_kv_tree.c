@@ -121,6 +121,41 @@ TEST(kv_tree_replaces_a_twin_by_the_block_that_it_has)
     rig_close(&r);
 }
 
+/* What is stored at a block's end depends on the token after it. */
+TEST(kv_tree_of_paths_that_look_ahead_tells_the_tokens_after_blocks_apart)
+{
+    struct rig r;
+    int32_t other[32];
+    rig_open(&r, 32);
+    struct kv_path p = plain(tok, 8);
+    p.ahead = true;
+    fill(&r, &r.a, &p, 8); /* what comes after the second block is not known yet */
+    assert_int_equal(r.a.n_put, 1);
+    p.n = 9;
+    fill(&r, &r.a, &p, 8);
+    assert_int_equal(r.a.n_put, 2);
+    assert_int_equal(kv_cache_match(&r.p, &p, 8, &r.b), 8);
+    kv_seq_clear(&r.p, &r.b);
+    p.n = 8;
+    assert_int_equal(kv_cache_match(&r.p, &p, 8, &r.b), 4);
+    kv_seq_clear(&r.p, &r.b);
+    memcpy(other, tok, sizeof other);
+    other[8] = 99;
+    struct kv_path q = plain(other, 16);
+    q.ahead = true;
+    assert_int_equal(kv_cache_match(&r.p, &q, 16, &r.b), 4);
+    fill(&r, &r.b, &q, 12);
+    assert_int_equal(r.b.blk[0], r.a.blk[0]);
+    assert_int_not_equal(r.b.blk[1], r.a.blk[1]);
+    kv_seq_clear(&r.p, &r.b);
+    assert_int_equal(kv_cache_match(&r.p, &q, 15, &r.b), 12);
+    p.n = 9;
+    kv_seq_clear(&r.p, &r.b);
+    assert_int_equal(kv_cache_match(&r.p, &p, 8, &r.b), 8);
+    assert_int_equal(r.b.blk[1], r.a.blk[1]);
+    rig_close(&r);
+}
+
 TEST(kv_tree_evicts_leaves_in_order_of_use)
 {
     struct rig r;
