@@ -492,6 +492,13 @@ static bool drafts(const struct bench_opts *o, int *rc)
     return true;
 }
 
+/* The first option about drafts that is given; NULL = none. */
+static const char *draft_option(const struct opt_common *c)
+{
+    if (strcmp(compute_draft_source(c), "off") != 0) return c->draft ? "draft" : "draft-model";
+    return c->draft_max ? "draft-max" : c->draft_vocab ? "draft-vocab" : NULL;
+}
+
 /* What is not given, and the commands inside this one; true: *rc is the result. */
 static bool other(struct bench_opts *o, int *rc)
 {
@@ -503,8 +510,11 @@ static bool other(struct bench_opts *o, int *rc)
     if (!o->p.n) o->p = (struct opt_ints){o->ablation ? work : default_prompt, 1};
     if (!o->b.n) o->b = (struct opt_ints){o->ablation ? work + 1 : one, 1};
     if (!o->kernels && !o->ablation && !o->replay) return drafts(o, rc);
-    if (strcmp(compute_draft_source(&o->common), "off") != 0)
-        *rc = cmd_usage("--draft: not with --kernels, --ablation or --replay");
+    const char *draft = draft_option(&o->common);
+    if (draft && o->replay)
+        *rc = cmd_usage("--%s: not with --replay: the drafts are those of the recording", draft);
+    else if (draft)
+        *rc = cmd_usage("--%s: not with --kernels or --ablation", draft);
     else if (!!o->kernels + o->ablation + !!o->replay > 1)
         *rc = cmd_usage("--kernels, --ablation and --replay: give one of them");
     else if (o->replay && (lists || deep || o->csv || o->svg || o->ops || o->common.expert_stats))

@@ -107,6 +107,7 @@ static int run(struct cmd_ctx *x)
     const char *path = NULL;
     if (!o->listen) return cmd_usage("missing option: --listen unix:PATH");
     if (net_local_path(o->listen, &path, &err)) return cmd_usage("--listen: %s", err.text);
+    if (o->common.seed) return cmd_usage("--seed: seeds come with requests, see serve --seed");
     mem_steady();
     cmd_signals_sockets();
     const struct os_path at = {serving_folder(&x->arena, path), OS_WRITE_SOCKETS};

@@ -345,6 +345,7 @@ static int run(struct cmd_ctx *x)
                                                                         : "stride");
     if (!want_dump && !o->file) return cmd_usage("no text: -f FILE: or --ids with --dump-logits");
     if (o->base && o->save_base) return cmd_usage("--base and --save-base: give one of them");
+    if (o->common.seed) return cmd_usage("--seed: eval draws nothing");
     if (o->ids_file) {
         if (compute_read(o->ids_file, &text, &n, &err)) return cmd_fail(&err);
         sl_status st = opt_ints_parse(o->ids_file, text, &x->arena, &ids, &err);

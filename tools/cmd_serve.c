@@ -200,7 +200,7 @@ static void let_go(net_server *s, int64_t deadline)
 static void read_sampling(const struct compute *c, const struct serve_opts *o, struct api_opts *ao)
 {
     const struct sampling_opts *x = &o->sampling;
-    sl_sampling s = {.temperature = 1, .top_p = 1, .repeat_penalty = 1};
+    sl_sampling s = {.temperature = 1, .top_p = 1, .repeat_penalty = 1, .seed = o->common.seed};
     int n = o->recommended == 0 ? sl_model_sampling(c->m, &s, &ao->max_tokens) : 0;
     bool own = x->temp >= 0 || x->top_k >= 0 || x->top_p >= 0 || x->min_p >= 0 || x->repeat >= 0;
     if (x->temp >= 0) s.temperature = (float)x->temp;
@@ -360,8 +360,8 @@ extern const struct cmd cmd_engine;
 /* Of the options that sluice engine has, too, those that a front needs for itself. */
 static bool is_front_too(const char *name)
 {
-    static const char *const own[] = {"config",        "quiet", "verbose", "json",     "model",
-                                      "chat-template", "drain", "sandbox", "max-queue"};
+    static const char *const own[] = {"config",        "quiet", "verbose", "json",      "model",
+                                      "chat-template", "drain", "sandbox", "max-queue", "seed"};
     for (int i = 0; i < BASE_COUNT_OF(own); i++)
         if (strcmp(own[i], name) == 0) return true;
     return false;

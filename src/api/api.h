@@ -32,7 +32,7 @@ struct api_opts {
     const char *const *origin; /* origins that browsers may call from ("*": any) */
     int n_origin;
     int max_batch, max_queue;
-    sl_sampling sampling; /* where a request says nothing */
+    sl_sampling sampling; /* where a request says nothing; seed 0: each draws its own */
     int max_tokens;       /* likewise, of chat and responses; 0 = until the context is full */
     int64_t timeout_ms;   /* of a request that gives none; 0 = none */
     const char *tool_parser, *reasoning_parser; /* "auto", "none", or a family */

@@ -166,6 +166,8 @@ static sl_status parse_sampling(api *a, struct net_req *r, const struct json *b,
                        "repeat_last_n: only -1: repetition_penalty looks at all tokens");
     if (api_field(b, "seed"))
         s->seed = (uint64_t)api_field_int(b, "seed", 0);
+    else if (def->seed)
+        s->seed = def->seed;
     else
         net_random(&s->seed, sizeof s->seed);
     return parse_bias(a, &r->arena, api_field(b, "logit_bias"), s, err);

@@ -1,1 +1,1 @@
-sluice: --draft: not with --kernels, --ablation or --replay
+sluice: --draft: not with --kernels or --ablation

@@ -212,6 +212,17 @@ def sampling(where):
                 need("what can not be used is named", "temperature" in log and "top_p" in log, log)
 
 
+def seeded():
+    """--seed is that of requests that give none."""
+    body = {"prompt": "The server", "max_tokens": 12, "temperature": 1.5}
+    with Server("--seed", "7") as s:
+        def text(**more):
+            return s.post(TEXT, {**body, **more})[1]["choices"][0]["text"]
+        got = {text() for _ in range(4)} | {text(seed=7)}
+        need("--seed 7", len(got) == 1, got)
+        need("--seed 7, and other seeds", len({text(seed=i) for i in range(4)}) > 1)
+
+
 def placed():
     """Parts on two devices: the answers of one, and metrics that say what lies where."""
     told, answer = [], []
@@ -244,5 +255,6 @@ with tempfile.TemporaryDirectory() as d:
         f.write(key_line("anna", "sk-names"))
     hosts(keys)
     sampling(d)
+seeded()
 placed()
 T.exit()

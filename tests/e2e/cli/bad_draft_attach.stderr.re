@@ -1,0 +1,1 @@
+sluice: .*--draft-model: not together with --attach.*

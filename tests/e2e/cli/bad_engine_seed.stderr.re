@@ -1,0 +1,1 @@
+sluice: .*--seed: seeds come with requests.*

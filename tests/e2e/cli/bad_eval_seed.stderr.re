@@ -1,0 +1,1 @@
+sluice: .*--seed: eval draws nothing.*
