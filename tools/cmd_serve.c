@@ -29,7 +29,7 @@ struct serve_opts {
     struct batch_opts batch;
     struct service_opts service;
     struct opt_strs attach;
-    int port, interval_ms, metrics, ui, replay;
+    int port, interval_ms, metrics, ui, replay, unknown_fields;
     int64_t timeout_ms;
     bool log_json;
 };
@@ -59,6 +59,9 @@ static const struct opt opts[] = {
      "NAME", "auto", 0, 0, "how tool calls are found in answers"},
     {"reasoning-parser", 0, OPT_STR, offsetof(struct serve_opts, reasoning_parser),
      "NAME", "auto", 0, 0, "how reasoning is found in answers"},
+    {"unknown-fields", 0, OPT_ENUM, offsetof(struct serve_opts, unknown_fields),
+     "refuse|ignore", "refuse", 0, 0,
+     "a request's field that no route knows: 400, or named in the header x-sluice-ignored"},
     {"stream-interval-ms", 0, OPT_INT, offsetof(struct serve_opts, interval_ms),
      "N", "32", 0, 1000, "tokens of a stream leave together within so long (0: each at once)"},
     {"timeout-ms", 0, OPT_I64, offsetof(struct serve_opts, timeout_ms),
@@ -273,6 +276,7 @@ static struct api_opts api_opts_of(const struct serve_opts *o)
                              .reasoning_parser = o->reasoning_parser,
                              .no_metrics = o->metrics == 1,
                              .no_ui = o->ui == 1,
+                             .ignore_unknown = o->unknown_fields == 1,
                              .read_file = os_read_file,
                              .log_json = o->log_json,
                              .log_requests = o->common.verbose};

@@ -326,7 +326,7 @@ sl_status api_messages(api *a, struct net_req *r, sl_err *err)
 {
     struct api_msg *p = NULL;
     SL_TRY(open_msg(r, &p, err));
-    SL_TRY(api_body_parse(r, API_MESSAGES, &p->body, err));
+    SL_TRY(api_body_parse(a, r, API_MESSAGES, &p->body, err));
     SL_TRY(api_model_check(a, p->body, err));
     SL_TRY(api_msg_read(a, r, p, false, err));
     net_random_id("msg_", p->g.id);
@@ -347,7 +347,7 @@ sl_status api_count_tokens(api *a, struct net_req *r, sl_err *err)
     struct json_w w;
     struct str s;
     SL_TRY(open_msg(r, &p, err));
-    SL_TRY(api_body_parse(r, API_MESSAGES, &p->body, err));
+    SL_TRY(api_body_parse(a, r, API_MESSAGES, &p->body, err));
     SL_TRY(api_model_check(a, p->body, err));
     SL_TRY(api_msg_read(a, r, p, true, err));
     SL_TRY(api_chat_prompt(a, r, p->chat, &p->prompt, err));

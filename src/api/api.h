@@ -38,6 +38,7 @@ struct api_opts {
     const char *tool_parser, *reasoning_parser; /* "auto", "none", or a family */
     bool no_prefix_cache;                       /* the engine keeps nothing for later requests */
     bool no_metrics, no_ui, log_json, log_requests;
+    bool ignore_unknown; /* fields that no route knows: a header says so, instead of 400 */
     /* Reads a whole file: os_read_file. */
     sl_status (*read_file)(const char *path, uint64_t max, char **out, uint64_t *n, sl_err *err);
     double read_gbps; /* measured bandwidth of this machine for the metrics, 0 = unknown */

@@ -200,8 +200,11 @@ struct api_prompts {
 sl_status api_prompts_parse(const api *a, struct arena *ar, const char *name, const struct json *v,
                             struct api_prompts *out, sl_err *err) BASE_MUST_USE;
 /* Read the body as JSON and check its fields. Errors: REQUEST, with line and column. */
-sl_status api_body_parse(struct net_req *r, int route, const struct json **out,
+sl_status api_body_parse(const api *a, struct net_req *r, int route, const struct json **out,
                          sl_err *err) BASE_MUST_USE;
+#define API_IGNORED "x-sluice-ignored" /* header: what of the request had no effect */
+#define API_IGNORED_MAX ((size_t)1000)
+void api_say_ignored(struct net_req *r, const char *what);
 /* NOTFOUND unless name (NULL or empty: any) is the model's. */
 sl_status api_model_named(const api *a, const char *name, sl_err *err) BASE_MUST_USE;
 /* The name that an answer to a request for this one gives (NULL: none was said). */

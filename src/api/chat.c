@@ -332,7 +332,7 @@ sl_status api_chat(api *a, struct net_req *r, sl_err *err)
 {
     const struct json *body = NULL;
     void *p = NULL;
-    SL_TRY(api_body_parse(r, API_CHAT, &body, err));
+    SL_TRY(api_body_parse(a, r, API_CHAT, &body, err));
     SL_TRY(check_modalities(body, err));
     SL_TRY(mem_arena_alloc(&r->arena, sizeof(struct chat), &p, err));
     struct chat *c = p;

@@ -346,7 +346,7 @@ sl_status api_completions(api *a, struct net_req *r, sl_err *err)
 {
     const struct json *body = NULL;
     void *p = NULL;
-    SL_TRY(api_body_parse(r, API_TEXT, &body, err));
+    SL_TRY(api_body_parse(a, r, API_TEXT, &body, err));
     SL_TRY(mem_arena_alloc(&r->arena, sizeof(struct completion), &p, err));
     struct completion *c = p;
     SL_TRY(api_gen_parse(a, r, body, API_TEXT, &c->g, err));

@@ -125,7 +125,7 @@ sl_status api_embeddings(api *a, struct net_req *r, sl_err *err)
 {
     const struct json *body = NULL;
     void *p = NULL;
-    SL_TRY(api_body_parse(r, API_EMBED, &body, err));
+    SL_TRY(api_body_parse(a, r, API_EMBED, &body, err));
     SL_TRY(mem_arena_alloc(&r->arena, sizeof(struct embedding), &p, err));
     struct embedding *e = p;
     const char *how = api_field_str(body, "encoding_format", "float"),

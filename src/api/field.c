@@ -2,6 +2,7 @@
 /* The table of request fields, and the checks that read a body by it. */
 #include "api/field.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,20 +10,24 @@
 #define T API_TEXT
 #define R API_RESPONSES
 #define E API_EMBED
-static const struct api_field table[] = {
-#define F(routes, name, type, min, max, what, note)                                                \
+#define I API_TOKENIZE
+#define X API_DETOKENIZE
+#define ROW(routes, name, type, min, max, what, note)                                              \
     {routes, #name, API_##type, min, max, API_##what, note},
-    API_FIELD_LIST(F)
-#undef F
+static const struct api_field table[] = {
+    API_FIELD_LIST(ROW)
 #define M(name, type, min, max, what, note)                                                        \
     {API_MESSAGES, #name, API_##type, min, max, API_##what, note},
         API_FIELD_MESSAGES(M)
 #undef M
-};
+            API_FIELD_TOKENS(ROW)};
+#undef ROW
 #undef C
 #undef T
 #undef R
 #undef E
+#undef I
+#undef X
 
 const struct api_field *api_field_table(int *n)
 {
@@ -40,6 +45,7 @@ static const struct api_field *find(const char *name, int route)
 /* Does a value of a field that is refused mean nothing? */
 static bool is_neutral(const struct api_field *f, const struct json *v)
 {
+    if (f->type == API_ANY && f->min == 1) return v->kind == JSON_NULL_K;
     switch (v->kind) {
     case JSON_NULL_K:
         return true;
@@ -106,14 +112,79 @@ static sl_status check(const struct api_field *f, const struct json *v, sl_err *
     return SL_OK;
 }
 
-sl_status api_fields_check(const struct json *body, int route, sl_err *err)
+bool api_field_empty(const struct json *v)
+{
+    switch (v->kind) {
+    case JSON_NULL_K:
+        return true;
+    case JSON_BOOL_K:
+        return !v->b;
+    case JSON_STR_K:
+    case JSON_ARRAY_K:
+    case JSON_OBJECT_K:
+        return v->n == 0;
+    default:
+        return false;
+    }
+}
+
+bool api_name_in(const char *names, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = names; *p;) {
+        size_t len = strcspn(p, "|");
+        if (len == n && memcmp(p, name, n) == 0) return true;
+        p += len + (p[len] == '|');
+    }
+    return false;
+}
+
+void api_field_name(struct str *out, const char *name)
+{
+    for (int i = 0; i < 60 && name[i]; i++) {
+        bool plain = isalnum((unsigned char)name[i]) || strchr("_.-", name[i]);
+        str_putc(out, plain ? name[i] : '?');
+    }
+}
+
+/* A member that is not known: of the object at path, which may be empty. */
+static sl_status no_such(const char *path, const char *name, sl_err *err)
+{
+    struct str s;
+    str_init(&s, MEM_REQUEST, 0);
+    api_field_name(&s, name);
+    sl_status st = str_status(&s, err);
+    if (!st)
+        st = SL_FAIL(err, REQUEST, "%s%s%s: there is no such field here", path, *path ? "." : "",
+                     str_c(&s));
+    str_fini(&s);
+    return st;
+}
+
+sl_status api_members_check(const struct json *o, const char *path, const char *names, sl_err *err)
+{
+    if (!o || o->kind != JSON_OBJECT_K) return SL_OK;
+    for (const struct json *v = o->child; v; v = v->next)
+        if (!api_field_empty(v) && !api_name_in(names, v->key)) return no_such(path, v->key, err);
+    return SL_OK;
+}
+
+sl_status api_fields_check(const struct json *body, int route, struct str *unknown, sl_err *err)
 {
     if (body->kind != JSON_OBJECT_K)
         return SL_FAIL(err, REQUEST, "the body is %s: must be a JSON object",
                        text_json_kind_text(body->kind));
+    if (route & API_TOKENIZE && api_field(body, "messages")) route |= API_CHAT;
     for (const struct json *v = body->child; v; v = v->next) {
         const struct api_field *f = find(v->key, route);
-        if (f) SL_TRY(check(f, v, err));
+        if (f) {
+            SL_TRY(check(f, v, err));
+            continue;
+        }
+        if (v->kind == JSON_NULL_K) continue;
+        if (!unknown) return no_such("", v->key, err);
+        if (unknown->n) str_puts(unknown, ", ");
+        api_field_name(unknown, v->key);
     }
     return SL_OK;
 }
@@ -213,29 +284,35 @@ static const char *type_text(const struct api_field *f, char *buf, size_t n)
 
 static const char *const what_text[] = {"honoured", "ignored", "refused"};
 
-void api_fields_print(struct str *out)
+/* The rows of the routes first .. last, each of which has a column. */
+static void print_rows(struct str *out, int first, int last)
 {
     char buf[80];
-    str_puts(out, "| field | chat | completions | responses | embeddings | type | |\n"
-                  "|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < BASE_COUNT_OF(table); i++) {
         const struct api_field *f = &table[i];
-        if (f->routes == API_MESSAGES) continue;
+        if (f->routes < first || f->routes >= 2 * last) continue;
         str_printf(out, "| `%s` |", f->name);
-        for (int r = API_CHAT; r <= API_EMBED; r *= 2)
+        for (int r = first; r <= last; r *= 2)
             str_printf(out, " %s |", f->routes & r ? what_text[f->what] : "");
         str_printf(out, " %s | %s |\n", type_text(f, buf, sizeof buf), f->note);
     }
 }
 
+void api_fields_print(struct str *out)
+{
+    str_puts(out, "| field | chat | completions | responses | embeddings | type | |\n"
+                  "|---|---|---|---|---|---|---|\n");
+    print_rows(out, API_CHAT, API_EMBED);
+}
+
+void api_fields_print_tokens(struct str *out)
+{
+    str_puts(out, "| field | tokenize | detokenize | type | |\n|---|---|---|---|---|\n");
+    print_rows(out, API_TOKENIZE, API_DETOKENIZE);
+}
+
 void api_fields_print_messages(struct str *out)
 {
-    char buf[80];
     str_puts(out, "| field | | type | |\n|---|---|---|---|\n");
-    for (int i = 0; i < BASE_COUNT_OF(table); i++) {
-        const struct api_field *f = &table[i];
-        if (f->routes == API_MESSAGES)
-            str_printf(out, "| `%s` | %s | %s | %s |\n", f->name, what_text[f->what],
-                       type_text(f, buf, sizeof buf), f->note);
-    }
+    print_rows(out, API_MESSAGES, API_MESSAGES);
 }

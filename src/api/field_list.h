@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every field that a request body may have, once: docs/api.md, the checks and the tests are made
- * from this table. Unknown fields are ignored: what other servers are known to read and could
- * change an answer is here.
+ * from this table. Any other is 400 by its name, as at OpenAI and Anthropic: a list of what could
+ * change an answer is never whole, one of what is harmless can be. So the table has what is read,
+ * what clients are known to send and is without effect, and, of what is refused, fields that
+ * clients send at a value which means nothing, or that have another name here.
  *
  * F(routes, name, type, min, max, what, note)
  *   routes  C chat, T completions, R responses, E embeddings (any of them, as an OR)
@@ -9,7 +11,7 @@
  *   min max inclusive, of INT and REAL; bytes of STR
  *   what    USE honoured, SKIP accepted and without effect, DENY 400 unless the value means
  *           nothing: null, false, "", [], an OBJ {}, a number from min to max,
- *           a BOOL of min 1 that is true
+ *           a BOOL of min 1 that is true; of an ANY of min 1 only null
  */
 // clang-format off
 #define API_FIELD_LIST(F)                                                                          \
@@ -54,7 +56,7 @@
     F(C|R,     top_logprobs,          INT,  0, 20,       USE,  "needs logprobs in chat")           \
     F(T,       echo,                  BOOL, 0, 0,        USE,                                      \
       "the prompt first, with logprobs its own (n = 1)")                                           \
-    F(T,       suffix,                ANY,  0, 0,         DENY,                                    \
+    F(C|T|R,   suffix,                ANY,  0, 0,         DENY,                                    \
       "filling in the middle is not supported")                                                    \
     F(C|R,     tools,                 ANY,  0, 0,        USE,                                      \
       "chat: functions; responses: also custom ones and namespaces, others are left out; strict: " \
@@ -65,7 +67,7 @@
       "false: at most one call in an answer")                                                      \
     F(C,       functions,             ANY,  0, 0,        DENY, "deprecated: use tools")            \
     F(C,       function_call,         ANY,  0, 0,        DENY, "deprecated: use tool_choice")      \
-    F(C,       response_format,       ANY,  0, 0,        USE,  "text, json_object, json_schema")   \
+    F(C|T,     response_format,       ANY,  0, 0,        USE,  "text, json_object, json_schema")   \
     F(R,       text,                  ANY,  0, 0,        USE,                                      \
       "format: text, json_object, json_schema; verbosity has no effect")                           \
     F(C,       reasoning_effort,      STR,  0, 32, USE,                                            \
@@ -83,14 +85,15 @@
     F(C|R,     prompt_cache_options,  ANY,  0, 0,        SKIP, "the prefix cache finds by itself") \
     F(R,       context_management,    ANY,  0, 0,        SKIP, "nothing is compacted")             \
     F(R,       client_metadata,       ANY,  0, 0,        SKIP, "")                                 \
-    F(C|R,     metadata,              ANY,  0, 0,        SKIP, "responses: given back")            \
+    F(C|T|R,   metadata,              ANY,  0, 0,        SKIP, "responses: given back")            \
+    F(T,       store,                 ANY,  0, 0,        SKIP, "nothing is stored")                \
     F(C|R,     store,                 BOOL, 0, 0,        USE,                                      \
       "responses: default true, so that previous_response_id finds it; chat: without effect")      \
     F(C|T|R|E, user,                  STR,  0, 4096,     SKIP, "")                                 \
-    F(C|R,     safety_identifier,     STR,  0, 4096,     SKIP, "")                                 \
-    F(C|R,     prompt_cache_key,      STR,  0, 4096,     SKIP, "the prefix cache finds by itself") \
+    F(C|T|R,   safety_identifier,     STR,  0, 4096,     SKIP, "")                                 \
+    F(C|T|R,   prompt_cache_key,      STR,  0, 4096,     SKIP, "the prefix cache finds by itself") \
     F(C|R,     prompt_cache_retention, STR, 0, 64,       SKIP, "")                                 \
-    F(C|R,     service_tier,          STR,  0, 64,       SKIP, "")                                 \
+    F(C|T|R,   service_tier,          STR,  0, 64,       SKIP, "")                                 \
     F(C,       verbosity,             STR,  0, 64,       SKIP, "")                                 \
     F(R,       instructions,          ANY,  0, 0,        USE,                                      \
       "a system message in front; not kept for the next turn")                                     \
@@ -222,7 +225,7 @@
     F(C|T|R,   return_tokens_as_token_ids,BOOL, 0, 0,         DENY, "return_token_ids gives them") \
     F(C|T|R,   return_prompt_text,    BOOL, 0, 0,         DENY, "/apply-template gives it")        \
     F(C|T|R,   return_hidden_states,  BOOL, 0, 0,         DENY, "not supported")                   \
-    F(C,       echo,                  BOOL, 0, 0,         DENY, "only in completions")             \
+    F(C|R,     echo,                  BOOL, 0, 0,         DENY, "only in completions")             \
     F(C,       add_special_tokens,    BOOL, 0, 0,         DENY, "the chat template adds them")     \
     F(C,       chat_template,         ANY,  0, 0,         DENY, "the model's own is used")         \
     F(C,       documents,             ANY,  0, 0,         DENY, "put them into a message")         \
@@ -280,12 +283,106 @@
     F(C|T|R,   format,                ANY,  0, 0,         DENY, "ollama's: use response_format")   \
     F(C|T|R,   safe_prompt,           BOOL, 0, 0,         DENY, "put it into a message")           \
     F(C|T|R,   transforms,            ANY,  0, 0,         DENY, "prompts are never cut")           \
+    F(C|T|R,     stop_words,            ANY,  0,  0,        DENY,  "use stop")                     \
+    F(C|T|R,     stop_sequence,         ANY,  0,  0,        DENY,  "use stop")                     \
+    F(C|T|R,     stop_str,              ANY,  0,  0,        DENY,  "use stop")                     \
+    F(C|T|R,     stop_strings,          ANY,  0,  0,        DENY,  "use stop")                     \
+    F(C|T|R,     stopping_strings,      ANY,  0,  0,        DENY,  "use stop")                     \
+    F(C|T|R,     stop_token,            ANY,  0,  0,        DENY,  "use stop or stop_token_ids")   \
+    F(C|T|R,     stop_tokens,           ANY,  0,  0,        DENY,  "use stop or stop_token_ids")   \
+    F(C|T|R,     eos_token_id,          ANY,  0,  0,        DENY,  "use stop_token_ids")           \
+    F(C|T|R,     ban_eos_token,         BOOL, 0,  0,        DENY,  "use ignore_eos")               \
+    F(C|T|R,     bad_words_ids,         ANY,  0,  0,        DENY,  "logit_bias forbids tokens")    \
+    F(C|T|R,     banned_tokens,         ANY,  0,  0,        DENY,  "logit_bias forbids tokens")    \
+    F(C|T|R,     custom_token_bans,     ANY,  0,  0,        DENY,  "logit_bias forbids tokens")    \
+    F(C|T|R,     banned_strings,        ANY,  0,  0,        DENY,  "not supported")                \
+    F(C|T|R,     logits_bias,           ANY,  0,  0,        DENY,  "use logit_bias")               \
+    F(C|T|R,     num_predict,           ANY,  0,  0,        DENY,  "use max_tokens")               \
+    F(C|T|R,     max_tokens_to_sample,  ANY,  0,  0,        DENY,  "use max_tokens")               \
+    F(C|T|R,     max_gen_len,           ANY,  0,  0,        DENY,  "use max_tokens")               \
+    F(C|T|R,     max_gen_toks,          ANY,  0,  0,        DENY,  "use max_tokens")               \
+    F(C|T|R,     max_tokens_second,     INT,  0,  0,        DENY,  "not supported")                \
+    F(C|T|R,     t_max_prompt_ms,       INT,  0,  0,        DENY,  "use timeout_ms")               \
+    F(C|T|R,     num_beams,             INT,  0,  1,        DENY,  "not supported")                \
+    F(C|T|R,     num_return_sequences,  INT,  1,  1,        DENY,  "use n")                        \
+    F(C|T|R,     guidance_scale,        REAL, 1,  1,        DENY,  "not supported")                \
+    F(C|T|R,     negative_prompt,       ANY,  0,  0,        DENY,  "not supported")                \
+    F(C|T|R,     rep_pen,               REAL, 1,  1,        DENY,  "use repetition_penalty")       \
+    F(C|T|R,     rep_pen_range,         INT,  0,  0,        DENY,  "it looks at all tokens")       \
+    F(C|T|R,     repetition_penalty_range, INT,  0,  0,        DENY,  "it looks at all tokens")    \
+    F(C|T|R,     adaptive_target,       REAL, -1, -1,       DENY,  "not supported")                \
+    F(C|T|R,     typical,               REAL, 1,  1,        DENY,  "not supported")                \
+    F(C|T|R,     tfs,                   REAL, 1,  1,        DENY,  "not supported")                \
+    F(C|T|R,     nsigma,                REAL, -1, 0,        DENY,  "not supported")                \
+    F(C|T|R,     skew,                  REAL, 0,  0,        DENY,  "not supported")                \
+    F(C|T|R,     dynamic_temperature,   BOOL, 0,  0,        DENY,  "not supported")                \
+    F(C|T|R,     sampler_order,         ANY,  0,  0,        DENY,  "the order is fixed")           \
+    F(C|T|R,     sampler_priority,      ANY,  0,  0,        DENY,  "the order is fixed")           \
+    F(C|T|R,     sampler_seed,          INT,  -1, -1,       DENY,  "use seed")                     \
+    F(C|T|R,     add_bos_token,         BOOL, 1,  0,        DENY,                                  \
+      "use add_special_tokens in completions")                                                     \
+    F(C|T|R,     grammar_string,        ANY,  0,  0,        DENY,  "use grammar")                  \
+    F(C|T|R,     response_schema,       ANY,  0,  0,        DENY,  "use response_format")          \
+    F(C|T|R,     think,                 ANY,  1,  0,        DENY,  "use enable_thinking")          \
+    F(C|T|R,     reasoning_budget_tokens, INT,  -1, -1,       DENY,  "not supported")              \
+    F(C|T|R,     thinking_budget_tokens, INT,  -1, -1,       DENY,  "not supported")               \
+    F(C|T|R,     reasoning_in_content,  BOOL, 0,  0,        DENY,                                  \
+      "--reasoning-parser none leaves it in the text")                                             \
+    F(C|T|R,     system,                ANY,  0,  0,        DENY,                                  \
+      "use a system message, in responses instructions")                                           \
+    F(C|T|R,     system_prompt,         ANY,  0,  0,        DENY,                                  \
+      "use a system message, in responses instructions")                                           \
+    F(C|T|R,     template,              ANY,  0,  0,        DENY,  "the model's own is used")      \
+    F(C|T|R,     raw,                   BOOL, 0,  0,        DENY,  "completions take raw prompts") \
+    F(C|T|R,     context,               ANY,  0,  0,        DENY,  "not supported")                \
+    F(C|T|R,     input_ids,             ANY,  0,  0,        DENY,  "use prompt_token_ids")         \
+    F(C|T|R,     input_embeds,          ANY,  0,  0,        DENY,  "token ids and text only")      \
+    F(C|T|R,     prompt_embeds,         ANY,  0,  0,        DENY,  "token ids and text only")      \
+    F(C|T|R,     images,                ANY,  0,  0,        DENY,  "text only")                    \
+    F(C|T|R,     image_data,            ANY,  0,  0,        DENY,  "text only")                    \
+    F(C|T|R,     audio_data,            ANY,  0,  0,        DENY,  "text only")                    \
+    F(C|T|R,     video_data,            ANY,  0,  0,        DENY,  "text only")                    \
+    F(C|T|R,     use_audio_in_video,    BOOL, 0,  0,        DENY,  "text only")                    \
+    F(C|T|R,     sampling_params,       OBJ,  0,  0,        DENY,                                  \
+      "give its members as fields of the body")                                                    \
+    F(C|T|R,     extra_body,            OBJ,  0,  0,        DENY,                                  \
+      "give its members as fields of the body")                                                    \
+    F(C|T|R,     nvext,                 OBJ,  0,  0,        DENY,                                  \
+      "give what it asks for as fields of the body")                                               \
+    F(C|T|R,     lora_request,          ANY,  0,  0,        DENY,  "there are no adapters")        \
+    F(C|T|R,     adapter_id,            ANY,  0,  0,        DENY,  "there are no adapters")        \
+    F(C|T|R,     models,                ANY,  0,  0,        DENY,                                  \
+      "one model is served: use model")                                                            \
+    F(C|T|R,     plugins,               ANY,  0,  0,        DENY,  "not supported")                \
+    F(C|T|R,     data_sources,          ANY,  0,  0,        DENY,  "put them into a message")      \
+    F(C|T|R,     search_parameters,     ANY,  0,  0,        DENY,                                  \
+      "this server never connects anywhere")                                                       \
+    F(C|T|R,     enable_search,         BOOL, 0,  0,        DENY,                                  \
+      "this server never connects anywhere")                                                       \
+    F(C|T|R,     ec_transfer_params,    OBJ,  0,  0,        DENY,  "not supported")                \
+    F(C|T|R,     session_params,        OBJ,  0,  0,        DENY,  "not supported")                \
+    F(C|T|R,     task,                  ANY,  0,  0,        DENY,  "not supported")                \
+    F(C|T|R,     extra_key,             ANY,  0,  0,        DENY,  "use cache_salt")               \
+    F(C|T|R,     return_routed_experts, BOOL, 0,  0,        DENY,  "not supported")                \
+    F(C|T|R,     return_tokens,         BOOL, 0,  0,        DENY,  "use return_token_ids")         \
+    F(C|T|R,     return_prompt_token_ids, BOOL, 0,  0,        DENY,  "use return_token_ids")       \
+    F(C|T|R,     return_meta_info,      BOOL, 0,  0,        DENY,  "not supported")                \
+    F(C|T|R,     return_token_offsets,  BOOL, 0,  0,        DENY,  "not supported")                \
     F(E,       input_type,            ANY,  0, 0,         DENY,                                    \
       "put an instruction into the text")                                                          \
     F(E,       instruction,           ANY,  0, 0,         DENY, "put it into the text")            \
     F(E,       messages,              ANY,  0, 0,         DENY, "use input")                       \
     F(E,       normalize,             BOOL, 1, 0,         DENY, "vectors have the length 1")       \
     F(E,       late_chunking,         BOOL, 0, 0,         DENY, "not supported")                   \
+    F(E,         prompt,                ANY,  0,  0,        DENY,  "use input")                    \
+    F(E,         options,               OBJ,  0,  0,        DENY,                                  \
+      "ollama's: use the fields of OpenAI")                                                        \
+    F(E,         truncate,              BOOL, 0,  0,        DENY,  "prompts are never cut")        \
+    F(E,         add_special_tokens,    BOOL, 1,  0,        DENY,  "as the model's files wish")    \
+    F(E,         task,                  ANY,  0,  0,        DENY,                                  \
+      "put an instruction into the text")                                                          \
+    F(E,         extra_body,            OBJ,  0,  0,        DENY,                                  \
+      "give its members as fields of the body")                                                    \
     /* of other servers, without effect on the answer */                                           \
     F(C|T|R,   cache_prompt,          ANY,  0, 0,         SKIP,                                    \
       "the prefix cache finds by itself")                                                          \
@@ -309,6 +406,44 @@
     F(C|T|R,   xtc_threshold,         ANY,  0, 0,         SKIP, "of xtc_probability")              \
     F(C|T|R,   dynatemp_exponent,     ANY,  0, 0,         SKIP, "of dynatemp_range")               \
     F(C|T|R,   stream_reasoning,      ANY,  0, 0,         SKIP, "")                                \
+    F(C|T|R,     routed_experts_start_len, ANY,  0,  0,        SKIP,  "of return_routed_experts")  \
+    F(C|T|R,     routed_experts_prompt_start, ANY,  0,  0,        SKIP,                            \
+      "of return_routed_experts")                                                                  \
+    F(C|T|R,     return_cached_tokens_details, ANY,  0,  0,        SKIP,                           \
+      "usage has prompt_tokens_details")                                                           \
+    F(C|T|R,     return_mm_kwargs,      ANY,  0,  0,        SKIP,  "text only")                    \
+    F(C|T|R,     adaptive_decay,        ANY,  0,  0,        SKIP,  "of adaptive_target")           \
+    F(C|T|R,     smoothing_curve,       ANY,  0,  0,        SKIP,  "of smoothing_factor")          \
+    F(C|T|R,     dynatemp_low,          ANY,  0,  0,        SKIP,  "of dynamic_temperature")       \
+    F(C|T|R,     dynatemp_high,         ANY,  0,  0,        SKIP,  "of dynamic_temperature")       \
+    F(C|T|R,     n_discard,             ANY,  0,  0,        SKIP,  "of n_keep")                    \
+    F(C|T|R,     truncation_length,     ANY,  0,  0,        SKIP,  "prompts are never cut")        \
+    F(C|T|R,     trim_stop,             ANY,  0,  0,        SKIP,                                  \
+      "stop strings are never part of the answer")                                                 \
+    F(C|T|R,     n_cache_reuse,         ANY,  0,  0,        SKIP,                                  \
+      "the prefix cache finds by itself")                                                          \
+    F(C|T|R,     speculative_ngram,     ANY,  0,  0,        SKIP,                                  \
+      "answers are the same with drafts")                                                          \
+    F(C|T|R,     ngram_corpus_id,       ANY,  0,  0,        SKIP,                                  \
+      "answers are the same with drafts")                                                          \
+    F(C|T|R,     sse_ping_interval,     ANY,  0,  0,        SKIP,  "")                             \
+    F(C|T|R,     bootstrap_host,        ANY,  0,  0,        SKIP,  "of routers")                   \
+    F(C|T|R,     bootstrap_port,        ANY,  0,  0,        SKIP,  "of routers")                   \
+    F(C|T|R,     bootstrap_room,        ANY,  0,  0,        SKIP,  "of routers")                   \
+    F(C|T|R,     data_parallel_rank,    ANY,  0,  0,        SKIP,  "of routers")                   \
+    F(C|T|R,     routed_dp_rank,        ANY,  0,  0,        SKIP,  "of routers")                   \
+    F(C|T|R,     disagg_prefill_dp_rank, ANY,  0,  0,        SKIP,  "of routers")                  \
+    F(C|T|R,     route,                 ANY,  0,  0,        SKIP,  "of routers")                   \
+    F(C|T|R,     custom_labels,         ANY,  0,  0,        SKIP,  "")                             \
+    F(C|T|R,     trace,                 ANY,  0,  0,        SKIP,  "")                             \
+    F(C|T|R,     chat_id,               ANY,  0,  0,        SKIP,  "")                             \
+    F(C|T|R,     conversation_id,       ANY,  0,  0,        SKIP,  "")                             \
+    F(C|T|R,     api_type,              ANY,  0,  0,        SKIP,  "")                             \
+    F(C|T|R,     api_server,            ANY,  0,  0,        SKIP,  "")                             \
+    F(E,         metadata,              ANY,  0,  0,        SKIP,  "")                             \
+    F(E,         request_id,            ANY,  0,  0,        SKIP,  "")                             \
+    F(E,         rid,                   ANY,  0,  0,        SKIP,  "")                             \
+    F(E,         keep_alive,            ANY,  0,  0,        SKIP,  "")                             \
     F(C|T|R,   provider,              ANY,  0, 0,         SKIP, "")                                \
     F(C|T|R,   usage,                 ANY,  0, 0,         SKIP, "")
 // clang-format on

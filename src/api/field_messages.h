@@ -41,6 +41,8 @@
     M(mcp_servers,          ANY,  0, 0,        SKIP, "this server never connects anywhere")        \
     M(diagnostics,          ANY,  0, 0,        SKIP, "")                                           \
     M(betas,                ANY,  0, 0,        SKIP, "as the header anthropic-beta")               \
+    M(anthropic_beta,       ANY,  0, 0,        SKIP, "as the header")                              \
+    M(anthropic_version,    ANY,  0, 0,        SKIP, "as the header")                              \
     M(inference_geo,        STR,  0, 64,       USE,  "no effect")                                  \
     M(speed,                STR,  0, 64,       USE,  "no effect")                                  \
     M(user_profile_id,      STR,  0, 256,      USE,  "no effect")                                  \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the answer must look like: response_format, and the names other servers use, as the text of
  * a grammar. form.c joins it with reasoning and tool calls and compiles it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/form.h"
@@ -89,6 +90,10 @@ static sl_status of_format(const char *name, const struct json *v, struct api_fo
     if (!text_json_is(type, "json_schema"))
         return SL_FAIL(err, REQUEST, "%s.type: must be text, json_object or json_schema", name);
     const struct json *in = js ? js : v;
+    char path[64];
+    snprintf(path, sizeof path, "%s%s", name, js ? ".json_schema" : "");
+    SL_TRY(api_members_check(v, name, "type|json_schema|schema|name|description|strict", err));
+    SL_TRY(api_members_check(in, path, "type|schema|name|description|strict", err));
     return schema_of(name, api_field(in, "schema"), api_field_bool(in, "strict", false), f, err);
 }
 
@@ -100,6 +105,7 @@ static sl_status of_structured(struct net_req *r, const char *name, const struct
     if (s->kind != JSON_OBJECT_K || !!json + !!regex + !!grammar + !!choice != 1)
         return SL_FAIL(err, REQUEST, "%s: must have exactly one of json, regex, grammar, choice",
                        name);
+    SL_TRY(api_members_check(s, name, "json|regex|grammar|choice", err));
     if (json) return json_of(r, "structured_outputs.json", json, f, err);
     if (choice) return choice_of(r, "structured_outputs.choice", choice, f, err);
     if (regex) return regex_of(r, "structured_outputs.regex", regex, f, err);

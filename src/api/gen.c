@@ -9,15 +9,44 @@
 #include "api/api_internal.h"
 #include "base/hash.h"
 
-sl_status api_body_parse(struct net_req *r, int route, const struct json **out, sl_err *err)
+/* Is word among the ", "-separated ones? */
+static bool has_word(const char *list, const char *word)
 {
+    size_t n = strlen(word);
+    for (const char *at = list; at && (at = strstr(at, word)); at += n)
+        if ((at == list || at[-1] == ' ') && (at[n] == ',' || !at[n])) return true;
+    return false;
+}
+
+void api_say_ignored(struct net_req *r, const char *what)
+{
+    const char *said = net_reply_header_of(r, API_IGNORED);
+    struct str s;
+    if (has_word(said, what)) return;
+    str_init(&s, MEM_REQUEST, 0);
+    if (said) str_printf(&s, "%s, ", said);
+    str_puts(&s, what);
+    str_cut(&s, BASE_MIN(s.n, API_IGNORED_MAX));
+    if (!s.failed) net_reply_header(r, API_IGNORED, str_c(&s));
+    str_fini(&s);
+}
+
+sl_status api_body_parse(const api *a, struct net_req *r, int route, const struct json **out,
+                         sl_err *err)
+{
+    struct str unknown;
     sl_status st = text_json_parse(&r->arena, "body", str_c(&r->body), r->body.n, out, err);
     if (st == SL_FORMAT || st == SL_LIMIT) { /* not of the model: of the request */
         if (err) err->code = SL_REQUEST;
         return SL_REQUEST;
     }
     if (st) return st;
-    return api_fields_check(*out, route, err);
+    if (!a || !a->o.ignore_unknown) return api_fields_check(*out, route, NULL, err);
+    str_init(&unknown, MEM_REQUEST, 0);
+    st = api_fields_check(*out, route, &unknown, err);
+    if (!st && unknown.n) api_say_ignored(r, str_c(&unknown));
+    str_fini(&unknown);
+    return st;
 }
 
 const char *api_model_name(const api *a, const char *asked)
@@ -180,6 +209,8 @@ static sl_status parse_stream(const struct json *b, struct api_gen *g, sl_err *e
     if (!o) return SL_OK;
     if (o->kind != JSON_OBJECT_K) return SL_FAIL(err, REQUEST, "stream_options: must be an object");
     if (!g->stream) return SL_FAIL(err, REQUEST, "stream_options: only with stream: true");
+    SL_TRY(api_members_check(o, "stream_options",
+                             "include_usage|continuous_usage_stats|include_obfuscation", err));
     g->include_usage = api_field_bool(o, "include_usage", false);
     g->continuous_usage = api_field_bool(o, "continuous_usage_stats", false);
     return SL_OK;
@@ -265,6 +296,7 @@ static sl_status parse_prediction(const api *a, struct arena *ar, const struct j
     if (!v) return SL_OK;
     if (v->kind != JSON_OBJECT_K) return SL_FAIL(err, REQUEST, "prediction: must be an object");
     const struct json *type = text_json_get(v, "type"), *content = text_json_get(v, "content");
+    SL_TRY(api_members_check(v, "prediction", "type|content", err));
     if (!type || type->kind != JSON_STR_K || strcmp(type->s, "content") != 0)
         return SL_FAIL(err, REQUEST, "prediction: type: must be \"content\"");
     if (!content) return SL_FAIL(err, REQUEST, "prediction: content: missing");

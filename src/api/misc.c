@@ -188,27 +188,19 @@ static void send_ids(api *a, struct net_req *r, const int32_t *ids, int n)
     send(r, &w, &s);
 }
 
-/* These routes have few fields, which are not in the table of all. */
-static sl_status body_of(const api *a, struct net_req *r, const struct json **body, sl_err *err)
+static sl_status body_of(const api *a, struct net_req *r, int route, const struct json **body,
+                         sl_err *err)
 {
-    static const char *const flag[] = {"add_special_tokens", "parse_special", "special"};
-    SL_TRY(api_body_parse(r, 0, body, err));
-    for (int i = 0; i < BASE_COUNT_OF(flag); i++) {
-        const struct json *v = api_field(*body, flag[i]);
-        if (v && v->kind != JSON_BOOL_K)
-            return SL_FAIL(err, REQUEST, "%s: must be true or false", flag[i]);
-    }
+    SL_TRY(api_body_parse(a, r, route, body, err));
     return api_model_check(a, *body, err);
 }
 
-/* {"prompt" or "content": text, "add_special_tokens": bool, "parse_special": bool} or {"messages"}
- */
 sl_status api_tokenize(api *a, struct net_req *r, sl_err *err)
 {
     const struct json *body = NULL;
     int32_t *ids = NULL;
     int n = 0;
-    SL_TRY(body_of(a, r, &body, err));
+    SL_TRY(body_of(a, r, API_TOKENIZE, &body, err));
     if (api_field(body, "messages")) {
         struct api_prompt p;
         SL_TRY(api_chat_prompt(a, r, body, &p, err));
@@ -235,7 +227,7 @@ sl_status api_detokenize(api *a, struct net_req *r, sl_err *err)
     struct api_prompt p;
     char *text = NULL;
     size_t n_text = 0;
-    SL_TRY(body_of(a, r, &body, err));
+    SL_TRY(body_of(a, r, API_DETOKENIZE, &body, err));
     list = api_field(body, "tokens");
     if (!list) return SL_FAIL(err, REQUEST, "tokens: missing");
     SL_TRY(api_ids_parse(a, &r->arena, "tokens", list, &p, err));
@@ -255,8 +247,7 @@ sl_status api_apply_template(api *a, struct net_req *r, sl_err *err)
     struct json_w w;
     struct str s;
     char *text = NULL;
-    SL_TRY(api_body_parse(r, API_CHAT, &body, err));
-    SL_TRY(api_model_check(a, body, err));
+    SL_TRY(body_of(a, r, API_CHAT, &body, err));
     SL_TRY(api_chat_text(a, r, body, &text, err));
     begin(&w, &s);
     text_jw_key(&w, "prompt");

@@ -184,6 +184,39 @@ static sl_status read_mark(struct chat_in *c, char mark[48], sl_err *err)
     return SL_OK;
 }
 
+/* Members of messages that no other place reads: those that say something to the model are refused,
+ * the names of others are said. */
+static sl_status check_members(struct net_req *r, const struct json *list, sl_err *err)
+{
+    static const char known[] = "role|content|name|tool_call_id|tool_calls|function_call|"
+                                "reasoning_content|reasoning|refusal|audio";
+    static const struct {
+        const char *names, *instead;
+    } deny[] = {{"prefix|partial", "use continue_final_message"},
+                {"images|image|videos|audios|files", "text only"},
+                {"tools|functions", "use tools of the request"},
+                {"documents", "put them into the content"},
+                {"thinking|thought", "use reasoning_content"},
+                {"input_ids|token_ids", "use prompt_token_ids"}};
+    int at = 0;
+    for (const struct json *m = list && list->kind == JSON_ARRAY_K ? list->child : NULL; m;
+         m = m->next, at++)
+        for (const struct json *v = m->kind == JSON_OBJECT_K ? m->child : NULL; v; v = v->next) {
+            if (api_field_empty(v) || api_name_in(known, v->key)) continue;
+            for (int i = 0; i < BASE_COUNT_OF(deny); i++)
+                if (api_name_in(deny[i].names, v->key))
+                    return SL_FAIL(err, REQUEST, "messages[%d].%s: not supported: %s", at, v->key,
+                                   deny[i].instead);
+            struct str name;
+            str_init(&name, MEM_REQUEST, 0);
+            str_puts(&name, "messages.");
+            api_field_name(&name, v->key);
+            if (!name.failed) api_say_ignored(r, str_c(&name));
+            str_fini(&name);
+        }
+    return SL_OK;
+}
+
 static bool has_null_calls(const struct json *list)
 {
     for (const struct json *m = list && list->kind == JSON_ARRAY_K ? list->child : NULL; m;
@@ -201,6 +234,7 @@ static sl_status render(api *a, struct net_req *r, const struct json *body, stru
     struct chat_in c = {.a = a, .r = r, .body = body, .tools = api_field(body, "tools")};
     char mark[48] = "";
     SL_TRY(api_tools_check(body, err));
+    SL_TRY(check_members(r, api_field(body, "messages"), err));
     SL_TRY(read_mark(&c, mark, err));
     if (text_json_is(api_field(body, "tool_choice"), "none") || (c.tools && !c.tools->n))
         c.tools = NULL;

@@ -498,7 +498,7 @@ sl_status api_responses(api *a, struct net_req *r, sl_err *err)
     for (int i = 0; i < BASE_COUNT_OF(all); i++)
         str_init(all[i], MEM_REQUEST, 0);
     api_unwrap_init(&p->unwrap);
-    SL_TRY(api_body_parse(r, API_RESPONSES, &p->body, err));
+    SL_TRY(api_body_parse(a, r, API_RESPONSES, &p->body, err));
     net_random_id("resp_", p->g.id);
     sl_status st = read_all(a, r, p, err);
     if (st) {

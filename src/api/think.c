@@ -7,7 +7,6 @@
 #include "api/api_internal.h"
 
 #define KWARG_MAX 16
-#define IGNORED "x-sluice-ignored"
 
 enum want { UNSAID, OFF, ON };
 
@@ -30,8 +29,7 @@ static sl_status read_object(const struct json *v, struct think *t, sl_err *err)
     const struct json *type = v;
     if (v->kind == JSON_OBJECT_K) {
         type = api_field(v, "type");
-        if (api_field(v, "budget_tokens"))
-            return SL_FAIL(err, REQUEST, "thinking.budget_tokens: not supported");
+        SL_TRY(api_members_check(v, "thinking", "type", err));
     }
     if (v->kind == JSON_BOOL_K) return say(t, v->b, "thinking", err);
     if (text_json_is(type, "enabled")) return say(t, true, "thinking", err);
@@ -86,7 +84,7 @@ static sl_status check_fixed(const api *a, struct net_req *r, const struct think
 {
     bool by_effort = strcmp(t->field, effort_field) == 0;
     if (t->want == ON && by_effort) { /* how much, which nothing here can heed: said, not refused */
-        net_reply_header(r, IGNORED, effort_field);
+        api_say_ignored(r, effort_field);
         return SL_OK;
     }
     if (t->want == (a->tmpl.always ? ON : OFF)) return SL_OK;
@@ -134,6 +132,8 @@ sl_status api_kwargs_put(const api *a, struct net_req *r, struct str *out, const
     if (kw && (kw->kind != JSON_OBJECT_K || kw->n > KWARG_MAX))
         return SL_FAIL(err, REQUEST,
                        "chat_template_kwargs: must be an object of at most %d members", KWARG_MAX);
+    SL_TRY(api_members_check(reason, "reasoning",
+                             "effort|enabled|summary|generate_summary|context", err));
     if (effort) SL_TRY(check_effort(a, effort, field, err));
     if (effort && strcmp(a->tmpl.family, "harmony") == 0) effort = harmony_effort(effort);
     SL_TRY(read_think(body, kw, effort, field, &t, err));

@@ -146,6 +146,8 @@ const char *net_req_arg(const struct net_req *r, const char *name);
 /* One more header of the reply, before net_reply; of one name the last counts. name: static; value:
  * copied. Over NET_REPLY_HEADERS they are dropped. */
 void net_reply_header(struct net_req *r, const char *name, const char *value);
+/* The value that was given to it, or NULL. */
+const char *net_reply_header_of(const struct net_req *r, const char *name);
 /* The whole reply. The bytes of body (may be NULL) are taken over, and it is empty afterwards.
  * A body that failed becomes a 429 with an error of OpenAI's form, and so does a reply for which
  * there is no memory. type: static. */

@@ -160,6 +160,14 @@ void net_reply_header(struct net_req *r, const char *name, const char *value)
     o->n_header = BASE_MAX(o->n_header, i + 1);
 }
 
+const char *net_reply_header_of(const struct net_req *r, const char *name)
+{
+    const struct net_req_own *o = net_own(r);
+    for (int i = 0; i < o->n_header; i++)
+        if (strcasecmp(o->header[i].name, name) == 0) return o->header[i].value;
+    return NULL;
+}
+
 static bool put_headers(const struct net_req_own *o, struct MHD_Response *m, const char *type)
 {
     bool ok = !o->lacks_header && MHD_add_response_header(m, "x-request-id", o->r.id) == MHD_YES;

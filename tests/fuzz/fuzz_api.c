@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     str_init(&s, MEM_REQUEST, 0);
     str_put(&r.body, (const char *)data, size);
     for (int route = API_CHAT; route <= API_EMBED; route *= 2) {
-        sl_status st = api_body_parse(&r, route, &body, &err);
+        sl_status st = api_body_parse(NULL, &r, route, &body, &err);
         clean(st, &err);
         if (st) continue;
         clean(api_tools_check(body, &err), &err);

@@ -45,6 +45,7 @@ TEST(api_fields_are_those_of_the_document)
 {
     compare(api_fields_print, "| field | chat |");
     compare(api_fields_print_messages, "| field | | type |");
+    compare(api_fields_print_tokens, "| field | tokenize |");
 }
 
 TEST(api_routes_are_in_the_document)
@@ -67,8 +68,18 @@ TEST(api_routes_are_in_the_document)
     str_fini(&doc);
 }
 
+TEST(api_fields_have_one_row_for_a_route)
+{
+    int n = 0;
+    const struct api_field *t = api_field_table(&n);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++)
+            if (t[i].routes & t[k].routes && strcmp(t[i].name, t[k].name) == 0)
+                fail_msg("%s has two rows", t[i].name);
+}
+
 /* One field with one value: the verdict of the table. */
-static bool takes(const struct api_field *f, int route, const char *value)
+static bool takes_name(const char *name_of, int route, const char *value, struct str *unknown)
 {
     struct arena a;
     struct str s;
@@ -76,13 +87,13 @@ static bool takes(const struct api_field *f, int route, const char *value)
     sl_err err = {0};
     mem_arena_init(&a, MEM_MISC, 0);
     str_init(&s, MEM_MISC, 0);
-    str_printf(&s, "{\"%s\": %s}", f->name, value);
+    str_printf(&s, "{\"%s\": %s}", name_of, value);
     sl_status st = text_json_parse(&a, "body", str_c(&s), s.n, &body, &err);
     if (st) fail_msg("%s: %s", str_c(&s), err.text);
-    st = api_fields_check(body, route, &err);
+    st = api_fields_check(body, route, unknown, &err);
     if (st) {
         char name[80];
-        snprintf(name, sizeof name, "%s: ", f->name);
+        snprintf(name, sizeof name, "%s: ", name_of);
         assert_int_equal(st, SL_REQUEST);
         if (strncmp(err.text, name, strlen(name)) != 0)
             fail_msg("%s: the message does not begin with the field: %s", str_c(&s), err.text);
@@ -90,6 +101,11 @@ static bool takes(const struct api_field *f, int route, const char *value)
     str_fini(&s);
     mem_arena_fini(&a);
     return st == SL_OK;
+}
+
+static bool takes(const struct api_field *f, int route, const char *value)
+{
+    return takes_name(f->name, route, value, NULL);
 }
 
 static bool takes_number(const struct api_field *f, int route, double v)
@@ -121,7 +137,7 @@ TEST(api_fields_are_checked_as_their_rows_say)
     int n = 0;
     const struct api_field *t = api_field_table(&n);
     for (int i = 0; i < n; i++)
-        for (int route = API_CHAT; route <= API_MESSAGES; route *= 2) {
+        for (int route = API_CHAT; route <= API_DETOKENIZE; route *= 2) {
             const struct api_field *f = &t[i];
             if (!(f->routes & route)) continue;
             assert_true(takes(f, route, "null"));
@@ -129,7 +145,9 @@ TEST(api_fields_are_checked_as_their_rows_say)
                 assert_true(takes(f, route, "{\"any\": [1, \"thing\"]}"));
             } else if (f->what == API_DENY) {
                 bool on = f->type == API_BOOL && f->min == 1; /* true is what means nothing */
-                assert_true(takes(f, route, on ? "true" : "false") && takes(f, route, "[]"));
+                bool never = f->type == API_ANY && f->min == 1;
+                assert_int_equal(takes(f, route, on ? "true" : "false"), !never);
+                assert_int_equal(takes(f, route, "[]"), !never);
                 assert_int_equal(takes(f, route, on ? "false" : "true"), false);
                 assert_false(takes(f, route, "\"x\"") || takes(f, route, "{\"a\": 1}"));
                 assert_false(takes(f, route, "5"));
@@ -143,4 +161,68 @@ TEST(api_fields_are_checked_as_their_rows_say)
                 assert_false(takes(f, route, "1") || takes(f, route, "\"a\\u0000b\""));
             }
         }
+}
+
+/* Names of other servers that would change an answer, and one that nobody has. */
+static const char *const foreign[] = {
+    "stop_words",       "stop_sequence",    "stop_str",
+    "stop_token",       "stop_tokens",      "stopping_strings",
+    "eos_token_id",     "bad_words_ids",    "banned_tokens",
+    "banned_strings",   "logits_bias",      "num_predict",
+    "max_gen_len",      "num_beams",        "num_return_sequences",
+    "guidance_scale",   "rep_pen",          "max_tokens_to_sample",
+    "adaptive_target",  "think",            "reasoning_budget_tokens",
+    "system_prompt",    "template",         "thinking_budget_tokens",
+    "input_ids",        "input_embeds",     "prompt_embeds",
+    "images",           "image_data",       "response_schema",
+    "sampling_params",  "nvext",            "extra_body",
+    "lora_request",     "adapter_id",       "models",
+    "no_such_field",    "Temperature",      "temprature",
+};
+
+TEST(api_fields_that_no_row_names_are_refused_by_their_name)
+{
+    for (int route = API_CHAT; route <= API_DETOKENIZE; route *= 2)
+        for (int i = 0; i < BASE_COUNT_OF(foreign); i++) {
+            if (takes_name(foreign[i], route, "\"x\"", NULL))
+                fail_msg("%s is passed over on route %d", foreign[i], route);
+            assert_true(takes_name(foreign[i], route, "null", NULL));
+        }
+    assert_false(takes_name("system", API_CHAT, "\"x\"", NULL));
+    assert_false(takes_name("suffix", API_CHAT, "\"x\"", NULL));
+    assert_false(takes_name("add_special", API_TOKENIZE, "false", NULL));
+}
+
+TEST(api_fields_that_no_row_names_may_be_told_instead)
+{
+    struct str unknown;
+    str_init(&unknown, MEM_MISC, 0);
+    assert_true(takes_name("no_such", API_CHAT, "1", &unknown));
+    assert_true(takes_name("n\u00f6_\\nsuch", API_CHAT, "1", &unknown));
+    assert_true(takes_name("top_k", API_CHAT, "1", &unknown));
+    assert_string_equal(str_c(&unknown), "no_such, n??_?such");
+    assert_false(takes_name("top_k", API_CHAT, "\"x\"", &unknown));
+    assert_false(takes_name("stop_words", API_CHAT, "\"x\"", &unknown));
+    str_fini(&unknown);
+}
+
+TEST(api_fields_of_chat_stand_beside_messages_of_tokenize)
+{
+    static const struct {
+        const char *body;
+        bool taken;
+    } t[] = {{"{\"messages\": [], \"tools\": []}", true},
+             {"{\"prompt\": \"a\", \"tools\": []}", false},
+             {"{\"prompt\": \"a\", \"messages\": []}", false},
+             {"{\"messages\": [], \"no_such\": 1}", false}};
+    struct arena a;
+    mem_arena_init(&a, MEM_MISC, 0);
+    for (int i = 0; i < BASE_COUNT_OF(t); i++) {
+        const struct json *body = NULL;
+        sl_err err = {0};
+        assert_int_equal(text_json_parse(&a, "body", t[i].body, strlen(t[i].body), &body, &err),
+                         SL_OK);
+        assert_int_equal(api_fields_check(body, API_TOKENIZE, NULL, &err) == SL_OK, t[i].taken);
+    }
+    mem_arena_fini(&a);
 }

@@ -200,7 +200,7 @@ def chat_fields(s):
                          parts)[1]["choices"][0]["message"]["content"] == whole)
     status, r = post(user="u", store=True, metadata={"a": "b"},
                      service_tier="auto", verbosity="low",
-                     n_discard=-1, unknown={"x": [1]})
+                     n_discard=-1, unknown=None)
     need("ignored fields", status == 200 and r["choices"][0]["message"]["content"] == whole, r)
     for text in (whole, [{"type": "text", "text": whole}]):
         status, r = post(prediction={"type": "content", "content": text})
@@ -465,6 +465,62 @@ def counted_text(s):
     return r["choices"][0]["message"]["content"], r["timings"]
 
 
+USER = [{"role": "user", "content": "What is 17 + 25?"}]
+CHAT, RESP, MSG = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+ASKED = {CHAT: {"messages": USER, "max_tokens": 1}, "/v1/completions": {"prompt": "a"},
+         RESP: {"input": "a", "max_output_tokens": 1}, MSG: {"messages": USER, "max_tokens": 1},
+         MSG + "/count_tokens": {"messages": USER}, "/v1/embeddings": {"input": "a"},
+         "/tokenize": {"prompt": "a"}, "/detokenize": {"tokens": [9]},
+         "/apply-template": {"messages": USER}}
+SAID = [{"role": "user", "content": "a", "weight": 1, "odd": [], "a\nb": 2}]
+INSIDE = [  # path, what is added, the field that the error names
+    (CHAT, {"stream": True, "stream_options": {"include_use": True}}, "stream_options.include_use"),
+    (CHAT, {"response_format": {"type": "json_schema", "json_schema": {
+        "schema": {}, "regex": "a"}}}, "response_format.json_schema.regex"),
+    (CHAT, {"structured_outputs": {"regex": "a", "whitespace_pattern": " "}},
+     "structured_outputs.whitespace_pattern"),
+    (CHAT, {"thinking": {"type": "disabled", "keep": "all"}}, "thinking.keep"),
+    (CHAT, {"reasoning": {"effort": "low", "max_tokens": 9}}, "reasoning.max_tokens"),
+    (CHAT, {"prediction": {"type": "content", "content": "a", "n": 1}}, "prediction.n"),
+    (CHAT, {"messages": USER + [{"role": "assistant", "content": "4", "prefix": True}]},
+     "messages[1].prefix"),
+    (CHAT, {"messages": [{"role": "user", "content": "a", "images": ["x"]}]},
+     "messages[0].images"),
+    (RESP, {"text": {"format": {"type": "json_schema", "name": "a", "schema": {}, "regex": "a"}}},
+     "text.format.regex")]
+
+
+def unknown_fields(s):
+    """What no route knows is 400 by its name, or, with --unknown-fields ignore, said."""
+    for path, body in ASKED.items():
+        need(f"{path} plain", s.post(path, body)[0] == 200)
+        for name in ("no_such_field", "stop_words", "input_ids"):
+            status, r = s.post(path, dict(body, **{name: "x"}))
+            e = r["error"]
+            need(f"{path}: {name}", status == 400 and e["message"].startswith(name + ": ")
+                 and e.get("param", name) == name, r)
+            need(f"{path}: {name} null", s.post(path, dict(body, **{name: None}))[0] == 200)
+    for path, more, field in INSIDE:
+        status, r = s.post(path, dict(ASKED[path], **more))
+        need(f"{field} is refused", status == 400 and r["error"]["param"] == field, r)
+    head = s.call("POST", CHAT, {"messages": SAID, "max_tokens": 1})[1]
+    need("members of messages are said",
+         head.get("x-sluice-ignored") == "messages.weight, messages.a?b", head)
+
+
+def told_fields():
+    with Server("--unknown-fields", "ignore") as s:
+        for path, body in ASKED.items():
+            status, head, _ = s.call("POST", path, dict(body, no_such=1, **{"a\r\nb": 2, "c": None}))
+            need(f"{path}: said", status == 200
+                 and head.get("x-sluice-ignored") == "no_such, a??b", (status, head))
+        need("a list is refused all the same",
+             s.post(CHAT, dict(ASKED[CHAT], stop_words=["x"]))[0] == 400)
+        long = {f"unknown_field_number_{i}": 1 for i in range(200)}
+        head = s.call("POST", CHAT, dict(ASKED[CHAT], **long))[1]
+        need("many are cut", len(head["x-sluice-ignored"]) == 1000, head)
+
+
 def small_model(want):
     """The same answer with a small model, whose files the sandbox allows; here the model itself."""
     with tempfile.TemporaryDirectory() as d:
@@ -480,9 +536,10 @@ def small_model(want):
 
 with Server("--draft", "auto") as server:
     for part in (get_routes, counted, aborted, forbidden, chat_shapes,
-                 chat_fields, completions, text_routes, tools, structured, embeddings, company):
+                 chat_fields, unknown_fields, completions, text_routes, tools, structured, embeddings, company):
         part(server)
     answer = counted_text(server)[0]
     need("exit code", server.stop() == 0)
 small_model(answer)
+told_fields()
 T.exit()

@@ -96,7 +96,7 @@ NEUTRAL = {"use_beam_search": False, "length_penalty": 1.0, "bad_words": [], "pr
            "repeat_last_n": 64, "include_reasoning": True, "vllm_xargs": {}, "n_probs": 0,
            "min_keep": 0, "samplers": [], "echo": False, "spaces_between_special_tokens": True,
            "truncate_prompt_tokens": None, "n_keep": 0,
-           "lora": [], "include_stop_str_in_output": False, "some_unknown_field": {"a": 1}}
+           "lora": [], "include_stop_str_in_output": False, "some_unknown_field": None}
 REFUSED = {"use_beam_search": True, "length_penalty": 0.5, "bad_words": ["x"], "allowed_token_ids":
                [5], "prompt_logprobs": 1, "typical_p": 0.5, "mirostat": 2, "xtc_probability": 0.5,
            "dry_multiplier": 0.8, "dynatemp_range": 1, "top_n_sigma": 1,
