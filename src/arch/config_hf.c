@@ -134,7 +134,7 @@ static sl_status yarn(const struct json *s, struct arch_cfg *c, sl_err *err)
 }
 
 /* The member that is an object with something in it; NULL = none. */
-static sl_status rope_object(const struct json *o, const char *name, const struct json **out,
+static sl_status object_in(const struct json *o, const char *name, const struct json **out,
                              sl_err *err)
 {
     const struct json *s = text_json_get(o, name);
@@ -174,8 +174,8 @@ static sl_status one_rope(const struct json *old, const struct json *new, sl_err
 sl_status arch_hf_rope(const struct json *o, int n_rot, struct arch_cfg *c, sl_err *err)
 {
     const struct json *s = NULL, *old = NULL;
-    SL_TRY(rope_object(o, "rope_parameters", &s, err));
-    SL_TRY(rope_object(o, "rope_scaling", &old, err));
+    SL_TRY(object_in(o, "rope_parameters", &s, err));
+    SL_TRY(object_in(o, "rope_scaling", &old, err));
     SL_TRY(one_rope(old, s, err));
     const char *name = s ? "rope_parameters" : "rope_scaling", *type = NULL;
     if (!s) s = old;
@@ -270,6 +270,21 @@ sl_status arch_hf_window(const struct json *o, int def, bool by_layer, struct ar
     for (int i = 0; i < c->n_layer + c->n_mtp; i++)
         c->layer[i].n_window = i >= from ? c->n_window : 0;
     return arch_hf_layer_types(o, by_layer, c, err);
+}
+
+sl_status arch_hf_dual_chunk(const struct json *o, struct arch_cfg *c, sl_err *err)
+{
+    const struct json *d = NULL;
+    int chunk = 0, local = 0, train = 0;
+    SL_TRY(object_in(o, "dual_chunk_attention_config", &d, err));
+    if (!d) return SL_OK;
+    SL_TRY(arch_hf_int(d, "chunk_size", ARCH_RANGE(8192, 2, 1 << 28), &chunk, err));
+    SL_TRY(arch_hf_int(d, "local_size", ARCH_RANGE(1024, 0, chunk - 1), &local, err));
+    SL_TRY(arch_hf_int(d, "original_max_position_embeddings", ARCH_RANGE(0, 0, 1 << 28), &train,
+                       err));
+    c->n_ctx_train = BASE_MIN(c->n_ctx_train, chunk - local);
+    if (train) c->n_ctx_train = BASE_MIN(c->n_ctx_train, train);
+    return SL_OK;
 }
 
 sl_status arch_hf_mla(const struct json *o, struct arch_cfg *c, sl_err *err)

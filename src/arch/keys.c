@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys that change what a model computes: obeyed, at the value that changes nothing, or refused by
- * name. One list for config.json, one for its rope objects, one for GGUF. Whatever no row names is
- * taken to change nothing (dropout, initialisers, token ids, names). */
+ * name. One list for config.json, one for its rope objects, one for GGUF. What is harmless has rows
+ * too (dropout, initialisers, token ids, names): whatever no row names is refused, for a list of
+ * what could change numbers is never whole. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +14,9 @@
 /* What the architecture's row says that it obeys is obeyed; of the others the first row whose names
  * fit decides. names: "|"-separated, * stands for any bytes. by: "*" = all obey it, "" = nothing
  * else does (in a rope object: the types of rope that do). neutral: values that change nothing, in
- * addition to null, false, 0, [], {} and empty strings where the row has "-" among them; @head
- * stands for the width of a head. moe: of interest only where there are experts. */
+ * addition to null, false, 0, [], {} and empty strings where the row has "-" among them; @head,
+ * @layers, ... stand for a number that was read under its usual name. moe: of interest only where
+ * there are experts. */
 struct rule {
     const char *names, *by, *neutral;
     bool moe;
@@ -26,8 +29,15 @@ static const struct rule hf_rules[] = {
      "*", "", false},
     {"head_dim|tie_word_embeddings|layer_types|max_window_layers", "*", "", false},
     {"rope_interleave", "", "-", false},
+    {"norm_eps|layer_norm_eps*|layernorm_eps*|norm_epsilon|rms_norm_epsilon", "", "@eps|-", false},
+    {"n_layer|n_layers|num_layers", "", "@layers|-", false},
+    {"n_head|n_heads|num_heads", "", "@heads|-", false},
+    {"n_kv_heads|n_head_kv|num_kv_heads|num_key_value_heads_per_layer", "", "@kv|-", false},
+    {"n_embd|n_embed|d_model|dim|model_dim|embedding_size|embed_dim|embedding_dim", "", "@model|-",
+     false},
+    {"ffn_hidden_size|d_ff|ffn_dim|n_inner|hidden_dim", "", "@ff|-", false},
     {"qk_rope_head_dim|qk_nope_head_dim|q_lora_rank|kv_lora_rank", "", "-", false},
-    {"v_head_dim", "", "-|@head", false},
+    {"v_head_dim|value_head_dim|v_channels", "", "-|@head", false},
     {"qk_head_dim|kv_channels|attention_head_dim|attention_head_size|head_size|d_head|d_kv", "",
      "-|@head", false},
     /* positions */
@@ -101,6 +111,43 @@ static const struct rule hf_rules[] = {
      "parallel*|*experts_implementation*|expert_model*",
      "*", "", true},
     {"moe_*|*expert*|*router*|*topk*|*top_k_group*|*gating*|*scoring*", "", "1|-", true},
+    /* what changes nothing: sizes, which are read; */
+    {"num_hidden_layers|hidden_size|intermediate_size|num_attention_heads|num_key_value_heads|"
+     "vocab_size|max_position_embeddings|num_nextn_predict_layers|*mtp*|*padded_vocab*|original_"
+     "vocab_size|max_sequence_length|max_seq_len*|max_model_len|*max_length|seq_len|seq_length|"
+     "initial_context_length|context_length|n_ctx|n_positions|original_max_position*",
+     "*", "", false},
+    /* tokens, classes, names and places; */
+    {"*token_id|*token_ids|*_token_index|*_token|bos_*|eos_*|model_type|architectures|auto_map|"
+     "id2label|label2id|num_labels|classifier_*|problem_type|task_specific_params|finetuning_task|"
+     "custom_pipelines|prefix|tokenizer_*|*chat_template*|special_tokens*|generation_config|is_*_"
+     "config|is_decoder|tie_encoder_decoder|language|languages",
+     "*", "", false},
+    {"_*|*version*|*dtype*|*name_or_path*|*_name|name|*_path|*hash*|*url*|*date|*license*|*author*|"
+     "*description*|comment*|tags|base_model*|model_id|repo_id|dataset*|*processor*",
+     "*", "", false},
+    /* training; */
+    {"*dropout*|*pdrop*|*_drop|*drop_path*|*initializer*|*_init|*_init_*|init_*|*gradient*|*"
+     "checkpoint*|neftune*|peft_*|lora_config|*training*|train_*|*finetune*|*optimizer*|learning_"
+     "rate*|*batch_size*|*loss*|seq_aux|seed|wandb*|*_noise",
+     "*", "", false},
+    /* how other programs compute and store it; */
+    {"use_cache*|cache_implementation|*_cache_dtype|chunk_size_feed_forward|use_bfloat16|*fused*|"
+     "fuse_*|*flash*|attn_implementation|use_*_kernel*|*tensor_parallel*|*sequence_parallel*|*"
+     "tp_plan|*_tp|torchscript|tf_*|onnx*|transformers.js_config|*quantiz*|compression_config|"
+     "*gguf*|*unsloth*|*mergekit*|*megatron*|*deepspeed*|*vllm*|*sglang*|*sagemaker*|eagle_*|*"
+     "speculat*|save_*|*_backend",
+     "*", "", false},
+    {"return_dict*|output_attentions|output_hidden_states|output_scores|output_past|"
+     "use_return_dict",
+     "*", "", false},
+    /* and sampling, as configurations had it once */
+    {"do_sample|temperature|top_k|top_p|typical_p|repetition_penalty|length_penalty|diversity_"
+     "penalty|*no_repeat_ngram_size|num_beams|num_beam_groups|early_stopping|num_return_sequences|"
+     "min_length|bad_words_ids|remove_invalid_values|exponential_decay_length_penalty|*suppress_"
+     "tokens|forced_*",
+     "*", "", false},
+    {"*", "", "-", false},
 };
 
 static const struct rule rope_rules[] = {
@@ -130,7 +177,8 @@ static const struct rule gguf_rules[] = {
      "*", "", false},
     {"attention.scale", "", "-", false},
     {"attention.causal", "", "true", false},
-    {"attention.layer_norm_epsilon|attention.group_norm_*|attention.dropout*", "*", "", false},
+    {"attention.layer_norm_epsilon", "", "@eps|-", false},
+    {"attention.group_norm_*|attention.dropout*", "*", "", false},
     {"attention.*scale*", "", "1|-", false},
     {"attention.*", "", "-", false},
     {"*logit_scale*|*embedding_scale*|*residual_scale*|*router_scale*|embedding_length_*", "",
@@ -150,6 +198,10 @@ static const struct rule gguf_rules[] = {
     {"expert_shared_count|leading_dense_block_count", "", "-", true},
     {"moe_every_n_layers", "", "1|-", true},
     {"expert*|moe_*", "", "1|-", true},
+    {"block_count|context_length|embedding_length|feed_forward_length|vocab_size|nextn_predict_"
+     "layers|tensor_data_layout|pooling_type|training.*",
+     "*", "", false},
+    {"*", "", "-", false},
 };
 
 static const struct rules {
@@ -195,16 +247,30 @@ static bool fits(const char *patterns, const char *name)
 struct value {
     char text[64];
     bool empty; /* null, false, 0, nothing in it */
+    double f;   /* of a number, and of a list of equal ones; else NAN */
 };
 
-static bool is_neutral(const struct value *v, const char *list, int d_head)
+/* Is it the number that word, "@layers", stands for? */
+static bool is_read(const struct value *v, const char *word, size_t n, const struct arch_cfg *c)
+{
+    const struct {
+        const char *word;
+        double is;
+    } row[] = {{"@head", c->d_head},  {"@layers", c->n_layer}, {"@heads", c->n_head},
+               {"@kv", c->n_head_kv}, {"@model", c->d_model},  {"@ff", c->d_ff}};
+    if (n == 4 && memcmp(word, "@eps", 4) == 0) return (float)v->f == c->norm_eps;
+    for (int i = 0; i < BASE_COUNT_OF(row); i++)
+        if (n == strlen(row[i].word) && memcmp(word, row[i].word, n) == 0)
+            return v->f == row[i].is;
+    return false;
+}
+
+static bool is_neutral(const struct value *v, const char *list, const struct arch_cfg *c)
 {
     for (const char *p = list; *p;) {
         size_t n = strcspn(p, "|");
-        char head[16];
-        snprintf(head, sizeof head, "%d", d_head);
         if (n == 1 && *p == '-' && v->empty) return true;
-        if (n == 5 && strncmp(p, "@head", 5) == 0 && strcmp(v->text, head) == 0) return true;
+        if (*p == '@' && is_read(v, p, n, c)) return true;
         if (strlen(v->text) == n && strncasecmp(v->text, p, n) == 0) return true;
         p += n + (p[n] == '|');
     }
@@ -219,16 +285,28 @@ static bool matters(const struct rules *all, const char *key, const char *rope,
     if (fits(own, key)) return false;
     for (int i = 0; i < all->n; i++) {
         const struct rule *r = &all->v[i];
-        if (!fits(r->names, key) || (r->moe && !c->n_expert)) continue;
-        return !(strcmp(r->by, "*") == 0 || fits(r->by, rope)) &&
-               !is_neutral(v, r->neutral, c->d_head);
+        if (!fits(r->names, key)) continue;
+        if (r->moe && !c->n_expert) return false;
+        return !(strcmp(r->by, "*") == 0 || fits(r->by, rope)) && !is_neutral(v, r->neutral, c);
     }
     return false;
 }
 
+/* The number that all entries of a list are, or NAN. */
+static double all_equal(const struct json *list)
+{
+    double f = NAN;
+    for (const struct json *v = list->child; v; v = v->next) {
+        bool number = v->kind == JSON_INT_K || v->kind == JSON_REAL_K;
+        if (!number || (v != list->child && v->f != f)) return NAN;
+        f = v->f;
+    }
+    return f;
+}
+
 static struct value of_json(const struct json *v)
 {
-    struct value o = {.text = "null", .empty = true};
+    struct value o = {.text = "null", .empty = true, .f = NAN};
     switch (v->kind) {
     case JSON_NULL_K:
         break;
@@ -240,6 +318,7 @@ static struct value of_json(const struct json *v)
     case JSON_REAL_K:
         snprintf(o.text, sizeof o.text, "%.9g", v->f);
         o.empty = v->f == 0;
+        o.f = v->f;
         break;
     case JSON_STR_K:
         snprintf(o.text, sizeof o.text, "%.60s", v->s);
@@ -251,18 +330,32 @@ static struct value of_json(const struct json *v)
                  : v->n                  ? "{...}"
                                          : "{}");
         o.empty = v->n == 0;
+        if (v->kind == JSON_ARRAY_K) o.f = all_equal(v);
     }
     return o;
+}
+
+/* Does a row name key, other than the last, which names all? */
+static bool is_named(const struct rules *all, const char *key)
+{
+    for (int i = 0; i + 1 < all->n; i++)
+        if (fits(all->v[i].names, key)) return true;
+    return false;
 }
 
 sl_status arch_keys_hf(const struct json *config, const struct arch_cfg *c, sl_err *err)
 {
     for (const struct json *k = config->child; k; k = k->next) {
         struct value v = of_json(k);
-        if (matters(&of_hf, k->key, "", &v, c, c->row->hf_keys))
+        if (!matters(&of_hf, k->key, "", &v, c, c->row->hf_keys)) continue;
+        if (!is_named(&of_hf, k->key))
             return SL_FAIL(err, UNSUPPORTED,
-                           "%.60s is %s, which changes what %s computes and is not supported",
+                           "%.60s is %s: this key is not known and could change what %s computes: "
+                           "take it out if it does not",
                            k->key, v.text, c->arch);
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%.60s is %s, which changes what %s computes and is not supported", k->key,
+                       v.text, c->arch);
     }
     return SL_OK;
 }
@@ -283,7 +376,7 @@ sl_status arch_keys_rope(const struct json *rope, const char *name, const char *
 /* Arrays of numbers are empty where all of them are 0, as the sections of a rope that has none. */
 static struct value of_meta(const io_model *m, const char *key)
 {
-    struct value o = {.text = "[...]"};
+    struct value o = {.text = "[...]", .f = NAN};
     struct io_array a;
     const char *s = NULL;
     uint64_t n = 0;
@@ -295,6 +388,7 @@ static struct value of_meta(const io_model *m, const char *key)
     } else if (io_meta_f64(m, key, &f, NULL) == SL_OK) {
         snprintf(o.text, sizeof o.text, "%.7g", f);
         o.empty = f == 0;
+        o.f = f;
     } else if (io_meta_str(m, key, &s, &n, NULL) == SL_OK) {
         snprintf(o.text, sizeof o.text, "%.*s", (int)BASE_MIN(n, 60), s);
         o.empty = n == 0;

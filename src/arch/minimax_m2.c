@@ -95,6 +95,7 @@ const struct arch arch_minimax_m2 = {
     .hf_class = "MiniMaxM2ForCausalLM",
     .tool_family = "minimax",
     .hf_keys = "partial_rotary_factor|rotary_dim|use_qk_norm|qk_norm_type|use_routing_bias|"
+               "attn_type_list|mlp_intermediate_size|shared_moe_mode|" /* of layers it has not */
                "scoring_func|num_experts|num_local_experts|num_experts_per_tok",
     .gguf_keys = ARCH_GGUF_KEYS_MOE,
     .ffn_scale_unused = true,

@@ -15,7 +15,8 @@ sl_status arch_hf_qwen3(const struct json *o, bool by_layer, struct arch_cfg *c,
     c->qk_norm = true;
     SL_TRY(arch_hf_attn_bias(o, true, c, err));
     SL_TRY(arch_hf_switched_window(o, by_layer, c, err));
-    return arch_hf_rope(o, c->d_head, c, err);
+    SL_TRY(arch_hf_rope(o, c->d_head, c, err));
+    return arch_hf_dual_chunk(o, c, err);
 }
 
 static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
@@ -36,7 +37,8 @@ const struct arch arch_qwen3 = {
     .hf_type = "qwen3",
     .hf_class = "Qwen3ForCausalLM",
     .tool_family = "hermes",
-    .hf_keys = "sliding_window|use_sliding_window|*qkv_bias*|" ARCH_HF_KEYS_QK_NORM,
+    .hf_keys = "sliding_window|use_sliding_window|*qkv_bias*|dual_chunk_attention_config|"
+               ARCH_HF_KEYS_QK_NORM,
     .gguf_keys = ARCH_GGUF_KEYS_WINDOW "|attention.scale",
     .unsaid = {.d_head = 128},
     .read_gguf = read_gguf,

@@ -77,9 +77,10 @@ const struct arch arch_qwen3_moe = {
     .hf_type = "qwen3_moe",
     .hf_class = "Qwen3MoeForCausalLM",
     .tool_family = "hermes",
-    .hf_keys = "sliding_window|use_sliding_window|*qkv_bias*|" ARCH_HF_KEYS_QK_NORM
-               "|num_experts|num_local_experts|n_routed_experts|num_experts_per_tok|moe_"
-               "intermediate_size|norm_topk_prob|decoder_sparse_step|mlp_only_layers",
+    .hf_keys = "sliding_window|use_sliding_window|*qkv_bias*|dual_chunk_attention_config|"
+               ARCH_HF_KEYS_QK_NORM "|num_experts|num_local_experts|n_routed_experts|"
+               "num_experts_per_tok|moe_intermediate_size|norm_topk_prob|decoder_sparse_step|"
+               "mlp_only_layers",
     .gguf_keys = ARCH_GGUF_KEYS_WINDOW "|attention.scale|" ARCH_GGUF_KEYS_MOE,
     .read_gguf = read_gguf,
     .read_hf = read_hf,

@@ -122,6 +122,9 @@ struct arch_moe_v3 {
 };
 sl_status arch_hf_moe_v3(const struct json *o, const struct arch_moe_v3 *def, struct arch_cfg *c,
                          sl_err *err) BASE_MUST_USE;
+/* dual_chunk_attention_config (Qwen2.5-1M): within the first chunk that is ordinary attention, so
+ * the context ends there (n_ctx_train). After arch_hf_rope. */
+sl_status arch_hf_dual_chunk(const struct json *o, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* A word that has to be this one, where it is there. UNSUPPORTED names key and word. */
 sl_status arch_hf_must_be(const struct json *o, const char *key, const char *word,
                           sl_err *err) BASE_MUST_USE;

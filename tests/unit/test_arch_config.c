@@ -372,7 +372,7 @@ TEST(arch_row_without_keys_obeys_none_of_its_own)
 {
     static const struct arch bare = {.name = "bare"};
     struct arch_cfg c = {.arch = "bare", .row = &bare, .d_head = 16};
-    static const char *const text[] = {"{\"head_dim\":16,\"sliding_window\":null,\"x\":1}",
+    static const char *const text[] = {"{\"head_dim\":16,\"sliding_window\":null,\"x\":0}",
                                        "{\"sliding_window\":8}"};
     for (int i = 0; i < 2; i++) {
         struct arena a;

@@ -118,6 +118,22 @@ static const char *const refused[][3] = {
     {QWEN2 ",\"use_sliding_window\":true,\"sliding_window\":8,\"layer_types\":[\"full_"
            "attention\",\"chunked_attention\"]",
      "layer_types[1]", "chunked"},
+    {LLAMA ",\"layer_norm_eps\":1e-6", "layer_norm_eps", "1e-06"},
+    {LLAMA ",\"num_key_value_heads_per_layer\":[2,1]", "num_key_value_heads_per_layer", "[...]"},
+    {LLAMA ",\"loop_num\":2", "loop_num", "2"},
+    {LLAMA ",\"total_ut_steps\":4", "total_ut_steps", "4"},
+    {LLAMA ",\"value_residual\":true", "value_residual", "true"},
+    {LLAMA ",\"value_head_dim\":32", "value_head_dim", "32"},
+    {LLAMA ",\"n_layers\":3", "n_layers", "3"},
+    {LLAMA ",\"ffn_hidden_size\":128", "ffn_hidden_size", "128"},
+    {LLAMA ",\"mixer\":\"mamba\"", "mixer", "mamba"},
+    {LLAMA ",\"anything_new\":1", "anything_new", "is 1: this key is not known"},
+    {LLAMA ",\"dual_chunk_attention_config\":{\"chunk_size\":64}",
+     "dual_chunk_attention_config", "{...}"},
+    {V3 ",\"dual_chunk_attention_config\":{\"chunk_size\":64}",
+     "dual_chunk_attention_config", "{...}"},
+    {QWEN2 ",\"dual_chunk_attention_config\":{\"chunk_size\":64,\"local_size\":64}",
+     "local_size", "64"},
     {QWEN2 ",\"use_mrope\":true", "use_mrope", "true"},
     {QWEN3 ",\"attention_sink_bias\":true", "attention_sink_bias", "true"},
     {QWEN3 ",\"attn_output_gate\":true", "attn_output_gate", "true"},
@@ -161,7 +177,7 @@ TEST(arch_keys_that_change_nothing_are_taken)
               "\"attention_dropout\":0.1,\"initializer_range\":0.02,"
               "\"chunk_size_feed_forward\":0,\"pruned_heads\":{},\"is_encoder_decoder\":false,"
               "\"add_cross_attention\":false,\"repetition_penalty\":1.1,"
-              "\"temperature\":0.6,\"layer_norm_eps\":1e-12,\"norm_topk_prob\":true,\"sliding_"
+              "\"temperature\":0.6,\"layer_norm_eps\":1e-5,\"norm_topk_prob\":true,\"sliding_"
               "window\":4096",
         LLAMA ",\"rope_theta\":10000.0,\"rope_scaling\":null,\"rope_parameters\":{\"rope_type\":"
               "\"default\",\"rope_theta\":10000.0,\"partial_rotary_factor\":1.0}",
@@ -190,6 +206,29 @@ TEST(arch_keys_that_change_nothing_are_taken)
         struct answer r;
         read_config(t[i], &r);
         if (r.st != SL_OK) fail_msg("case %d: %s", i, r.err.text);
+    }
+}
+
+/* Attention over chunks is ordinary attention in the first one. */
+TEST(arch_dual_chunks_bound_the_context)
+{
+    static const struct {
+        const char *text;
+        int n_ctx;
+    } t[] = {
+        {QWEN2 ",\"dual_chunk_attention_config\":null", 4096},
+        {QWEN2 ",\"dual_chunk_attention_config\":{\"chunk_size\":2048,\"local_size\":256}", 1792},
+        {QWEN3 ",\"dual_chunk_attention_config\":{\"chunk_size\":2048,\"local_size\":256,"
+               "\"original_max_position_embeddings\":1024}",
+         1024},
+        {MOE ",\"dual_chunk_attention_config\":{\"chunk_size\":262144,\"local_size\":8192}",
+         4096},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(t); i++) {
+        struct answer r;
+        read_config(t[i].text, &r);
+        if (r.st != SL_OK || r.cfg.n_ctx_train != t[i].n_ctx)
+            fail_msg("case %d: %d %s, context %d", i, r.st, r.err.text, r.cfg.n_ctx_train);
     }
 }
 
@@ -302,6 +341,12 @@ TEST(arch_gguf_keys_that_change_numbers_are_refused_by_name)
         {"qwen3", "expert_count u32=4 u32=8", "expert_count is 8"},
         {"qwen2", "attention.q_lora_rank u32=4 u32=8", "q_lora_rank is 8"},
         {"qwen2", "pooling_type u32=4 u32=3", NULL},
+        {"llama", "attention.layer_norm_epsilon u32=6 f32=1e-6", NULL},
+        {"llama", "attention.layer_norm_epsilon u32=6 f32=1e-5", "layer_norm_epsilon is 1e-05"},
+        {"llama", "anything_new u32=4 u32=1", "anything_new is 1"},
+        {"llama", "anything_new u32=4 u32=0", NULL},
+        {"llama", "loop_count u32=4 u32=2", "loop_count is 2"},
+        {"llama", "expert_used_count u32=4 u32=2", NULL},
         {"llama", "tensor_data_layout u32=8 s=Meta", NULL},
     };
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
