@@ -486,7 +486,8 @@ INSIDE = [  # path, what is added, the field that the error names
      "messages[1].prefix"),
     (CHAT, {"messages": [{"role": "user", "content": "a", "images": ["x"]}]},
      "messages[0].images"),
-    (RESP, {"text": {"format": {"type": "json_schema", "name": "a", "schema": {}, "regex": "a"}}},
+    (RESP, {"text": {"format": {"type": "json_schema", "name": "a", "schema": {},
+                                "regex": "a"}}},
      "text.format.regex")]
 
 
@@ -537,7 +538,8 @@ def small_model(want):
 
 with Server("--draft", "auto") as server:
     for part in (get_routes, counted, aborted, forbidden, chat_shapes,
-                 chat_fields, unknown_fields, completions, text_routes, tools, structured, embeddings, company):
+                 chat_fields, unknown_fields, completions, text_routes, tools, structured,
+                 embeddings, company):
         part(server)
     answer = counted_text(server)[0]
     need("exit code", server.stop() == 0)
