@@ -120,8 +120,8 @@ static const struct rule hf_rules[] = {
     /* tokens, classes, names and places; */
     {"*token_id|*token_ids|*_token_index|*_token|bos_*|eos_*|model_type|architectures|auto_map|"
      "id2label|label2id|num_labels|classifier_*|problem_type|task_specific_params|finetuning_task|"
-     "custom_pipelines|prefix|tokenizer_*|*chat_template*|special_tokens*|generation_config|is_*_"
-     "config|is_decoder|tie_encoder_decoder|language|languages",
+     "custom_pipelines|prefix|tokenizer_*|*chat_template*|special_tokens*|generation_config|text_"
+     "config|is_*_config|is_decoder|tie_encoder_decoder|language|languages",
      "*", "", false},
     {"_*|*version*|*dtype*|*name_or_path*|*_name|name|*_path|*hash*|*url*|*date|*license*|*author*|"
      "*description*|comment*|tags|base_model*|model_id|repo_id|dataset*|*processor*",
