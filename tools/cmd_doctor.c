@@ -32,6 +32,7 @@ static const struct opt opts[] = {
 struct report {
     struct os_topology top;
     struct dev_info dev;
+    char name[32], isa[96]; /* dev's, which ends with the device */
     double read_gbps, int8_gops;
     int64_t memlock, n_file; /* -1 = no limit */
     struct doctor_advice advice;
@@ -122,6 +123,10 @@ static sl_status gather(struct report *r, const struct doctor_opts *o, struct ar
     SL_TRY(os_topology_get(&r->top, err));
     SL_TRY(dev_open(o->common.device, &dopts, &d, err));
     dev_info_get(d, &r->dev);
+    snprintf(r->name, sizeof r->name, "%s", r->dev.name);
+    snprintf(r->isa, sizeof r->isa, "%s", r->dev.isa);
+    r->dev.name = r->name;
+    r->dev.isa = r->isa;
     r->read_gbps = dev_probe_read_gbps(d, 400);
     r->int8_gops = dev_probe_int8_gops(d, 200);
     dev_close(d);

@@ -83,6 +83,7 @@ struct cuda_fill {
       (cuda_fn **out, cuda_module *module, const char *name))                                      \
     X(StreamCreate, cuStreamCreate, (cuda_stream **out, unsigned flags))                           \
     X(StreamDestroy, cuStreamDestroy_v2, (cuda_stream *stream))                                    \
+    X(StreamSynchronize, cuStreamSynchronize, (cuda_stream *stream))                               \
     X(EventCreate, cuEventCreate, (cuda_event **out, unsigned flags))                              \
     X(EventDestroy, cuEventDestroy_v2, (cuda_event *event))                                        \
     X(EventRecord, cuEventRecord, (cuda_event *event, cuda_stream *stream))                        \

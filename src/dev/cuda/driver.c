@@ -154,8 +154,12 @@ static sl_status cuda_submit(void *g, void *rec, sl_err *err)
     struct cuda *v = g;
     int r = enter(v);
     if (!r) r = v->GraphLaunch(rec, v->stream);
-    if (!r) r = v->EventRecord(v->event[(v->n_submit + 1) % CUDA_EVENTS], v->stream);
     if (r) return r == CUDA_NO_MEMORY ? failed(v, r, "cuGraphLaunch", err) : lost(v, r, err);
+    r = v->EventRecord(v->event[(v->n_submit + 1) % CUDA_EVENTS], v->stream);
+    if (r) {
+        (void)v->StreamSynchronize(v->stream); /* nobody can wait for it later */
+        return lost(v, r, err);
+    }
     v->n_submit++;
     return SL_OK;
 }

@@ -483,6 +483,13 @@ API int cuStreamDestroy_v2(cuda_stream *stream)
     return 0;
 }
 
+API int cuStreamSynchronize(cuda_stream *stream)
+{
+    if (!stream) return BAD_HANDLE;
+    drain();
+    return g.error;
+}
+
 API int cuEventCreate(cuda_event **out, unsigned flags)
 {
     int r = called(true);
