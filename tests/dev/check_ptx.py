@@ -17,9 +17,9 @@ import sys
 import tempfile
 
 # Sums and products without a rounding may be contracted to one of both; others are approximate.
-LOOSE = re.compile(r"\b(?:add|sub|mul|fma|mad|div|sqrt|rcp)(?:\.(?:approx|full|ftz|sat))*\.f(?:32|64)"
-                   r"|\b\w+(?:\.\w+)*\.(?:approx|full|ftz)\b|\bmad\.\w*\.?f\d\d|^\s*\.extern.*"
-                   r"|\bcall\b.*", re.M)
+LOOSE = re.compile(r"\b(?:add|sub|mul|fma|mad|div|sqrt|rcp)(?:\.(?:approx|full|ftz|sat))*"
+                   r"\.f(?:32|64)|\b\w+(?:\.\w+)*\.(?:approx|full|ftz)\b|\bmad\.\w*\.?f\d\d"
+                   r"|^\s*\.extern.*|\bcall\b.*", re.M)
 CARDS = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
 
 
@@ -37,11 +37,12 @@ def looks(path):
 def assemble(ptxas, card, path, tmp):
     out = os.path.join(tmp, f"{card}-{os.path.basename(path)}")
     p = subprocess.run([ptxas, "-arch=" + card, path, "-o", out], capture_output=True, text=True)
-    return [f"{os.path.basename(path)} for {card}: {p.stderr.strip()[:200]}"] if p.returncode else []
+    said = f"{os.path.basename(path)} for {card}: {p.stderr.strip()[:200]}"
+    return [said] if p.returncode else []
 
 
-LOOSE_ONES = ["mul.f32 %f1", "add.f64 %fd1", "div.full.f32 %f1", "sqrt.approx.f32 %f1", "call.uni x",
-              "fma.rn.ftz.f32 %f1", "mad.f32 %f1", ".extern .func x"]
+LOOSE_ONES = ["mul.f32 %f1", "add.f64 %fd1", "div.full.f32 %f1", "sqrt.approx.f32 %f1",
+              "call.uni x", "fma.rn.ftz.f32 %f1", "mad.f32 %f1", ".extern .func x"]
 STRICT_ONES = ["mul.rn.f32 %f1", "add.s32 %r1", "fma.rn.f32 %f1", "div.rn.f32", "mul.wide.u32 %rd1"]
 
 

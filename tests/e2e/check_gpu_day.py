@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/gpu-day from end to end, small, on the card in software of tests/dev/fake, beside a
+llama.cpp that says what it is told: rows pass, fail, are measured alone or are not run and say why.
+
+  check_gpu_day.py BUILD
+
+77: this build has no device `cuda`.
+"""
+import json
+import os
+import subprocess
+import sys
+
+import e2e
+
+SCRIPT = os.path.join(e2e.ROOT, "scripts", "gpu-day")
+ROWS = "P,C1,C2,C6,C7,G2,G3,G6,G10"
+BENCH = """#!/bin/sh
+echo '[{"avg_ts": %s}]'
+"""
+BATCHED = """#!/bin/sh
+echo 'a line of its own'
+echo '{"speed_tg": %s}'
+"""
+
+
+def llama(folder, tps):
+    """Its programs, which say that they make tps tokens a second."""
+    os.makedirs(folder)
+    for name, text in (("llama-bench", BENCH), ("llama-batched-bench", BATCHED)):
+        path = os.path.join(folder, name)
+        with open(path, "w") as f:
+            f.write(text % tps)
+        os.chmod(path, 0o755)
+    return folder
+
+
+def day(tmp, build, *args):
+    """(exit code, {row: its result}, the page, what was said)"""
+    out = os.path.join(tmp, "out")
+    p = subprocess.run([sys.executable, SCRIPT, "--quick", "--build", build, "--out", out, *args],
+                       capture_output=True, text=True)
+    if not os.path.exists(os.path.join(out, "gpu-day.json")):
+        return p.returncode, {}, "", p.stdout + p.stderr
+    with open(os.path.join(out, "gpu-day.json")) as f:
+        report = json.load(f)
+    with open(os.path.join(out, "gpu-day.html")) as f:
+        page = f.read()
+    return p.returncode, {r["row"]: r for c in report["cards"] for r in c["rows"]}, page, p.stdout
+
+
+def check(tally, what, got, want):
+    tally.check(what, None if got == want else f"{got}, not {want}")
+
+
+def main():
+    build, tiny = os.path.abspath(sys.argv[1]), e2e.tiny()
+    models = [os.path.join(tiny, m) for m in ("llama3.gguf", "qwen3_moe.gguf")]
+    code, out, _ = e2e.run([e2e.sluice(), "doctor", "--json"])
+    if code or not any(c["name"] == "cuda:0" for c in json.loads(out)["gpus"]):
+        print("gpu_day: not run: there is no device cuda")
+        return 77
+    tally = e2e.Tally("gpu_day")
+    with e2e.scratch() as tmp:
+        fast, slow = (llama(os.path.join(tmp, t), t) for t in ("1e12", "1e-9"))
+        code, rows, page, said = day(tmp, build, "--device", "cuda:0", "--rows", ROWS,
+                                     "--llama-bin", fast, *models)
+        check(tally, "exit code beside a fast one", code, 1)
+        status = {k: r["status"] for k, r in rows.items()}
+        check(tally, "rows beside a fast one", status,
+              {"P": "measured", "C1": "pass", "C2": "not run", "C6": "pass", "C7": "pass",
+               "G2": "fail", "G3": "fail", "G6": "fail", "G10": "not run"})
+        tally.check("the page", None if all(r["row"] in page for r in rows.values()) and
+                    "8 of 8 tokens" in page else said)
+        code, rows, _, said = day(tmp, build, "--device", "cuda:0", "--rows", "C1,G2,G3",
+                                  "--llama-bin", slow, *models)
+        check(tally, "beside a slow one", (code, {k: r["status"] for k, r in rows.items()}),
+              (0, {"C1": "pass", "G2": "pass", "G3": "pass"}))
+        code, rows, _, said = day(tmp, build, "--rows", "G2,G6", models[0])
+        check(tally, "alone", (code, {k: r["status"] for k, r in rows.items()}),
+              (0, {"G2": "measured", "G6": "not run"}))
+        tally.check("why not", None if "no model with experts" in rows["G6"]["text"] else rows)
+        code, rows, _, said = day(tmp, build, "--minutes", "0.01", "--rows", "G2", models[0])
+        tally.check("no time", None if code and "minutes are over" in said else said)
+        code, _, _, said = day(tmp, build, "--device", "cuda:7")
+        tally.check("no such card", None if code == 1 and "no cuda:7" in said else said)
+    tally.exit()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
