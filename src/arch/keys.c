@@ -118,23 +118,26 @@ static const struct rule hf_rules[] = {
      "initial_context_length|context_length|n_ctx|n_positions|original_max_position*",
      "*", "", false},
     /* tokens, classes, names and places; */
-    {"*token_id|*token_ids|*_token_index|*_token|bos_*|eos_*|model_type|architectures|auto_map|"
-     "id2label|label2id|num_labels|classifier_*|problem_type|task_specific_params|finetuning_task|"
-     "custom_pipelines|prefix|tokenizer_*|*chat_template*|special_tokens*|generation_config|text_"
-     "config|is_*_config|is_decoder|tie_encoder_decoder|language|languages",
+    {"*token_id|*token_ids|*_token_index|bos_token|eos_token|pad_token|unk_token|sep_token|"
+     "cls_token|mask_token|*_start_token|*_end_token|model_type|architectures|auto_map|id2label|"
+     "label2id|num_labels|classifier_*|problem_type|task_specific_params|finetuning_task|"
+     "custom_pipelines|prefix|tokenizer_*|*chat_template*|special_tokens*|generation_config|"
+     "text_config|is_*_config|is_decoder|tie_encoder_decoder|language|languages",
      "*", "", false},
-    {"_*|*version*|*dtype*|*name_or_path*|*_name|name|*_path|*hash*|*url*|*date|*license*|*author*|"
-     "*description*|comment*|tags|base_model*|model_id|repo_id|dataset*|*processor*",
+    {"_*|transformers_version|torch_version|unsloth_version|model_version|config_version|version|"
+     "*dtype*|*name_or_path*|name|model_name|tokenizer_name|dataset_name|run_name|project_name|"
+     "*class_name|*_path|*commit_hash|url|*_url|date|*_date|*license*|*author*|*description*|"
+     "comment*|tags|base_model*|model_id|repo_id|dataset*|*processor*",
      "*", "", false},
     /* training; */
-    {"*dropout*|*pdrop*|*_drop|*drop_path*|*initializer*|*_init|*_init_*|init_*|*gradient*|*"
+    {"*dropout*|*pdrop*|*_drop|*drop_path*|*initializer*|*init_std|*_init_value|init_*|*gradient*|*"
      "checkpoint*|neftune*|peft_*|lora_config|*training*|train_*|*finetune*|*optimizer*|learning_"
      "rate*|*batch_size*|*loss*|seq_aux|seed|wandb*|*_noise",
      "*", "", false},
     /* how other programs compute and store it; */
     {"use_cache*|cache_implementation|*_cache_dtype|chunk_size_feed_forward|use_bfloat16|*fused*|"
      "fuse_*|*flash*|attn_implementation|use_*_kernel*|*tensor_parallel*|*sequence_parallel*|*"
-     "tp_plan|*_tp|torchscript|tf_*|onnx*|transformers.js_config|*quantiz*|compression_config|"
+     "tp_plan|*_tp|torchscript|tf_*|onnx*|transformers.js_config|quantiz*|compression_config|"
      "*gguf*|*unsloth*|*mergekit*|*megatron*|*deepspeed*|*vllm*|*sglang*|*sagemaker*|eagle_*|*"
      "speculat*|save_*|*_backend",
      "*", "", false},
