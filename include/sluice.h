@@ -19,9 +19,9 @@
  * Nothing aborts on bad input.
  * Threads: sl_step, sl_wait, sl_warm, sl_score, sl_logits, sl_probe and sl_engine_close belong to
  * one thread at a time, the engine thread; sl_submit, sl_cancel, sl_pending, sl_wake,
- * sl_drop_cache, sl_stats_get and sl_engine_info_get may be called by any thread while it works.
- * Events are given by the engine thread, inside sl_step. A model is read-only after it was opened
- * and may be shared.
+ * sl_drop_cache, sl_rebalance, sl_stats_get and sl_engine_info_get may be called by any thread
+ * while it works. Events are given by the engine thread, inside sl_step. A model is read-only after
+ * it was opened and may be shared.
  */
 #ifndef SLUICE_H
 #define SLUICE_H
@@ -337,6 +337,11 @@ typedef struct sl_engine_opts {
      * order, without copies. */
     const uint64_t *expert_load;
     int n_expert_load, redundant;
+    /* With ep: room on each rank for n_spare experts (of each size that layers have, 0 to 16), into
+     * which they are read while steps go on, so that they may change ranks (sl_rebalance). How fast
+     * a rank reads, in 10^6 bytes a second; 0 = 200. Every rebalance_s seconds they are rebalanced
+     * unasked; 0 = never. The model then stays open as long as the engine, as always. */
+    int n_spare, place_mbps, rebalance_s;
     /* How long a rank may give no sign in a step before all fail; 0 = 30 000, and always at least
      * 20 times the longest step. */
     int dist_deadline_ms;
@@ -585,6 +590,11 @@ typedef struct sl_stats {
     uint64_t n_draft_row, n_draft[SL_DRAFT_MAX], n_judged[SL_DRAFT_MAX], n_right[SL_DRAFT_MAX];
     int64_t draft_ns;      /* sum: making them */
     uint64_t n_draft_stop; /* times they were switched off because they did not pay */
+    /* experts that change ranks: passes over all layers; times that ranks began to use others, how
+     * many; times that a rank could not read one. After the last pass, of the fullest rank's load
+     * over the mean, a mean of the layers, in 10^-6; 0 = not known */
+    uint64_t n_spare; /* as of sl_engine_opts */
+    uint64_t n_rebalance, n_placement, n_expert_moved, n_move_failed, rank_load_ppm;
     /* engines elsewhere: requests that went on when an engine came back; times that one did */
     uint64_t n_replay, n_restart;
 } sl_stats;
@@ -613,6 +623,17 @@ SL_API sl_status sl_follow(sl_engine *e, sl_err *err) SL_MUST_USE;
  * number of experts of that layer; 0 = dense, or no such layer; -1 = the device has lost them, or
  * its last step. Threads: the engine's. */
 SL_API int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n);
+
+/* Which expert lies in each slot of a layer, where a layout with ep has spread them over ranks: up
+ * to n; the slots are rank 0's, then rank 1's and so on, as many each. *n_rank: those ranks.
+ * Returns the number of slots; 0 = they are not spread, the layer is dense, or the engine is
+ * elsewhere. Threads: the engine's. */
+SL_API int sl_slots(const sl_engine *e, int layer, int32_t *out, int n, int *n_rank);
+
+/* Have experts change ranks until these have about equally much to do, by what was chosen since the
+ * last time, layer by layer and while steps go on (sl_stats.n_placement). Answers stay the same.
+ * Errors: REQUEST: no layout with ep, or no n_spare; those of an engine elsewhere. Threads: any. */
+SL_API sl_status sl_rebalance(sl_engine *e, sl_err *err) SL_MUST_USE;
 
 /* Logits of a token sequence from position 0, for evaluation and tests. on_rows is called with rows
  * [row0, row0 + n_row), rising, for all rows from first_row on; logits [n_row, V] f32 are borrowed
@@ -695,6 +716,7 @@ typedef struct sl_remote {
     int (*devices)(void *user, sl_device_info *out, int n);
     int (*routed)(void *user, int layer, uint64_t *out, int n);
     void (*probe)(void *user, sl_probe_result *out);
+    sl_status (*rebalance)(void *user, sl_err *err); /* NULL: refused */
     void (*close)(void *user);
 } sl_remote;
 /* r is copied. m is for the texts of prompts: vocab_only is enough. Errors: NOMEM. */

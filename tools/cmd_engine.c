@@ -30,6 +30,8 @@ static const struct opt opts[] = {
     OPT_ROWS_SERVICE(struct engine_opts),
     OPT_ROWS_TEMPLATE(struct engine_opts),
     OPT_ROWS_RECORD(struct engine_opts),
+    OPT_ROWS_EXPERTS(struct engine_opts),
+    OPT_ROWS_MOVE(struct engine_opts),
     OPT_ROWS_DRAFT(struct engine_opts),
     OPT_ROWS_LAYOUT(struct engine_opts),
     OPT_ROWS_COMPUTE(struct engine_opts),
@@ -45,10 +47,16 @@ static struct {
     sl_engine *engine;
     _Atomic int n_term; /* signals to end; two cut short what runs, as one Ctrl-C does */
     _Atomic bool ctrl_c;
+    _Atomic int n_hup; /* signals to write expert counts */
 } live;
 
 static void on_signal(int sig)
 {
+    if (sig == SIGHUP) {
+        atomic_fetch_add(&live.n_hup, 1);
+        sl_wake(live.engine);
+        return;
+    }
     if (sig == SIGINT) atomic_store(&live.ctrl_c, true);
     atomic_fetch_add(&live.n_term, sig == SIGINT ? 2 : 1);
     gate_host_drain(live.host);
@@ -61,14 +69,16 @@ static void take_signals(void)
     sigemptyset(&sa.sa_mask);
     sigaction(SIGTERM, &sa, NULL);
     sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGHUP, &sa, NULL);
 }
 
 /* Steps until a signal and the end of what ran then. */
-static sl_status engine_loop(const struct engine_opts *o, sl_err *err)
+static sl_status engine_loop(struct compute *c, const struct engine_opts *o, sl_err *err)
 {
     int64_t deadline = 0;
     for (;;) {
         int n_term = atomic_load(&live.n_term);
+        if (atomic_exchange(&live.n_hup, 0)) serving_experts(c, &o->common);
         if (n_term) {
             int64_t now = clock_now_ns();
             if (!deadline) deadline = now + (int64_t)o->service.drain_s * 1000000000;
@@ -81,7 +91,7 @@ static sl_status engine_loop(const struct engine_opts *o, sl_err *err)
     }
 }
 
-static sl_status host(const struct compute *c, const char *path, const struct engine_opts *o,
+static sl_status host(struct compute *c, const char *path, const struct engine_opts *o,
                       sl_err *err)
 {
     struct gate_host_opts ho = {.model = c->m, .engine = c->e, .path = path};
@@ -94,7 +104,7 @@ static sl_status host(const struct compute *c, const char *path, const struct en
     take_signals();
     fprintf(stderr, "sluice: listening on unix:%s\n", path);
     fflush(stderr);
-    sl_status st = engine_loop(o, err);
+    sl_status st = engine_loop(c, o, err);
     gate_host_stop(live.host);
     return !st && atomic_load(&live.ctrl_c) ? SL_FAIL(err, CANCELLED, "interrupted") : st;
 }
@@ -108,6 +118,8 @@ static int run(struct cmd_ctx *x)
     if (!o->listen) return cmd_usage("missing option: --listen unix:PATH");
     if (net_local_path(o->listen, &path, &err)) return cmd_usage("--listen: %s", err.text);
     if (o->common.seed) return cmd_usage("--seed: seeds come with requests, see serve --seed");
+    int can = cmd_can_write("expert-stats", o->common.expert_stats);
+    if (can != CMD_OK) return can;
     mem_steady();
     cmd_signals_sockets();
     const struct os_path at = {serving_folder(&x->arena, path), OS_WRITE_SOCKETS};
@@ -118,8 +130,10 @@ static int run(struct cmd_ctx *x)
         os_sandbox_drop(false);
     }
     if (!st) st = compute_open(&c, &o->common, &eo, &err);
+    if (!st) st = compute_experts_check(&c, &o->common, &err);
     if (!st) st = host(&c, path, o, &err);
     if (!st) st = record_check(c.record, &err);
+    if (!st) st = compute_experts(&c, &o->common, &err);
     compute_close(&c);
     gate_host_close(live.host); /* after the engine: its last events still go there */
     return st ? cmd_fail(&err) : CMD_OK;
@@ -144,7 +158,8 @@ const struct cmd cmd_engine = {
     .summary = "an engine for servers in other processes",
     .usage = "--listen unix:PATH [-m MODEL] [options]",
     .about = "Computes for the servers of this user (sluice serve --attach unix:PATH) that attach\n"
-             "to the socket. It has no port. SIGTERM ends it when what runs is over.",
+             "to the socket. It has no port. SIGTERM ends it when what runs is over; SIGHUP\n"
+             "writes the counts of --expert-stats.",
     .example = "sluice engine -m model.gguf --listen unix:/run/sluice/g0.sock",
     .opts = opts,
     .opts_bytes = sizeof(struct engine_opts),

@@ -99,6 +99,8 @@ static const struct opt opts[] = {
      "FILE", NULL, 0, 0, "write every step in Chrome's trace format"},
     OPT_ROWS_TEMPLATE(struct serve_opts),
     OPT_ROWS_RECORD(struct serve_opts),
+    OPT_ROWS_EXPERTS(struct serve_opts),
+    OPT_ROWS_MOVE(struct serve_opts),
     OPT_ROWS_DRAFT(struct serve_opts),
     OPT_ROWS_LAYOUT(struct serve_opts),
     OPT_ROWS_COMPUTE(struct serve_opts),
@@ -116,6 +118,7 @@ static struct {
     sl_engine *engine;
     _Atomic int n_term; /* signals to end; two cut short what runs, as one Ctrl-C does */
     _Atomic bool ctrl_c;
+    _Atomic int n_hup; /* signals to write expert counts */
     struct trace *trace;
     int n_prompt; /* prompt tokens of the last step */
 } live;
@@ -126,8 +129,11 @@ static void on_signal(int sig)
         if (sig == SIGINT) atomic_store(&live.ctrl_c, true);
         if (atomic_fetch_add(&live.n_term, sig == SIGINT ? 2 : 1) == 0) api_drain(live.api);
         sl_wake(live.engine);
-    } else
+    } else {
+        atomic_fetch_add(&live.n_hup, 1);
         net_server_signal(live.server, sig);
+        sl_wake(live.engine);
+    }
 }
 
 static void reload(void *user, int sig)
@@ -173,6 +179,7 @@ static sl_status engine_loop(struct compute *c, const struct serve_opts *o, int6
         int n_term = atomic_load(&live.n_term);
         api_beat(live.api);
         api_sample(live.api);
+        if (atomic_exchange(&live.n_hup, 0)) serving_experts(c, &o->common);
         if (n_term) {
             int64_t now = clock_now_ns();
             if (!*deadline) *deadline = now + (int64_t)o->service.drain_s * 1000000000;
@@ -437,6 +444,7 @@ static sl_status open_all(struct compute *c, const struct serve_opts *o, const s
     eo.on_step = on_step;
     if (!o->attach.n) {
         SL_TRY(compute_open(c, &o->common, &eo, err));
+        SL_TRY(compute_experts_check(c, &o->common, err));
         SL_TRY(open_api(c, o, *ao, err));
         return open_port(c, o, tls[0], tls[1], err);
     }
@@ -460,6 +468,8 @@ static int run(struct cmd_ctx *x)
     if (engines)
         return cmd_usage("--%s: not together with --attach: it is the engine's, see sluice engine",
                          engines);
+    int can = cmd_can_write("expert-stats", o->common.expert_stats);
+    if (can != CMD_OK) return can;
     mem_steady();
     cmd_signals_sockets();
     struct api_opts ao = api_opts_of(o);
@@ -473,6 +483,7 @@ static int run(struct cmd_ctx *x)
     if (!st) st = serve(&c, o, &err);
     net_server_close(live.server);
     if (!st) st = record_check(c.record, &err);
+    if (!st && !o->attach.n) st = compute_experts(&c, &o->common, &err);
     compute_close(&c);
     trace_close(live.trace);
     api_close(live.api); /* after the engine: its last events still go there */
@@ -506,7 +517,8 @@ const struct cmd cmd_serve = {
     .summary = "an OpenAI server",
     .usage = "[-m MODEL] [--port N] [--attach unix:PATH] [options]",
     .about = "Serves a model over HTTP to many clients at once: chat, completions, responses, "
-             "embeddings.\nSIGTERM ends it when what runs is over; SIGHUP reads the keys again.",
+             "embeddings.\nSIGTERM ends it when what runs is over; SIGHUP reads the keys again,\n"
+             "and writes the counts of --expert-stats.",
     .example = "sluice serve -m model.gguf --port 8080",
     .opts = opts,
     .opts_bytes = sizeof(struct serve_opts),

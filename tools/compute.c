@@ -12,6 +12,7 @@
 #include "os/os.h"
 #include "place.h"
 
+#define SPARE 2 /* of --rebalance */
 #define READ_MAX ((uint64_t)1 << 30)
 
 bool compute_apart(const struct opt_common *o)
@@ -98,6 +99,9 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.layout = o->layout;
     eo.dist_deadline_ms = o->dist_deadline_ms;
     eo.n_defer = o->defer;
+    eo.rebalance_s = o->rebalance_s;
+    eo.n_spare = o->spare ? o->spare : o->rebalance_s ? SPARE : 0;
+    eo.place_mbps = o->place_mbps;
     SL_TRY(place_option(o, place, sizeof place, &eo.place, err));
     eo.draft = compute_draft_source(o);
     eo.draft_max = o->draft_max;
@@ -134,6 +138,7 @@ void compute_close(struct compute *c)
     sl_model_close(c->m);
     sl_model_close(c->draft_m);
     c->draft_m = NULL;
+    compute_experts_close(c);
     record_close(c->record);
     c->record = NULL;
     c->e = NULL;

@@ -18,6 +18,7 @@ struct compute {
     struct cmd_progress progress;
     double load_ms;
     struct record *record; /* of --record; record_check at the end */
+    struct expert_old *old; /* what --expert-stats held before; NULL = not read */
     double in_row[5]; /* distinct experts of 1 to 5 tokens in a row, for --expert-stats; 0 = not
                          counted */
 };
@@ -36,9 +37,13 @@ bool compute_follows(const struct opt_common *o);
  * is to be freed when the engine is open. Errors: as experts_read; REQUEST: of another model. */
 sl_status compute_expert_load(const struct opt_common *o, const sl_model *m, sl_engine_opts *eo,
                               void **mem, sl_err *err) BASE_MUST_USE;
-/* The file of --expert-stats, where it is asked for; once, when everything has run. */
-sl_status compute_experts(const struct compute *c, const struct opt_common *o,
+/* --expert-stats of a model that has none: REQUEST, before anything is computed. */
+sl_status compute_experts_check(const struct compute *c, const struct opt_common *o,
+                                sl_err *err) BASE_MUST_USE;
+/* The file of --expert-stats, where it is asked for, of all that has run so far; engine thread. */
+sl_status compute_experts(struct compute *c, const struct opt_common *o,
                           sl_err *err) BASE_MUST_USE;
+void compute_experts_close(struct compute *c);
 
 /* Sampling, as options. */
 struct sampling_opts {

@@ -46,13 +46,30 @@ static sl_status read_same(const char *path, const sl_model_info *mi, struct are
                    out->n_expert, out->n_used, mi->n_expert, mi->n_expert_used);
 }
 
-/* The file as it is; n 0: there is none, or it is to be replaced. */
-static sl_status read_old(const struct compute *c, const struct opt_common *o, struct arena *a,
-                          struct expert_file *out, sl_err *err)
+/* The file as it was before the first writing. */
+struct expert_old {
+    struct arena a;
+    struct expert_file f; /* n 0: there was none, or it is to be replaced */
+};
+
+static sl_status read_old(struct compute *c, const struct opt_common *o, sl_err *err)
 {
-    *out = (struct expert_file){.n = 0};
+    void *p = NULL;
+    if (c->old) return SL_OK;
+    SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof *c->old, &p, err));
+    c->old = p;
+    mem_arena_init(&c->old->a, MEM_MISC, 0);
     if (!o->expert_half_life || os_path_kind(o->expert_stats) != OS_FILE) return SL_OK;
-    return read_same(o->expert_stats, &c->mi, a, out, err);
+    sl_status st = read_same(o->expert_stats, &c->mi, &c->old->a, &c->old->f, err);
+    if (st) compute_experts_close(c);
+    return st;
+}
+
+void compute_experts_close(struct compute *c)
+{
+    if (c->old) mem_arena_fini(&c->old->a);
+    mem_free(c->old);
+    c->old = NULL;
 }
 
 /* Adds what the file holds of that layer, half as much for each half-life of newer tokens. */
@@ -107,23 +124,22 @@ sl_status compute_expert_load(const struct opt_common *o, const sl_model *m, sl_
     return there || o->redundant ? load_of_file(o, &mi, eo, mem, err) : SL_OK;
 }
 
-static sl_status put_layers(const struct compute *c, const struct opt_common *o, struct json_w *w,
+static sl_status put_layers(struct compute *c, const struct opt_common *o, struct json_w *w,
                             sl_err *err)
 {
-    struct expert_file old;
     struct arena a;
     void *p = NULL;
     sl_status st = SL_OK;
     mem_arena_init(&a, MEM_MISC, 0);
     SL_TRY_OUT(mem_arena_array(&a, (size_t)c->mi.n_expert, sizeof(uint64_t), &p, err));
-    SL_TRY_OUT(read_old(c, o, &a, &old, err));
+    SL_TRY_OUT(read_old(c, o, err));
     for (int il = 0; il < c->mi.n_layer + c->mi.n_mtp; il++) {
         int n = sl_routed(c->e, il, p, c->mi.n_expert);
         if (n < 0) {
             st = SL_FAIL(err, DEVICE, "--expert-stats: the device has lost its counts");
             goto out;
         }
-        const struct expert_layer *was = experts_of(&old, il);
+        const struct expert_layer *was = experts_of(&c->old->f, il);
         if (n && was) add_old(was, c, o->expert_half_life, p);
         if (n) put_layer(w, il, p, n, c->mi.n_expert_used);
     }
@@ -141,13 +157,18 @@ static void put_row(struct json_w *w, const struct compute *c)
     text_jw_arr_end(w);
 }
 
-sl_status compute_experts(const struct compute *c, const struct opt_common *o, sl_err *err)
+sl_status compute_experts_check(const struct compute *c, const struct opt_common *o, sl_err *err)
+{
+    if (!o->expert_stats || c->mi.n_expert) return SL_OK;
+    return SL_FAIL(err, REQUEST, "--expert-stats: %.100s has no routed experts", c->mi.name);
+}
+
+sl_status compute_experts(struct compute *c, const struct opt_common *o, sl_err *err)
 {
     struct str s;
     struct json_w w;
     if (!o->expert_stats) return SL_OK;
-    if (!c->mi.n_expert)
-        return SL_FAIL(err, REQUEST, "--expert-stats: %.100s has no routed experts", c->mi.name);
+    SL_TRY(compute_experts_check(c, o, err));
     str_init(&s, MEM_MISC, 0);
     text_jw_init(&w, &s);
     text_jw_obj(&w);
@@ -277,32 +298,68 @@ static struct load load_of(uint64_t *count, int n)
     return l;
 }
 
-/* Over ranks, of the fullest's load to the mean: in order (0: they do not divide), and placed. */
+#define MOST_LOADS 64     /* to improve a layer with */
+#define ENOUGH 1.05       /* of the fullest over the mean */
+#define RANKS_SHOWN 16    /* with what each has to do */
+#define RANKS_PER_LINE 8
+
+/* Over ranks, of the fullest's load to the mean: in order (0: they do not divide), with n_load
+ * experts moved from there, and placed. */
 struct spread {
-    double order, placed;
+    double order, improved, placed;
+    int n_load;
+    double *rank; /* [n_rank] over the mean, placed */
 };
+
+static void improve(const struct expert_layer *at, const struct dist_experts *p, int32_t *expert,
+                    struct dist_steps *steps, struct spread *out)
+{
+    struct dist_goal goal = {ENOUGH, MOST_LOADS};
+    dist_improve(p, at->count, &goal, expert, steps);
+    out->improved = dist_place_ratio(p, at->count, expert);
+    for (int i = 0; i < steps->n; i++)
+        out->n_load += steps->v[i].n;
+}
 
 static sl_status spread_of(const struct expert_layer *at, const struct dist_experts *p,
                            struct arena *a, struct spread *out, sl_err *err)
 {
     struct dist_experts plain = *p;
+    struct dist_steps steps = {0};
     void *mem = NULL;
+    double sum = 0;
     plain.n_slot = p->n_expert;
     SL_TRY(mem_arena_array(a, (size_t)p->n_slot, sizeof(int32_t), &mem, err));
     int32_t *expert = mem;
+    SL_TRY(mem_arena_array(a, (size_t)p->n_rank, sizeof *out->rank, &mem, err));
+    out->rank = mem;
+    SL_TRY(mem_arena_array(a, MOST_LOADS, sizeof *steps.v, &mem, err));
+    steps.v = mem;
+    SL_TRY(mem_arena_alloc(a, dist_improve_room(p), &steps.room, err));
     SL_TRY(dist_place(p, at->count, expert, err));
     out->placed = dist_place_ratio(p, at->count, expert);
+    dist_place_loads(p, at->count, expert, out->rank);
+    for (int r = 0; r < p->n_rank; r++)
+        sum += out->rank[r];
+    for (int r = 0; r < p->n_rank && sum > 0; r++)
+        out->rank[r] *= p->n_rank / sum;
     if (p->n_expert % p->n_rank) return SL_OK;
     SL_TRY(dist_place(&plain, NULL, expert, err));
     out->order = dist_place_ratio(&plain, at->count, expert);
+    improve(at, &plain, expert, &steps, out);
     return SL_OK;
 }
 
 static void print_spread(const struct spread *s, int n_rank)
 {
     printf("           on %d ranks the fullest has", n_rank);
-    if (s->order > 0) printf(" %.2fx the mean in order,", s->order);
+    if (s->order > 0)
+        printf(" %.2fx the mean in order, %.2fx with %d moved,", s->order, s->improved, s->n_load);
     printf(" %.2fx the mean placed\n", s->placed);
+    for (int r = 0; r < n_rank && n_rank <= RANKS_SHOWN; r++)
+        printf("%s %.2f%s", r % RANKS_PER_LINE == 0 ? "           placed, each rank:" : "",
+               s->rank[r],
+               r == n_rank - 1 || r % RANKS_PER_LINE == RANKS_PER_LINE - 1 ? "\n" : "");
 }
 
 static void print_load(const struct expert_layer *at, const struct expert_file *f)

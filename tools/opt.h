@@ -63,7 +63,7 @@ struct opt_common {
     bool cpu_moe;
     int n_cpu_moe, defer;
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, draft_vocab;
-    int dist_deadline_ms, redundant;
+    int dist_deadline_ms, redundant, spare, place_mbps, rebalance_s;
     uint64_t seed;
     bool no_hugepages, quiet, verbose, json;
 };
@@ -99,6 +99,13 @@ struct opt_common {
      "0", 0, 1 << 30, "add to what FILE holds, which counts half after N tokens (0: replace it)"}, \
     {"redundant", 0, OPT_INT, offsetof(S, common.redundant), "N", "0", 0, 1 << 16,                 \
      "with --layout tp=T,ep=T: copies in each layer of the experts that FILE says are busiest"}
+#define OPT_ROWS_MOVE(S)                                                                           \
+    {"rebalance", 0, OPT_INT, offsetof(S, common.rebalance_s), "S", "0", 0, 86400,                 \
+     "with ep: experts change ranks every S seconds, as they are chosen (0: when asked to)"},      \
+    {"spare",   0,  OPT_INT,  offsetof(S, common.spare), "N", "0", 0, 16,                          \
+     "with ep: room for N experts on each rank, to move them while serving (--rebalance: 2)"},     \
+    {"place-mbps", 0, OPT_INT, offsetof(S, common.place_mbps), "N", "200", 1, 1 << 20,             \
+     "how fast a rank reads experts that move, in 10^6 bytes a second"}
 #define OPT_ROWS_DRAFT(S)                                                                          \
     {"draft",   0,  OPT_STR,  offsetof(S, common.draft), "off|auto|ngram|mtp|model", NULL, 0, 0,   \
      "guess tokens ahead, compute them together: the same answers, sooner"},                       \

@@ -25,6 +25,12 @@ sl_engine_opts serving_engine_opts(const struct batch_opts *b)
                             .no_reuse = b->prefix_cache == 1};
 }
 
+void serving_experts(struct compute *c, const struct opt_common *o)
+{
+    sl_err err = {0};
+    if (compute_experts(c, o, &err)) log_msg(LOG_WARN, "--expert-stats: %s", err.text);
+}
+
 const char *serving_folder(struct arena *a, const char *path)
 {
     const char *slash = path ? strrchr(path, '/') : NULL;
@@ -110,6 +116,7 @@ sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more
          OS_READ},
         {serving_folder(a, o->chat_template), OS_READ},
         {serving_folder(a, o->record), OS_WRITE},
+        {serving_folder(a, o->expert_stats), OS_WRITE},
         {cache_folder(a), OS_WRITE},
         {"/proc", OS_READ},
         {"/sys", OS_READ},

@@ -5,6 +5,7 @@
 #define TOOLS_SERVING_H
 
 #include "cmd.h"
+#include "compute.h"
 #include "os/sandbox.h"
 
 /* How much is computed at once. */
@@ -35,6 +36,8 @@ struct service_opts {
 // clang-format on
 
 sl_engine_opts serving_engine_opts(const struct batch_opts *b);
+/* The file of --expert-stats, while serving; a failure is a warning. Engine thread. */
+void serving_experts(struct compute *c, const struct opt_common *o);
 
 /* Before there are other threads: only the model's files and those of more from here on. Errors: as
  * engine_find_model, os_sandbox_files. */

@@ -50,19 +50,31 @@ struct api_metrics {
 };
 
 /* How tokens were spread over the experts; n_expert 0 in dense models. */
-#define API_STAGE_MAX 64
+#define API_RANK_MAX 64
 struct api_routing {
     /* fixed after open */
     int n_expert, n_layer;
+    int n_row, n_col; /* of the heat map: layers, experts, in groups of neighbours */
     /* engine thread */
     int64_t when_ns;
     uint64_t *one, *all; /* [n_expert] */
+    uint64_t *cell_sum;  /* [n_row, n_col] */
+    /* where experts are spread over ranks: which slots there were, and the counts when they came */
+    struct api_spread {
+        int cap, n_slot, n_rank;
+        int32_t *slot, *now; /* [n_layer, cap], [cap] */
+        uint64_t *base;      /* [n_layer, n_expert] */
+        int32_t *n_copy;     /* [n_expert] */
+        double *rank, *sum;  /* [API_RANK_MAX] of a layer, of all */
+    } spread;
     /* any thread */
     struct net_count *expert; /* [n_expert] */
     struct {
-        struct net_count peak, sum;
+        struct net_count peak, sum, ranks; /* ranks: fullest over mean; 0 = unknown */
     } * layer; /* [n_layer] */
-    struct net_count n_stage, idle[API_STAGE_MAX]; /* 0 stages: one has all layers */
+    struct net_count *cell; /* [n_row, n_col] */
+    struct net_count n_rank, rank[API_RANK_MAX]; /* each over the mean, all layers */
+    struct net_count n_stage, idle[API_RANK_MAX]; /* 0 stages: one has all layers */
 };
 
 /* plain.c */
@@ -343,6 +355,7 @@ ROUTE(models);
 ROUTE(model_get);
 ROUTE(health);
 ROUTE(ready);
+ROUTE(place);
 ROUTE(version);
 ROUTE(tokenize);
 ROUTE(detokenize);

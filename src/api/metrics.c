@@ -152,6 +152,23 @@ static void devices(const api *a, const struct put *p)
         }
 }
 
+/* Experts that change ranks. */
+static void moves(const struct put *p, const sl_stats *s)
+{
+    value(p, "sluice:rebalances_total", "counter", "Passes in which experts changed ranks",
+          (double)s->n_rebalance);
+    value(p, "sluice:placement_number", "gauge", "Times that ranks began to use other experts",
+          (double)s->n_placement);
+    value(p, "sluice:placement_loads_total", "counter", "Experts that ranks have read for that",
+          (double)s->n_expert_moved);
+    value(p, "sluice:placement_failures_total", "counter", "Times that a rank could not",
+          (double)s->n_move_failed);
+    if (s->rank_load_ppm)
+        value(p, "sluice:placement_load_ratio", "gauge",
+              "After the last pass: the fullest rank's over the mean",
+              (double)s->rank_load_ppm * 1e-6);
+}
+
 static void engine(const api *a, const struct put *p)
 {
     sl_stats s;
@@ -195,6 +212,7 @@ static void engine(const api *a, const struct put *p)
           (double)s.n_step_failed);
     value(p, "sluice:timeout_total", "counter", "Requests that ended at their time limit",
           (double)s.n_timeout);
+    moves(p, &s);
     value(p, "sluice:replays_total", "counter",
           "Requests that went on when an engine came back", (double)s.n_replay);
     value(p, "sluice:group_restarts_total", "counter", "Times that an attached engine came back",

@@ -173,6 +173,28 @@ sl_status api_version(api *a, struct net_req *r, sl_err *err)
     return SL_OK;
 }
 
+/* POST /admin/place: experts change ranks, from now on and while requests go on. */
+sl_status api_place(api *a, struct net_req *r, sl_err *err)
+{
+    struct json_w w;
+    struct str s;
+    sl_stats st;
+    SL_TRY(sl_rebalance(a->o.engine, err));
+    sl_stats_get(a->o.engine, &st);
+    begin(&w, &s);
+    text_jw_key(&w, "status");
+    text_jw_strz(&w, "asked");
+    text_jw_key(&w, "passes");
+    text_jw_int(&w, (int64_t)st.n_rebalance);
+    text_jw_key(&w, "placement");
+    text_jw_int(&w, (int64_t)st.n_placement);
+    text_jw_key(&w, "experts_moved");
+    text_jw_int(&w, (int64_t)st.n_expert_moved);
+    text_jw_obj_end(&w);
+    net_reply(r, 202, API_JSON, &s);
+    return SL_OK;
+}
+
 /* ---- text ---- */
 
 static void send_ids(api *a, struct net_req *r, const int32_t *ids, int n)

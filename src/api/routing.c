@@ -1,37 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expert load and idle stages for the metrics: the engine's thread copies its counts once a second,
- * any thread reads the copy. */
+/* Expert load, that of ranks, and idle stages for the metrics: the engine's thread copies its
+ * counts once a second, any thread reads the copy. */
 #include <stdio.h>
+#include <string.h>
 
 #include "api/api_internal.h"
 #include "base/clock.h"
 
 #define EVERY_NS 1000000000
-#define PARTS 1e6 /* of one, in which ratios are counted */
+#define PARTS 1e6    /* of one, in which ratios are counted */
+#define HEAT_ROWS 24 /* of the heat map at most: so many groups of layers, and of experts */
+#define HEAT_COLS 32
+
+static sl_status array(api *a, size_t n, size_t size, void *out, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_arena_array(&a->arena, n + 1, size, &p, err));
+    memset(p, 0, (n + 1) * size);
+    memcpy(out, &p, sizeof p);
+    return SL_OK;
+}
+
+static sl_status open_spread(api *a, sl_err *err)
+{
+    struct api_routing *r = &a->routing;
+    struct api_spread *s = &r->spread;
+    for (int l = 0; l < r->n_layer; l++)
+        s->cap = BASE_MAX(s->cap, sl_slots(a->o.engine, l, NULL, 0, &s->n_rank));
+    if (!s->cap || s->n_rank > API_RANK_MAX) return SL_OK;
+    size_t n = (size_t)s->cap, L = (size_t)r->n_layer, E = (size_t)r->n_expert;
+    SL_TRY(array(a, L * n, sizeof *s->slot, &s->slot, err));
+    memset(s->slot, 0xff, L * n * sizeof *s->slot); /* none is known */
+    SL_TRY(array(a, n, sizeof *s->now, &s->now, err));
+    SL_TRY(array(a, L * E, sizeof *s->base, &s->base, err));
+    SL_TRY(array(a, E, sizeof *s->n_copy, &s->n_copy, err));
+    SL_TRY(array(a, API_RANK_MAX, sizeof *s->rank, &s->rank, err));
+    return array(a, API_RANK_MAX, sizeof *s->sum, &s->sum, err);
+}
 
 sl_status api_routing_open(api *a, sl_err *err)
 {
     struct api_routing *r = &a->routing;
-    void *p = NULL;
-    int n = a->mi.n_expert;
-    if (n < 1) return SL_OK;
-    SL_TRY(mem_arena_array(&a->arena, (size_t)n, sizeof *r->one, &p, err));
-    r->one = p;
-    SL_TRY(mem_arena_array(&a->arena, (size_t)n, sizeof *r->all, &p, err));
-    r->all = p;
-    SL_TRY(mem_arena_array(&a->arena, (size_t)n, sizeof *r->expert, &p, err));
-    r->expert = p;
-    SL_TRY(mem_arena_array(&a->arena, (size_t)a->mi.n_layer, sizeof *r->layer, &p, err));
-    r->layer = p;
-    for (int i = 0; i < n; i++)
-        atomic_init(&r->expert[i].v, 0);
-    for (int l = 0; l < a->mi.n_layer; l++) {
-        atomic_init(&r->layer[l].peak.v, 0);
-        atomic_init(&r->layer[l].sum.v, 0);
-    }
-    r->n_expert = n;
+    size_t n = (size_t)a->mi.n_expert;
+    if (a->mi.n_expert < 1) return SL_OK;
+    r->n_row = BASE_MIN(a->mi.n_layer, HEAT_ROWS);
+    r->n_col = BASE_MIN(a->mi.n_expert, HEAT_COLS);
+    size_t n_cell = (size_t)r->n_row * (size_t)r->n_col;
+    SL_TRY(array(a, n, sizeof *r->one, &r->one, err));
+    SL_TRY(array(a, n, sizeof *r->all, &r->all, err));
+    SL_TRY(array(a, n_cell, sizeof *r->cell_sum, &r->cell_sum, err));
+    SL_TRY(array(a, n, sizeof *r->expert, &r->expert, err));
+    SL_TRY(array(a, n_cell, sizeof *r->cell, &r->cell, err));
+    SL_TRY(array(a, (size_t)a->mi.n_layer, sizeof *r->layer, &r->layer, err));
+    r->n_expert = a->mi.n_expert;
     r->n_layer = a->mi.n_layer;
-    return SL_OK;
+    return open_spread(a, err);
 }
 
 static void set(struct net_count *c, uint64_t v)
@@ -39,34 +62,80 @@ static void set(struct net_count *c, uint64_t v)
     atomic_store_explicit(&c->v, v, memory_order_relaxed);
 }
 
+/* Adds what each rank has of layer l, by the counts in r->one since its slots are as they are. */
+static void sample_ranks(api *a, int l)
+{
+    struct api_routing *r = &a->routing;
+    struct api_spread *s = &r->spread;
+    int32_t *slot = s->slot + (int64_t)l * s->cap;
+    uint64_t *base = s->base + (int64_t)l * r->n_expert;
+    double sum = 0, most = 0;
+    int n = sl_slots(a->o.engine, l, s->now, s->cap, &s->n_rank);
+    if (n < 1 || n > s->cap) return;
+    if (memcmp(slot, s->now, sizeof *slot * (size_t)n) != 0) {
+        bool first = slot[0] < 0;
+        memcpy(slot, s->now, sizeof *slot * (size_t)n);
+        if (!first) memcpy(base, r->one, sizeof *base * (size_t)r->n_expert);
+    }
+    memset(s->n_copy, 0, sizeof *s->n_copy * (size_t)r->n_expert);
+    for (int i = 0; i < n; i++)
+        s->n_copy[slot[i]]++;
+    for (int k = 0; k < s->n_rank; k++) {
+        s->rank[k] = 0;
+        for (int i = k * (n / s->n_rank); i < (k + 1) * (n / s->n_rank); i++)
+            s->rank[k] += (double)(r->one[slot[i]] - base[slot[i]]) / s->n_copy[slot[i]];
+        s->sum[k] += s->rank[k];
+        sum += s->rank[k];
+        most = BASE_MAX(most, s->rank[k]);
+    }
+    set(&r->layer[l].ranks, sum > 0 ? (uint64_t)(most * s->n_rank / sum * PARTS) : 0);
+}
+
+static void set_ranks(struct api_routing *r)
+{
+    const struct api_spread *s = &r->spread;
+    double sum = 0;
+    for (int k = 0; k < s->n_rank; k++)
+        sum += s->sum[k];
+    for (int k = 0; k < s->n_rank && sum > 0; k++)
+        set(&r->rank[k], (uint64_t)(s->sum[k] * s->n_rank / sum * PARTS));
+    set(&r->n_rank, sum > 0 ? (uint64_t)s->n_rank : 0);
+}
+
 static void sample_experts(api *a)
 {
     struct api_routing *r = &a->routing;
-    for (int i = 0; i < r->n_expert; i++)
-        r->all[i] = 0;
+    memset(r->all, 0, sizeof *r->all * (size_t)r->n_expert);
+    memset(r->cell_sum, 0, sizeof *r->cell_sum * (size_t)(r->n_row * r->n_col));
+    if (r->spread.slot) memset(r->spread.sum, 0, sizeof *r->spread.sum * API_RANK_MAX);
     for (int l = 0; l < r->n_layer; l++) {
-        uint64_t peak = 0, sum = 0;
+        uint64_t peak = 0, sum = 0, *cell = r->cell_sum + l * r->n_row / r->n_layer * r->n_col;
         int n = BASE_MIN(sl_routed(a->o.engine, l, r->one, r->n_expert), r->n_expert);
         if (n < 0) return; /* what was known stays */
         for (int i = 0; i < n; i++) {
             peak = BASE_MAX(peak, r->one[i]);
             sum += r->one[i];
             r->all[i] += r->one[i];
+            cell[(int64_t)i * r->n_col / r->n_expert] += r->one[i];
         }
         set(&r->layer[l].peak, peak);
         set(&r->layer[l].sum, sum);
+        if (n && r->spread.slot) sample_ranks(a, l);
     }
     for (int i = 0; i < r->n_expert; i++)
         set(&r->expert[i], r->all[i]);
+    for (int i = 0; i < r->n_row * r->n_col; i++)
+        set(&r->cell[i], r->cell_sum[i]);
+    if (r->spread.slot) set_ranks(r);
 }
 
 /* How much of the steps' time each stage waits for others: the mean of its ranks. */
 static void sample_stages(api *a)
 {
     struct api_routing *r = &a->routing;
-    sl_rank_stat rank[API_STAGE_MAX];
-    int n = BASE_MIN(sl_ranks(a->o.engine, rank, API_STAGE_MAX), API_STAGE_MAX);
-    double idle[API_STAGE_MAX] = {0};
+    sl_rank_stat rank[API_RANK_MAX];
+    int n = BASE_MIN(sl_ranks(a->o.engine, rank, API_RANK_MAX), API_RANK_MAX);
+    double idle[API_RANK_MAX] = {0};
     if (n == 1 || rank[0].stage == 0) return; /* the last stage is the only one */
     int n_stage = rank[0].stage + 1, per = n / n_stage;
     for (int i = 0; i < n; i++)
@@ -100,6 +169,47 @@ void api_stages_put(const api *a, struct str *out, const char *label)
     }
 }
 
+/* The first of group i of n things in n_group groups. */
+static int first_of(int i, int n, int n_group)
+{
+    return (int)(((int64_t)i * n + n_group - 1) / n_group);
+}
+
+static void put_heat(const struct api_routing *r, struct str *out, const char *label)
+{
+    static const char name[] = "sluice:expert_heat_tokens_total";
+    char more[400];
+    net_metric_head(out, name, "counter", "Tokens routed to neighbouring experts, by layers");
+    for (int y = 0; y < r->n_row; y++)
+        for (int x = 0; x < r->n_col; x++) {
+            snprintf(more, sizeof more, "%s,layers=\"%d-%d\",experts=\"%d-%d\"", label,
+                     first_of(y, r->n_layer, r->n_row), first_of(y + 1, r->n_layer, r->n_row) - 1,
+                     first_of(x, r->n_expert, r->n_col),
+                     first_of(x + 1, r->n_expert, r->n_col) - 1);
+            net_metric_value(out, name, more, (double)net_count_get(&r->cell[y * r->n_col + x]));
+        }
+}
+
+static void put_ranks(const struct api_routing *r, struct str *out, const char *label)
+{
+    static const char layer[] = "sluice:rank_load_ratio", rank[] = "sluice:rank_load_share";
+    char more[400];
+    uint64_t n = net_count_get(&r->n_rank);
+    if (n == 0) return;
+    net_metric_head(out, layer, "gauge", "Experts' tokens of a layer's fullest rank over the mean");
+    for (int l = 0; l < r->n_layer; l++) {
+        uint64_t v = net_count_get(&r->layer[l].ranks);
+        if (!v) continue;
+        snprintf(more, sizeof more, "%s,layer=\"%d\"", label, l);
+        net_metric_value(out, layer, more, (double)v / PARTS);
+    }
+    net_metric_head(out, rank, "gauge", "Experts' tokens of a rank over the mean, all layers");
+    for (uint64_t k = 0; k < n; k++) {
+        snprintf(more, sizeof more, "%s,rank=\"%d\"", label, (int)k);
+        net_metric_value(out, rank, more, (double)net_count_get(&r->rank[k]) / PARTS);
+    }
+}
+
 void api_routing_put(const api *a, struct str *out, const char *label)
 {
     const struct api_routing *r = &a->routing;
@@ -118,4 +228,6 @@ void api_routing_put(const api *a, struct str *out, const char *label)
         snprintf(more, sizeof more, "%s,layer=\"%d\"", label, l);
         net_metric_value(out, ratio, more, (double)peak * r->n_expert / (double)sum);
     }
+    put_heat(r, out, label);
+    put_ranks(r, out, label);
 }

@@ -148,6 +148,35 @@ sl_status dev_mat_load_some(dev *d, const struct dev_some *s, dev_mat **out, sl_
     return d->cls->mat_load_some(d, s, out, err);
 }
 
+void dev_one_bytes(const dev_mat *stack, int64_t out[2])
+{
+    stack->d->cls->one->bytes(stack, out);
+}
+
+void dev_one_pack(const dev_mat *stack, const struct weight *first, const struct weight *second,
+                  int t0, int t1, struct dev_one *one)
+{
+    stack->d->cls->one->pack(stack, first, second, t0, t1, one);
+}
+
+void dev_one_get(const dev_mat *stack, int i, struct dev_one *one)
+{
+    stack->d->cls->one->get(stack, i, one);
+}
+
+sl_status dev_one_open(dev_mat *stack, sl_err *err)
+{
+    if (!stack->d->cls->one)
+        return SL_FAIL(err, UNSUPPORTED, "device %s replaces no matrix of a stack",
+                       stack->d->cls->name);
+    return stack->d->cls->one->open(stack, err);
+}
+
+void dev_one_swap(dev_mat *stack, int i, struct dev_one *one)
+{
+    stack->d->cls->one->swap(stack, i, one);
+}
+
 uint64_t dev_image_bytes(const struct dev_image *im)
 {
     uint64_t n_unit = (uint64_t)im->n * (((uint64_t)im->rows + 15) / 16);

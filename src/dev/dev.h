@@ -134,6 +134,25 @@ struct dev_some {
 sl_status dev_mat_load_some(dev *d, const struct dev_some *s, dev_mat **out,
                             sl_err *err) BASE_MUST_USE;
 
+/* ---- matrices of a stack that are replaced while steps go on: the CPU's ---- */
+/* One matrix, or pair, as a stack has it. data[1]: of a pair of two formats the second half. */
+struct dev_one {
+    uint8_t *data[2];
+    float scale[2];
+};
+/* Its bytes; out[1] 0: one format. */
+void dev_one_bytes(const dev_mat *stack, int64_t out[2]);
+/* Tiles [t0, t1), of 16 rows, of first (and second, of a pair) into one's data, which has room for
+ * all of it and lies on 64 bytes; and its scales. Threads: any. */
+void dev_one_pack(const dev_mat *stack, const struct weight *first, const struct weight *second,
+                  int t0, int t1, struct dev_one *one);
+/* Matrix i. Threads: any that knows that it is not being replaced. */
+void dev_one_get(const dev_mat *stack, int i, struct dev_one *one);
+/* Before the first swap. Errors: NOMEM; UNSUPPORTED: on devices that cannot. */
+sl_status dev_one_open(dev_mat *stack, sl_err *err) BASE_MUST_USE;
+/* Matrix i is *one from the next operator on, *one what it was. Between operators. */
+void dev_one_swap(dev_mat *stack, int i, struct dev_one *one);
+
 /* A matrix, stack or stack of pairs in the run layout, outside of the device: what a packed file
  * holds. It is a row of n * ceil(rows / 16) units of unit_bytes[0] each (a tile of 16 rows, or the
  * two tiles of a pair), and after them, for pairs of two formats, as many of unit_bytes[1]. */

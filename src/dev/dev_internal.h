@@ -29,6 +29,16 @@ struct dev_inputs {
     int n_mat, n_col, n_tok_max;
 };
 
+/* As the functions of those names. */
+struct dev_one_ops {
+    void (*bytes)(const dev_mat *stack, int64_t out[2]);
+    void (*pack)(const dev_mat *stack, const struct weight *first, const struct weight *second,
+                 int t0, int t1, struct dev_one *one);
+    void (*get)(const dev_mat *stack, int i, struct dev_one *one);
+    sl_status (*open)(dev_mat *stack, sl_err *err);
+    void (*swap)(dev_mat *stack, int i, struct dev_one *one);
+};
+
 struct dev_class {
     const char *name;
     /* NULL, or fills at most n rows: those that can be opened, or why not. Returns how many there
@@ -61,6 +71,7 @@ struct dev_class {
                           enum dev_use use, void (*drop)(void *user, const struct weight *w),
                           void *user, dev_mat **out, sl_err *err);
     sl_status (*mat_load_some)(dev *d, const struct dev_some *s, dev_mat **out, sl_err *err);
+    const struct dev_one_ops *one; /* NULL: no matrix of a stack is replaced */
     /* In place of mat_load and mat_pack, of a device whose matrices are another's images: that
      * device packs into the sink of mat_take, and mat_taken is what came. */
     dev *(*packer)(dev *d);

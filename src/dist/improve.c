@@ -5,7 +5,6 @@
  * that computes this from the same counts gets the same. */
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/size.h"
 #include "dist/place.h"
 
@@ -133,40 +132,31 @@ static bool find(const struct improve *k, struct dist_exchange *best)
     return best->n > 0;
 }
 
-static sl_status open_improve(struct improve *k, struct arena *a, sl_err *err)
+size_t dist_improve_room(const struct dist_experts *p)
 {
-    void *p = NULL;
-    SL_TRY(mem_arena_array(a, 2 * (size_t)k->p->n_rank, sizeof *k->rank, &p, err));
-    k->rank = p;
-    k->changed = k->rank + k->p->n_rank;
-    SL_TRY(mem_arena_array(a, (size_t)k->p->n_expert, sizeof *k->n_copy, &p, err));
-    k->n_copy = p;
-    return SL_OK;
+    return 2 * (size_t)p->n_rank * sizeof(double) + (size_t)p->n_expert * sizeof(int32_t);
 }
 
-sl_status dist_improve(const struct dist_experts *p, const uint64_t *load,
-                       const struct dist_goal *goal, int32_t *expert, struct dist_steps *out,
-                       sl_err *err)
+void dist_improve(const struct dist_experts *p, const uint64_t *load, const struct dist_goal *goal,
+                  int32_t *expert, struct dist_steps *out)
 {
     struct improve k = {.p = p, .load = load, .expert = expert, .per = p->n_slot / p->n_rank};
-    struct arena a;
+    struct dist_exchange x;
     int n_load = 0;
     out->n = 0;
     for (int e = 0; e < p->n_expert; e++)
         k.sum += (double)load[e];
-    if (p->n_rank < 2 || k.sum <= 0) return SL_OK;
-    mem_arena_init(&a, MEM_MISC, 0);
-    sl_status st = open_improve(&k, &a, err);
-    if (!st) count(&k);
-    while (!st && k.rank[fullest(&k)] * p->n_rank > goal->ratio * k.sum) {
-        struct dist_exchange x;
-        if (!find(&k, &x) || n_load + x.n > goal->n_load) break;
+    if (p->n_rank < 2 || k.sum <= 0) return;
+    k.rank = out->room;
+    k.changed = k.rank + p->n_rank;
+    k.n_copy = (int32_t *)(void *)(k.changed + p->n_rank);
+    count(&k);
+    while (k.rank[fullest(&k)] * p->n_rank > goal->ratio * k.sum) {
+        if (!find(&k, &x) || n_load + x.n > goal->n_load) return;
         for (int i = 0; i < x.n; i++)
             expert[x.slot[i]] = x.expert[i];
         n_load += x.n;
         out->v[out->n++] = x;
         count(&k);
     }
-    mem_arena_fini(&a);
-    return st;
 }

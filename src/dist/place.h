@@ -3,6 +3,7 @@
 #ifndef DIST_PLACE_H
 #define DIST_PLACE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -44,12 +45,13 @@ struct dist_goal {
 struct dist_steps {
     struct dist_exchange *v; /* room for [goal.n_load] */
     int n;
+    void *room; /* dist_improve_room bytes, aligned to 8, to work with */
 };
+size_t dist_improve_room(const struct dist_experts *p);
 /* Steps from expert [n_slot], which every expert is in, to one that is more even for load
  * [n_expert]: expert becomes that, the steps are in out, in their order. Every expert keeps a slot,
- * and no rank gets the same one twice. Errors: NOMEM. */
-sl_status dist_improve(const struct dist_experts *p, const uint64_t *load,
-                       const struct dist_goal *goal, int32_t *expert, struct dist_steps *out,
-                       sl_err *err) BASE_MUST_USE;
+ * and no rank gets the same one twice. Nothing is allocated. */
+void dist_improve(const struct dist_experts *p, const uint64_t *load, const struct dist_goal *goal,
+                  int32_t *expert, struct dist_steps *out);
 
 #endif

@@ -331,6 +331,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     SL_TRY(engine_ranks_gate(e, load(e, kv_tokens, err), err));
     int64_t pack_ns = clock_now_ns() - t0;
     SL_TRY(engine_ranks_open(e, err));
+    SL_TRY(engine_rebalance_open(e, err));
     SL_TRY(open_tables(e, err));
     SL_TRY(engine_threads_init(e, err));
     SL_TRY(engine_record_open(e, err));
@@ -372,6 +373,7 @@ void sl_engine_close(sl_engine *e)
     if (e->event.open) engine_intake(e);
     for (int i = 0; e->req && i < e->n_req_max; i++)
         if (e->req[i]) engine_request_end(e, e->req[i], -1, SL_FINISH_CANCELLED, NULL);
+    engine_rebalance_close(e);
     engine_ranks_close(e); /* they may still be in a step that failed, whose arrays are here */
     sched_fini(&e->sched);
     if (e->score.blk) {

@@ -264,11 +264,13 @@ struct engine_pass {
 };
 
 struct engine_ranks;
+struct engine_rebalance;
 
 struct sl_engine {
     /* fixed after open */
     sl_model *m;
     struct engine_ranks *ranks; /* NULL: this process computes alone */
+    struct engine_rebalance *rebalance; /* NULL: no experts move */
     dev *d;                     /* of attention and the cache */
     struct engine_place place;
     model *net;
@@ -391,8 +393,31 @@ int64_t engine_ranks_bytes_per_token(const sl_engine *e);
 /* model_routed, of whichever rank has the layer. Errors: its; DEVICE: ranks have failed. */
 sl_status engine_ranks_routed(const sl_engine *e, int layer, uint64_t *out, int n,
                               sl_err *err) BASE_MUST_USE;
+/* Experts that a layout with ep has spread: slot [n_layer, n_slot] which lies where, which home
+ * keeps true; n_spare 0: none move. */
+struct engine_spread {
+    int32_t *slot;
+    int n_layer, n_slot, n_rank, n_spare;
+};
+struct engine_spread engine_ranks_spread(const sl_engine *e);
+/* Home says something of moves (moves.h), which all ranks do. Errors: DEVICE: ranks have failed. */
+struct engine_say {
+    uint32_t what;
+    int layer, n;
+    const void *body;
+    size_t bytes;
+};
+sl_status engine_ranks_say(sl_engine *e, const struct engine_say *s, sl_err *err) BASE_MUST_USE;
+struct engine_mover *engine_ranks_mover(const sl_engine *e); /* home's */
 /* dev_kv_touch on every rank. */
 void engine_kv_touch(sl_engine *e, int group, const int32_t *blk, int n);
+
+/* rebalance.c */
+sl_status engine_rebalance_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
+void engine_rebalance_close(sl_engine *e);
+/* Between steps: experts go on moving. Errors: DEVICE: ranks have failed. */
+sl_status engine_rebalance_step(sl_engine *e, sl_err *err) BASE_MUST_USE;
+bool engine_rebalance_busy(const sl_engine *e); /* the next step should come soon */
 
 /* pack.c */
 /* Set m->pack where a packed file fits m->io; says why one does not. */

@@ -11,17 +11,21 @@
 #include "base/log.h"
 #include "dist/place.h"
 #include "engine/engine_internal.h"
+#include "engine/moves.h"
 #include "engine/record.h"
 #include "os/os.h"
 #include "os/word.h"
 #include "par/par.h"
 
-/* What the others are told: a head, then a record of a step (record.h) or numbers of blocks. at: a
- * group of the cache, or of SAY_ROUTED a layer. */
+/* What the others are told: a head, then a record of a step (record.h), numbers of blocks or moves
+ * of experts (moves.h, which has further kinds), n_blk of them. at: a group of the cache, or of
+ * SAY_ROUTED and moves a layer. */
 enum { SAY_STEP = 1, SAY_TOUCH = 2, SAY_ROUTED = 3 };
 struct say_head {
     uint32_t what, at, n_blk, pad;
 };
+
+#define JOIN_LEAST 1024 /* bytes of a rank's row: what ranks say of moves */
 
 /* Who follows: its parts of the model, and room for the step that it was told. */
 struct follower {
@@ -31,6 +35,7 @@ struct follower {
     dev_kv *kv;
     struct model_dims dims;
     uint64_t *routed; /* [E] */
+    struct engine_mover *mover; /* NULL: no experts move */
     struct record_limits max;
     struct record_step step;
 };
@@ -56,7 +61,7 @@ struct engine_ranks {
     struct follower own;  /* of here */
     dist *end;            /* of here */
     int32_t *slot_expert; /* [layers, n_slot] of ep; NULL = every expert is shared by rows */
-    int n_slot, n_layer;
+    int n_slot, n_layer, n_spare, place_mbps;
     struct record_limits max;
     struct engine_record say; /* room for a message */
     int64_t t_told, step_ns;  /* when they were told last; of all that they were told */
@@ -118,6 +123,7 @@ static sl_status obey(struct follower *f, const void *msg, size_t n, sl_err *err
     return h.what == SAY_STEP     ? follow_step(f, &r, err)
            : h.what == SAY_TOUCH  ? follow_touch(f, &r, &h, err)
            : h.what == SAY_ROUTED ? pass_routed(f, (int)h.at, err)
+           : f->mover ? engine_mover_hear(f->mover, h.what, (int)h.at, (int)h.n_blk, &r, err)
                                   : SL_FAIL(err, INTERNAL, "a message of kind %u", h.what);
 }
 
@@ -142,11 +148,21 @@ static sl_status follower_init(struct follower *f, const struct engine_ranks *k,
     f->max = k->max;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)c->n_expert + 1, sizeof *f->routed, &p, err));
     f->routed = p;
-    return engine_record_step_init(&f->step, &f->max, err);
+    SL_TRY(engine_record_step_init(&f->step, &f->max, err));
+    struct engine_mover_opts mo = {.net = f->net,
+                                   .end = f->end,
+                                   .dims = f->dims,
+                                   .n_layer = k->n_layer,
+                                   .n_slot = k->n_slot,
+                                   .n_spare = k->n_spare,
+                                   .mbps = k->place_mbps};
+    return k->n_spare ? engine_mover_open(&mo, &f->mover, err) : SL_OK;
 }
 
 static void follower_fini(struct follower *f)
 {
+    engine_mover_close(f->mover);
+    f->mover = NULL;
     mem_free(f->routed);
     engine_record_step_fini(&f->step);
 }
@@ -324,6 +340,14 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
     if (e->opts.redundant && l.ep == 1)
         return SL_FAIL(err, REQUEST, "redundant: %d: copies of experts go with a layout with ep",
                        e->opts.redundant);
+    if (e->opts.n_spare && l.ep == 1)
+        return SL_FAIL(err, REQUEST, "spare: %d: experts move with a layout with ep",
+                       e->opts.n_spare);
+    if (e->opts.n_spare < 0 || e->opts.n_spare > ENGINE_MOVES_MAX)
+        return SL_FAIL(err, REQUEST, "spare: %d: 0 to %d", e->opts.n_spare, ENGINE_MOVES_MAX);
+    if (e->opts.rebalance_s && !e->opts.n_spare)
+        return SL_FAIL(err, REQUEST, "rebalance: %d: experts move into spare room: set spare, too",
+                       e->opts.rebalance_s);
     if (dist_layout_ranks(&l) == 1) return SL_OK;
     SL_TRY(os_topology_get(&top, err));
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct engine_ranks), &p, err));
@@ -334,6 +358,8 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
     if (l.ep > 1) SL_TRY(deal_experts(e, l.ep, err));
     k->m = e->m;
     k->device = e->opts.device;
+    k->n_spare = e->opts.n_spare;
+    k->place_mbps = e->opts.place_mbps ? e->opts.place_mbps : 200;
     k->apart = dist_launched().n > 1;
     SL_TRY(k->apart ? open_apart(e, o, &top, err) : open_team(e, o, &top, err));
     k->dopts = *o;
@@ -382,7 +408,7 @@ struct fact {
     const char *what;
     uint64_t v;
 };
-#define N_FACT 11
+#define N_FACT 12
 
 static uint64_t text_hash(const char *s)
 {
@@ -414,6 +440,7 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
         {"its layers are cut elsewhere", hash_bytes(s->first, sizeof s->first, 0)},
         {"--expert-stats holds other counts, or --redundant differs", slots_hash(e->ranks)},
         {"--draft-vocab differs", (uint64_t)o->draft_vocab},
+        {"--spare differs", (uint64_t)o->n_spare},
     };
     memcpy(f, own, sizeof own);
 }
@@ -474,6 +501,7 @@ sl_status engine_ranks_start(sl_engine *e, struct model_opts *o, const struct de
     o->n_slot = o->slot_ld = k->n_slot;
     o->slot_expert = k->slot_expert;
     o->spread = k->slot_expert != NULL;
+    o->n_spare = k->n_spare;
     o->keep_bytes /= k->n;
     k->max = engine_record_limits(e);
     for (int i = 1; !k->apart && i < k->n; i++)
@@ -513,7 +541,9 @@ sl_status engine_ranks_open(sl_engine *e, sl_err *err)
     void *p = NULL;
     if (!k) return SL_OK;
     size_t n_blk = (size_t)e->kv_shape.group[DEV_KV_PAGED].n_blk;
-    k->say.cap = sizeof(struct say_head) + BASE_MAX(engine_record_most(e), n_blk * sizeof(int32_t));
+    size_t body = BASE_MAX(engine_record_most(e), n_blk * sizeof(int32_t));
+    body = BASE_MAX(body, ENGINE_MOVES_MAX * sizeof(struct engine_move));
+    k->say.cap = sizeof(struct say_head) + body;
     SL_TRY(mem_alloc(MEM_SCRATCH, k->say.cap, &p, err));
     k->say.p = p;
     k->own.end = k->end;
@@ -522,7 +552,8 @@ sl_status engine_ranks_open(sl_engine *e, sl_err *err)
     k->own.kv = e->kv;
     SL_TRY(engine_ranks_gate(e, follower_init(&k->own, k, k->here, err), err));
     if (k->apart)
-        SL_TRY(dist_room(k->end, model_join_bytes(e->net), (int64_t)k->say.cap, err));
+        SL_TRY(dist_room(k->end, BASE_MAX(model_join_bytes(e->net), JOIN_LEAST),
+                         (int64_t)k->say.cap, err));
     else
         SL_TRY(wait_for_threads(k, err));
     return count_bytes(e, err);
@@ -615,6 +646,43 @@ sl_status engine_ranks_routed(const sl_engine *e, int layer, uint64_t *out, int 
     SL_TRY(all_done(k, err));
     memcpy(out, k->own.routed, (size_t)BASE_MIN(n, c->n_expert) * sizeof *out);
     return SL_OK;
+}
+
+struct engine_spread engine_ranks_spread(const sl_engine *e)
+{
+    const struct engine_ranks *k = e->ranks;
+    if (!k || !k->slot_expert) return (struct engine_spread){0};
+    return (struct engine_spread){k->slot_expert, k->n_layer, k->n_slot, k->n / k->stages.n,
+                                  k->n_spare};
+}
+
+struct engine_mover *engine_ranks_mover(const sl_engine *e)
+{
+    return e->ranks->own.mover;
+}
+
+sl_status engine_ranks_say(sl_engine *e, const struct engine_say *s, sl_err *err)
+{
+    struct engine_ranks *k = e->ranks;
+    struct say_head h = {.what = s->what, .at = (uint32_t)s->layer, .n_blk = (uint32_t)s->n};
+    sl_err why = {0};
+    struct rd r = rd_init(s->body, s->bytes);
+    if (s->bytes) memcpy(k->say.p + sizeof h, s->body, s->bytes);
+    tell(k, &h, s->bytes);
+    if (engine_mover_hear(k->own.mover, s->what, s->layer, s->n, &r, &why)) dist_fail(k->end, &why);
+    return all_done(k, err);
+}
+
+int sl_slots(const sl_engine *e, int layer, int32_t *out, int n, int *n_rank)
+{
+    const struct engine_ranks *k = e->ranks; /* NULL: alone, or elsewhere */
+    *n_rank = 1;
+    if (!k || !k->slot_expert || layer < 0 || layer >= k->n_layer) return 0;
+    if (e->m->cfg.layer[layer].ffn != ARCH_MOE) return 0;
+    *n_rank = k->n / k->stages.n;
+    for (int i = 0; i < n && i < k->n_slot; i++)
+        out[i] = k->slot_expert[(int64_t)layer * k->n_slot + i];
+    return k->n_slot;
 }
 
 /* ---- what they hold and did ---- */

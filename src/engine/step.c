@@ -253,6 +253,10 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     sl_err why = {0};
     if (e->remote) return e->remote->step(e->remote->user, err);
     engine_intake(e);
+    if (engine_rebalance_step(e, &why)) {
+        e->lost_err = why;
+        atomic_store(&e->lost, 1);
+    }
     if (atomic_load(&e->lost)) return end_all(e, err);
     sl_step_record rec = {.t0_ns = clock_now_ns()};
     bool drafted = engine_spec_propose(e, &passes);

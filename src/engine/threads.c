@@ -4,6 +4,7 @@
 
 #include "engine/engine_internal.h"
 
+#define MOVING_MS 4 /* between steps without work while experts move */
 #define STAT_WORDS ((int)(sizeof(sl_stats) / sizeof(uint64_t)))
 _Static_assert(sizeof(sl_stats) % sizeof(uint64_t) == 0, "stats are published as words");
 
@@ -84,6 +85,8 @@ void sl_wait(sl_engine *e, int timeout_ms)
         return;
     }
     if (sl_pending(e)) return;
+    bool moving = engine_rebalance_busy(e);
+    if (moving && (timeout_ms < 0 || timeout_ms > MOVING_MS)) timeout_ms = MOVING_MS;
     os_event_wait(&e->event, timeout_ms);
     /* Acquires what was pushed before any sl_wake that saw the flag set and so left the event
      * alone: the step after this finds it. */

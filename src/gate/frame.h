@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "sluice.h"
 
-#define GATE_VERSION 1
+#define GATE_VERSION 2
 #define GATE_HEAD 13
 #define GATE_BODY_MAX ((uint32_t)128 << 20)
 #define GATE_EVENT_MAX ((uint32_t)1 << 20) /* a body from the engine */
@@ -20,7 +20,7 @@
 #define GATE_SAMPLE_BITS 7 /* of an id: the first sample that it is of */
 
 /* X(name): an engine says HELLO, ACCEPT or FAIL to a SUBMIT, EVENTS, STATS and ROUTED; a front
- * SUBMIT, RESUME and CANCEL. */
+ * SUBMIT, RESUME, CANCEL and PLACE. */
 #define GATE_TYPE_LIST(X)                                                                          \
     X(HELLO)                                                                                       \
     X(SUBMIT)                                                                                      \
@@ -30,7 +30,8 @@
     X(FAIL)                                                                                        \
     X(EVENTS)                                                                                      \
     X(STATS)                                                                                       \
-    X(ROUTED)
+    X(ROUTED)                                                                                      \
+    X(PLACE) /* from a front: sl_rebalance */
 enum gate_type {
     GATE_NONE,
 #define X(name) GATE_##name,

@@ -288,6 +288,7 @@ static void add_stats(sl_stats *sum, const sl_stats *s)
     sum->kv_blk_tok = s->kv_blk_tok;
     sum->last_step_ns = BASE_MAX(old.last_step_ns, s->last_step_ns);
     sum->max_step_ns = BASE_MAX(old.max_step_ns, s->max_step_ns);
+    sum->rank_load_ppm = BASE_MAX(old.rank_load_ppm, s->rank_load_ppm);
 }
 
 static void stats(void *user, sl_stats *out)
@@ -315,6 +316,32 @@ static int routed(void *user, int layer, uint64_t *out, int n)
             out[e] += f->link[i].routed[(int64_t)layer * f->mi.n_expert + e];
     net_lock_give(f->lock);
     return f->mi.n_expert;
+}
+
+/* All engines that are there and can. */
+static sl_status rebalance(void *user, sl_err *err)
+{
+    struct front *f = user;
+    struct str s;
+    int n = 0, n_there = 0;
+    str_init(&s, MEM_REQUEST, 0);
+    gate_frame_end(&s, gate_frame_begin(&s, GATE_PLACE, 0));
+    net_lock_take(f->lock);
+    for (int i = 0; i < f->n_link; i++) {
+        struct link *l = &f->link[i];
+        if (!l->greeted || l->gone) continue;
+        n_there++;
+        if (!l->state.stats.n_spare || !gate_pipe_put(&l->pipe, &s, GATE_OUT_MAX)) continue;
+        n++;
+        if (!gate_pipe_flush(&l->pipe)) l->gone = true;
+        os_event_set(&f->wake);
+    }
+    net_lock_give(f->lock);
+    str_fini(&s);
+    if (n) return SL_OK;
+    return n_there ? SL_FAIL(err, REQUEST,
+                             "no experts can move: that needs a layout with ep, and --spare")
+                   : SL_FAIL(err, DEVICE, "no engine is attached now");
 }
 
 /* ---- opening and closing ---- */
@@ -395,6 +422,7 @@ sl_status gate_front_open(const struct gate_front_opts *o, sl_engine **out, sl_e
                          .devices = devices,
                          .routed = routed,
                          .probe = probe,
+                         .rebalance = rebalance,
                          .close = front_close};
     sl_status st = open_all(f, o, err);
     if (!st) st = sl_engine_remote(o->model, &r, out, err);

@@ -317,6 +317,13 @@ static void on_cancel(struct conn *c, uint64_t id)
     if (a) sl_cancel(c->h->o.engine, engine_id);
 }
 
+static sl_status rebalance(gate_host *h)
+{
+    sl_err why = {0};
+    if (sl_rebalance(h->o.engine, &why)) log_msg(LOG_WARN, "a front: %s", why.text);
+    return SL_OK;
+}
+
 static sl_status on_frame(struct conn *c, struct gate_frame *f, sl_err *err)
 {
     switch (f->type) {
@@ -327,6 +334,9 @@ static sl_status on_frame(struct conn *c, struct gate_frame *f, sl_err *err)
         if (rd_left(&f->body)) return SL_FAIL(err, FORMAT, "a front cancels with a body");
         on_cancel(c, f->id);
         return SL_OK;
+    case GATE_PLACE:
+        if (rd_left(&f->body)) return SL_FAIL(err, FORMAT, "a front moves experts with a body");
+        return rebalance(c->h);
     default:
         return SL_FAIL(err, FORMAT, "a front sent a frame of type %d", (int)f->type);
     }

@@ -61,5 +61,8 @@ sl_status model_load_bias(struct model *m, const struct want *w, bool must, floa
 /* Feed-forward blocks of a layer (load_ffn.c): dense, or experts with their router. */
 sl_status model_load_dense(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
 sl_status model_load_moe(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
+/* Of one expert of a layer, all rows of a role's matrix, from the source. Threads: any one. */
+sl_status model_load_expert(const struct model *m, int il, enum arch_role role, int expert,
+                            struct weight *w, sl_err *err) BASE_MUST_USE;
 
 #endif

@@ -39,36 +39,59 @@ sl_status model_load_dense(struct model *m, int il, struct layer *l, sl_err *err
 
 /* ---- experts ---- */
 
-/* The matrices of one role, one an expert: a stack in GGUF (or gates and ups of all experts in one,
- * of each expert the gate's rows first), one tensor each in HF. */
-static sl_status expert_weights(struct model *m, int il, const struct want *s, enum arch_role role,
-                                struct weight *w, sl_err *err)
+/* The stack of a role's matrices in a GGUF file; *fused: gates and ups of all experts are in one,
+ * of each expert the gate's rows first. */
+static sl_status expert_stack(const struct model *m, const struct want *s, struct weight *all,
+                              bool *fused, sl_err *err)
 {
     const struct arch_naming *by = &m->cfg.naming;
-    int64_t rows = s->rows, E = m->cfg.n_expert;
     char name[LOAD_NAME];
-    struct weight all;
-    if (m->kind != IO_GGUF) {
-        for (int i = 0; i < s->n; i++) {
-            arch_tensor_name(by, role, il, i, "weight", name, sizeof name);
-            SL_TRY(model_load_weight(m, name, s, &w[i], err));
-        }
-        return SL_OK;
-    }
-    arch_tensor_name(by, ROLE_GATE_UP_EXPS, il, 0, "weight", name, sizeof name);
-    bool fused = role != ROLE_DOWN_EXPS && io_find(m->io, name);
     struct want stack = *s;
-    stack.rows *= fused ? 2 * E : E;
-    if (fused)
+    arch_tensor_name(by, ROLE_GATE_UP_EXPS, s->layer, 0, "weight", name, sizeof name);
+    *fused = s->role != ROLE_DOWN_EXPS && io_find(m->io, name);
+    stack.rows *= (*fused ? 2 : 1) * (int64_t)m->cfg.n_expert;
+    if (*fused)
         stack.role = ROLE_GATE_UP_EXPS;
     else
-        arch_tensor_name(by, role, il, 0, "weight", name, sizeof name);
-    SL_TRY(model_load_weight(m, name, &stack, &all, err));
-    for (int i = 0; i < s->n; i++) {
-        int64_t at = fused ? 2 * i + (role == ROLE_UP_EXPS) : i;
-        w[i] = weight_rows(&all, at * rows, rows);
+        arch_tensor_name(by, s->role, s->layer, 0, "weight", name, sizeof name);
+    return model_load_weight(m, name, &stack, all, err);
+}
+
+/* Matrices [e0, e0 + n) of a role: of a stack in GGUF, one tensor each in HF. */
+static sl_status some_experts(const struct model *m, const struct want *s, int e0, int n,
+                              struct weight *w, sl_err *err)
+{
+    char name[LOAD_NAME];
+    struct weight all;
+    bool fused = false;
+    if (m->kind == IO_GGUF) SL_TRY(expert_stack(m, s, &all, &fused, err));
+    for (int i = 0; i < n; i++) {
+        int64_t e = e0 + i, at = fused ? 2 * e + (s->role == ROLE_UP_EXPS) : e;
+        if (m->kind == IO_GGUF) {
+            w[i] = weight_rows(&all, at * s->rows, s->rows);
+            continue;
+        }
+        arch_tensor_name(&m->cfg.naming, s->role, s->layer, (int)e, "weight", name, sizeof name);
+        SL_TRY(model_load_weight(m, name, s, &w[i], err));
     }
     return SL_OK;
+}
+
+static sl_status expert_weights(struct model *m, const struct want *like, enum arch_role role,
+                                struct weight *w, sl_err *err)
+{
+    struct want s = *like;
+    s.role = role;
+    return some_experts(m, &s, 0, s.n, w, err);
+}
+
+sl_status model_load_expert(const struct model *m, int il, enum arch_role role, int expert,
+                            struct weight *w, sl_err *err)
+{
+    int64_t D = m->cfg.d_model, F = m->cfg.d_ff_expert;
+    bool down = role == ROLE_DOWN_EXPS;
+    struct want s = model_want(m, il, role, down ? D : F, down ? F : D, DEV_USE_EXPERTS);
+    return some_experts(m, &s, expert, 1, w, err);
 }
 
 /* gate and up, and down, of all experts of a layer. */
@@ -87,10 +110,10 @@ static sl_status load_experts(struct model *m, int il, struct layer *l, sl_err *
     }
     SL_TRY(mem_alloc_array(MEM_SCRATCH, 2 * (size_t)pair.n, sizeof(struct weight), &p, err));
     struct weight *a = p, *b = a + pair.n;
-    SL_TRY_OUT(expert_weights(m, il, &pair, ROLE_GATE_EXPS, a, err));
-    SL_TRY_OUT(expert_weights(m, il, &pair, ROLE_UP_EXPS, b, err));
+    SL_TRY_OUT(expert_weights(m, &pair, ROLE_GATE_EXPS, a, err));
+    SL_TRY_OUT(expert_weights(m, &pair, ROLE_UP_EXPS, b, err));
     SL_TRY_OUT(model_load_part(m, &pair, a, b, &l->gate_up_exps, err));
-    SL_TRY_OUT(expert_weights(m, il, &down, ROLE_DOWN_EXPS, a, err));
+    SL_TRY_OUT(expert_weights(m, &down, ROLE_DOWN_EXPS, a, err));
     SL_TRY_OUT(model_load_part(m, &down, a, NULL, &l->down_exps, err));
 out:
     mem_free(p);

@@ -87,6 +87,7 @@ static sl_status load(struct model *m, const io_model *io, sl_err *err)
     }
     m->reading = (struct io_reading){0};
     m->io = NULL;
+    SL_TRY(model_spares_open(m, io, err));
     SL_TRY(model_rope_freqs(m, io, err));
     count_bytes(m);
     return SL_OK;

@@ -132,6 +132,8 @@ struct model_opts {
     const int32_t *slot_expert;
     bool spread; /* the slots are dealt to the ranks, in order, as many to each; every expert has
                     one */
+    int n_spare; /* with spread: room for so many experts of each size, which are read while steps
+                    go on; then io must stay as long as the model */
     int n_late; /* 0, or: of a generated token so many experts of the smallest weights are added one
                    layer with experts later, all but the last layer's; MTP layers are as always */
     bool no_mtp;                /* leave the MTP layers out of memory */
@@ -153,7 +155,7 @@ struct model_opts {
 /* Check every tensor, pack the weights on d (of opts->place: the device of attention) and the other
  * devices, reserve activations. Errors: FORMAT (tensor missing
  * or misshapen, by name), REQUEST (an option), UNSUPPORTED, NOMEM, CANCELLED. The model keeps no
- * pointer to io afterwards. */
+ * pointer to io afterwards, but with n_spare. */
 sl_status model_open(const io_model *m, dev *d, const struct model_opts *opts, model **out,
                      sl_err *err) BASE_MUST_USE;
 void model_close(model *m);
@@ -188,6 +190,28 @@ sl_status model_show(const io_model *io, struct str *s, struct json_w *w,
 /* For how many tokens each expert of a layer was chosen since open: up to n counts. The device
  * counts; this waits and copies, between steps. NOTFOUND: a dense layer. Else as dev_get. */
 sl_status model_routed(model *m, int layer, uint64_t *out, int n, sl_err *err) BASE_MUST_USE;
+
+/* ---- experts that change places while steps go on (n_spare of model_opts) ---- */
+/* Slot, of all ranks', gets expert. */
+struct model_move {
+    int layer, slot, expert;
+};
+/* Called after every stretch that was read; returns 0 to stop. */
+struct model_pace {
+    int (*after)(void *user, int64_t bytes);
+    void *user;
+};
+/* Read the expert into spare room number `spare` of its layer, which must be this rank's. Threads:
+ * any one. Errors: as reading it when the model was opened; CANCELLED. */
+sl_status model_move_read(const model *m, const struct model_move *mv, int spare,
+                          const struct model_pace *pace, sl_err *err) BASE_MUST_USE;
+/* Checksums of what was read, and of what lies in a slot of this rank's: the same for the same
+ * expert on every rank. Threads: that of model_move_read. */
+uint64_t model_spare_sum(const model *m, int layer, int spare);
+uint64_t model_slot_sum(const model *m, int layer, int slot);
+/* Between steps, on every rank: from now on the slot has this expert, which must have been read
+ * where it is this rank's slot. What lay there becomes the spare room. */
+void model_move_apply(model *m, const struct model_move *mv, int spare);
 
 /* What a pass of a step gives: host arrays of the model, valid until the next launch. NULL where it
  * was not wanted, and on ranks other than 0. */

@@ -96,6 +96,20 @@ struct model_pieces {
     uint64_t n_kept;
 };
 
+/* Bytes of an expert's gate and up, and of its down, each in up to two formats. */
+struct model_spare_bytes {
+    int64_t n[2][2];
+};
+struct model_spare_one {
+    struct dev_one of[2];
+};
+#define MODEL_SPARE_KINDS 16
+struct model_spares {
+    int n_kind, *kind; /* kind [L + MTP]: of a layer's experts */
+    struct model_spare_bytes bytes[MODEL_SPARE_KINDS];
+    struct model_spare_one *one; /* [n_kind, n_spare] */
+};
+
 struct model {
     /* fixed after open */
     struct arch_cfg cfg;    /* of the file */
@@ -103,7 +117,8 @@ struct model {
     struct model_ranks ranks; /* where there are several */
     struct model_opts opts;
     enum io_kind kind;
-    const io_model *io;     /* while opening */
+    const io_model *io;     /* while opening, and with n_spare */
+    struct model_spares spares;
     int load_layer;         /* whose weights are being loaded; -1 = outside of the layers */
     struct dev_slots *slots; /* [L + MTP]; NULL = expert e in slot e */
     const char *unused;     /* NULL = no tensor is */
@@ -174,6 +189,8 @@ sl_status model_buffers_open(struct model *m, sl_err *err) BASE_MUST_USE;
 sl_status model_slots_open(struct model *m, sl_err *err) BASE_MUST_USE;
 /* Which experts the stacks of layer il hold here; NULL: all, in order. */
 const int32_t *model_slots_here(const struct model *m, int il, int *n);
+/* spare.c: room for experts that come while steps go on. Errors: UNSUPPORTED, NOMEM. */
+sl_status model_spares_open(struct model *m, const io_model *io, sl_err *err) BASE_MUST_USE;
 /* late.c: can experts come late as the options say? REQUEST, UNSUPPORTED. */
 sl_status model_late_check(const struct model *m, sl_err *err) BASE_MUST_USE;
 /* Experts of a token that come late in layer il. */

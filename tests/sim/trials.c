@@ -8,13 +8,14 @@
  * when. Freed blocks are filled with NaN.
  *
  * trials DIR N [SEED [NAME]] [--acts auto|int8|bf16|f32] [--kv bf16|f16|q8|f32] [--state]
- * [--layout L] [--defer N]: models: the .gguf files of DIR, and the folders without a .gguf file
- * of their name (with NAME in it); N trials over all of them. Without --acts and --kv another form
- * comes with every model, and small quantised ones run in int8 as well, which they do not take by
- * default.
+ * [--layout L] [--move] [--defer N]: models: the .gguf files of DIR, and the folders without a
+ * .gguf file of their name (with NAME in it); N trials over all of them. Without --acts and --kv
+ * another form comes with every model, and small quantised ones run in int8 as well, which they do
+ * not take by default.
  * --state: every other layer has a recurrent state in place of keys and values, and requests also
  * go back to earlier positions. --layout: the company runs on so many ranks, who is alone on one;
- * models that can not be shared so are named. --defer: N experts of a token come late, of models
+ * models that can not be shared so are named. --move: of a layout with ep, experts have copies now
+ * and then and change ranks while steps go on. --defer: N experts of a token come late, of models
  * that have them. SL_CPU caps the instruction set. Prints one line per model and the trial of a
  * failure. */
 #include <stdio.h>
@@ -23,6 +24,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
+#include "dist/dist.h"
 #include "engine/engine_internal.h"
 #include "os/os.h"
 
@@ -50,6 +52,9 @@ struct trial {
     struct form form;
     const char *layout; /* of those in company */
     int n_defer;
+    bool move;
+    uint64_t *load; /* [layers, experts] random counts, for --move */
+    long long n_moved, n_use; /* experts, times that ranks began to use some */
     int n_vocab, n_bad, n_row;
     bool record, state;
     uint64_t rng;
@@ -188,6 +193,22 @@ static void go_back(sl_engine *e, struct trial *t)
     if (had) t->n_back += sched_rewind(&e->sched, slot, had - 1 - pick(t, had)) >= 0;
 }
 
+/* Experts in random places, some of them twice, and room to move them. */
+static void spread(const sl_model *m, struct trial *t, sl_engine_opts *o)
+{
+    struct dist_layout l;
+    int n = m->cfg.n_layer * m->cfg.n_expert;
+    if (!t->move || dist_layout_parse(t->layout, &l, NULL) || l.ep < 2) return;
+    t->load = realloc(t->load, (size_t)n * sizeof *t->load);
+    for (int i = 0; i < n; i++)
+        t->load[i] = (uint64_t)pick(t, 100);
+    o->expert_load = t->load;
+    o->n_expert_load = m->cfg.n_layer;
+    o->redundant = pick(t, 2) * l.ep;
+    o->n_spare = 1 + pick(t, 3);
+    o->place_mbps = 1 << 20;
+}
+
 static void one_trial(sl_model *m, struct trial *t)
 {
     int chunk = 1 + pick(t, 1 << pick(t, 10)), batch = 1 + pick(t, 32), n = 1 + pick(t, batch);
@@ -203,6 +224,7 @@ static void one_trial(sl_model *m, struct trial *t)
                         .n_queue_max = 3 * N_REQ};
     uint64_t some = 0;
     if (t->layout) o.n_thread = BASE_MAX(o.n_thread, 4);
+    spread(m, t, &o);
     o.kv_tokens = CTX + (pick(t, 3) ? pick(t, CTX * 2) : CTX * batch);
     sl_engine *e = open_engine(m, o, t);
     kv_pool_shuffle(&e->pool, rng_next(&t->rng) | 1);
@@ -218,6 +240,7 @@ static void one_trial(sl_model *m, struct trial *t)
             some = 0;
         }
         if (pick(t, 15) == 0) sl_drop_cache(e);
+        if (o.n_spare && pick(t, 2)) must(sl_rebalance(e, &err), &err);
         if (t->state && pick(t, 3) == 0) go_back(e, t);
     }
     run_all(e);
@@ -227,6 +250,9 @@ static void one_trial(sl_model *m, struct trial *t)
     t->n_preempt += (long long)st.n_preempt;
     t->n_hit += (long long)st.cache_hit_tok;
     t->n_step += (long long)st.n_step;
+    t->n_moved += (long long)st.n_expert_moved;
+    t->n_use += (long long)st.n_placement;
+    t->n_bad += (int)st.n_move_failed;
     if (kv_pool_avail(&e->pool) != e->pool.n_blk) t->n_bad++; /* a block leaked */
     if (kv_win_avail(&e->pool) != e->pool.n_win) t->n_bad++;
     sl_engine_close(e);
@@ -282,7 +308,7 @@ static bool is_model(const char *dir, const char *name)
 struct args {
     const char *dir, *name, *layout;
     int n_trial, n_defer, acts, kv; /* -1: by turns */
-    bool state;
+    bool state, move;
     uint64_t seed;
 };
 
@@ -320,6 +346,7 @@ static void one_model(const struct args *a, const char *name, int i_model, int n
     must(sl_model_open(path, NULL, &m, &err), &err);
     t->layout = a->layout;
     t->n_defer = a->n_defer;
+    t->move = a->move;
     if ((a->layout || a->n_defer) && !takes(m, a)) {
         printf("%-30s can not be run so\n", name);
         sl_model_close(m);
@@ -349,6 +376,8 @@ static struct args parse(int argc, char **argv)
             a.state = true;
         else if (strcmp(argv[i], "--layout") == 0 && i + 1 < argc)
             a.layout = argv[++i];
+        else if (strcmp(argv[i], "--move") == 0)
+            a.move = true;
         else if (strcmp(argv[i], "--defer") == 0 && i + 1 < argc)
             a.n_defer = atoi(argv[++i]);
         else if (n++ == 0)
@@ -362,7 +391,8 @@ static struct args parse(int argc, char **argv)
     }
     if (n >= 2) return a;
     fprintf(stderr,
-            "trials DIR N [SEED [NAME]] [--acts A] [--kv K] [--state] [--layout L] [--defer N]\n");
+            "trials DIR N [SEED [NAME]] [--acts A] [--kv K] [--state] [--layout L] [--move] "
+            "[--defer N]\n");
     exit(2);
 }
 
@@ -394,6 +424,8 @@ int main(int argc, char **argv)
         "from the prefix tree; %d rows: all bitwise equal\n",
         all.n_trial, all.n_req, all.n_step, all.n_cancel, all.n_preempt, all.n_hit, total);
     if (a.state) printf("%lld times back to an earlier position\n", all.n_back);
+    if (a.move) printf("%lld experts moved in %lld times\n", all.n_moved, all.n_use);
+    free(all.load);
     bool states = all.n_back && all.n_preempt && all.n_hit;
-    return total > 0 && (!a.state || states) ? 0 : 1;
+    return total > 0 && (!a.state || states) && (!a.move || all.n_moved) ? 0 : 1;
 }

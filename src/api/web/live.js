@@ -15,6 +15,20 @@ export function parseMetrics(text) {
   return out;
 }
 
+const HEAT = /^sluice:expert_heat_tokens_total\{.*layers="([\d-]+)",experts="([\d-]+)"\}\s+(\S+)/;
+
+// The counts of the heat map: a row of cells for each group of layers.
+export function parseHeat(text) {
+  const rows = new Map();
+  for (const line of text.split('\n')) {
+    const m = HEAT.exec(line);
+    if (!m) continue;
+    if (!rows.has(m[1])) rows.set(m[1], []);
+    rows.get(m[1]).push({ experts: m[2], n: Number(m[3]) });
+  }
+  return rows;
+}
+
 // name, unit, and from two samples (now, before, seconds between) one or two values; null = nothing
 // to show yet.
 const rate = (name) => (a, b, dt) => (
@@ -119,12 +133,62 @@ class Chart {
   }
 }
 
+// Which experts were chosen in the last two minutes: a cell is as dark as its share of its row.
+class Heat {
+  constructor() {
+    this.figure = el('figure', { id: 'chart-heat', hidden: '' });
+    const caption = el('figcaption');
+    caption.append('Experts chosen, by layer');
+    this.now = el('b');
+    caption.append(this.now);
+    this.svg = el('svg', { class: 'chart', preserveAspectRatio: 'none', role: 'img',
+      'aria-label': 'Experts chosen, by layer' }, SVG);
+    this.legend = el('div', { class: 'legend' });
+    this.figure.append(caption, this.svg, this.legend);
+    this.data = [];
+  }
+
+  push(rows) {
+    this.data.push(rows);
+    if (this.data.length > KEEP) this.data.shift();
+    this.figure.hidden = rows.size === 0;
+    if (rows.size) this.draw(rows, this.data[0]);
+  }
+
+  draw(rows, before) {
+    const cells = [];
+    let most = 0, y = 0, width = 1;
+    for (const [layers, row] of rows) {
+      const old = this.data.length > 1 ? before.get(layers) : null;
+      const n = row.map((c, x) => c.n - (old?.[x]?.n ?? 0));
+      const mean = n.reduce((a, b) => a + b, 0) / n.length || 1;
+      n.forEach((v, x) => {
+        const r = el('rect', { x, y, width: 1, height: 1,
+          'fill-opacity': Math.min(1, v / mean / 4).toFixed(3) }, SVG);
+        const tip = el('title', {}, SVG);
+        tip.append(`layers ${layers}, experts ${row[x].experts}: ${(v / mean).toFixed(2)} of the `
+          + 'mean');
+        r.append(tip);
+        cells.push(r);
+        most = Math.max(most, v / mean);
+      });
+      width = n.length;
+      y++;
+    }
+    this.svg.setAttribute('viewBox', `0 0 ${width} ${y}`);
+    this.svg.replaceChildren(...cells);
+    this.now.textContent = most ? most.toFixed(1) + ' of the mean' : '–';
+    this.legend.textContent = 'experts from left to right, layers downwards, two minutes';
+  }
+}
+
 export class Live {
   constructor(box, state, headers) {
     this.state = state;
     this.headers = headers;
     this.charts = CHARTS.map((s) => new Chart(s));
-    box.append(...this.charts.map((c) => c.figure));
+    this.heat = new Heat();
+    box.append(...this.charts.map((c) => c.figure), this.heat.figure);
     this.before = null;
     this.timer = 0;
   }
@@ -148,9 +212,10 @@ export class Live {
           404: 'The server runs with --metrics off.' };
         throw new Error(known[r.status] ?? 'HTTP ' + r.status);
       }
-      const a = parseMetrics(await r.text()), t = performance.now();
+      const text = await r.text(), a = parseMetrics(text), t = performance.now();
       const dt = this.before ? (t - this.t) / 1000 : 1;
       for (const c of this.charts) c.push(a, this.before, dt);
+      this.heat.push(parseHeat(text));
       this.before = a;
       this.t = t;
       this.state.textContent = '';

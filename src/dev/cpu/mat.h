@@ -23,6 +23,7 @@ struct cpu_mat {
     size_t stride2, step2;
     enum mm_act form2;
     const int32_t *pick; /* NULL, or [n] which of all those there matrix i is */
+    uint8_t **at[2]; /* NULL, or [n] where matrix i lies, of both formats: some were replaced */
     enum dev_use use;
     struct cpu_mat *next;
 };
@@ -58,7 +59,7 @@ static inline size_t dev_cpu_mat_place(const struct cpu_mat *w, int i)
 static inline struct mm_mat dev_cpu_mat_at(const struct cpu_mat *w, int i)
 {
     struct mm_mat m = w->m;
-    m.data += dev_cpu_mat_place(w, i) * w->step;
+    m.data = w->at[0] ? w->at[0][i] : m.data + dev_cpu_mat_place(w, i) * w->step;
     m.scale = w->scale[2 * i];
     m.scale2 = w->scale[2 * i + 1];
     return m;
@@ -66,7 +67,7 @@ static inline struct mm_mat dev_cpu_mat_at(const struct cpu_mat *w, int i)
 static inline struct mm_mat dev_cpu_mat2_at(const struct cpu_mat *w, int i)
 {
     struct mm_mat m = w->m2;
-    if (m.data) m.data += dev_cpu_mat_place(w, i) * w->step2;
+    if (m.data) m.data = w->at[0] ? w->at[1][i] : m.data + dev_cpu_mat_place(w, i) * w->step2;
     m.scale = w->scale[2 * i + 1];
     return m;
 }

@@ -357,7 +357,8 @@ def more(b):
 
 def live(b):
     b.click('#tab-live')
-    check('six charts', b.js("return document.querySelectorAll('#charts figure').length") == 6)
+    check('six charts, and the heat map of experts where there are some',
+          b.js("return document.querySelectorAll('#charts figure').length") == 7)
     b.until(lambda: b.js("return document.querySelector('#chart-tps "
                          "path').getAttribute('d')?.includes('L')"), 6)
     b.js("fetch('v1/completions', {method: 'POST', headers: {'Content-Type': 'application/json'}, "

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Experts change ranks while steps go on. Home names some of a layer to all ranks (READ), whose
+ * helper threads read them into spare room; it asks from time to time whether all are there and the
+ * same as where they were (ASK); and then all ranks use them from the next step on (USE). No step
+ * waits for a disk, and no answer changes: a copy has the same bytes. */
+#include "engine/moves.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "dist/place.h"
+#include "os/word.h"
+#include "par/par.h"
+
+#define FLOATS(type) ((int)(sizeof(type) / sizeof(float)))
+
+/* What a rank says of a batch: sums of what it has loaded, and of the same where it was. */
+struct said {
+    uint32_t state, pad;
+    uint64_t loaded[ENGINE_MOVES_MAX], held[ENGINE_MOVES_MAX];
+};
+struct verdict {
+    uint32_t state;
+    int32_t rank; /* that failed; -1 = what is there differs */
+};
+
+struct engine_mover {
+    struct engine_mover_opts o;
+    int per; /* slots of a rank */
+    par_side *thread;
+    struct os_word asked, over; /* batches */
+    atomic_bool stop;
+    /* of the batch: written before asked is raised */
+    int layer, n;
+    struct engine_move move[ENGINE_MOVES_MAX];
+    int spare[ENGINE_MOVES_MAX]; /* in which each is, of this rank's; -1 = another's */
+    /* published by over */
+    sl_status st;
+    sl_err err;
+    struct said mine;
+    /* the rank's own thread */
+    unsigned n_batch;
+    struct said told, all[DIST_RANK_MAX];
+    struct verdict verdict;
+};
+
+/* ---- the helper thread ---- */
+
+static int pace(void *user, int64_t bytes)
+{
+    const struct engine_mover *m = user;
+    int64_t ns = bytes * 1000 / BASE_MAX(m->o.mbps, 1); /* of 1e6 bytes a second */
+    nanosleep(&(struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000}, NULL);
+    return !atomic_load_explicit(&m->stop, memory_order_relaxed);
+}
+
+static sl_status read_batch(struct engine_mover *m, sl_err *err)
+{
+    const struct model_pace p = {.after = pace, .user = m};
+    for (int i = 0; i < m->n; i++) {
+        const struct engine_move *v = &m->move[i];
+        if (m->spare[i] >= 0) {
+            struct model_move mv = {m->layer, v->slot, v->expert};
+            SL_TRY(model_move_read(m->o.net, &mv, m->spare[i], &p, err));
+            m->mine.loaded[i] = model_spare_sum(m->o.net, m->layer, m->spare[i]);
+        }
+        if (v->from / m->per == m->o.dims.rank)
+            m->mine.held[i] = model_slot_sum(m->o.net, m->layer, v->from);
+    }
+    return SL_OK;
+}
+
+static void mover_main(void *arg)
+{
+    struct engine_mover *m = arg;
+    for (unsigned k = 1; !atomic_load(&m->stop); k++) {
+        while (!os_word_sleep(&m->asked, k, -1)) {
+        }
+        if (atomic_load(&m->stop)) return;
+        m->st = read_batch(m, &m->err);
+        if (m->st && m->st != SL_CANCELLED)
+            log_msg(LOG_ERROR, "layer %d: rank %d can not load an expert: %s", m->layer,
+                    m->o.dims.rank, m->err.text);
+        os_word_raise(&m->over);
+    }
+}
+
+sl_status engine_mover_open(const struct engine_mover_opts *o, struct engine_mover **out,
+                            sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof **out, &p, err));
+    struct engine_mover *m = *out = p;
+    m->o = *o;
+    m->per = o->n_slot / o->dims.n_rank;
+    return par_side_open(mover_main, m, &m->thread, err);
+}
+
+void engine_mover_close(struct engine_mover *m)
+{
+    if (!m) return;
+    atomic_store(&m->stop, true);
+    os_word_set(&m->asked, m->n_batch + 1);
+    par_side_close(m->thread);
+    mem_free(m);
+}
+
+/* ---- every rank ---- */
+
+static bool has_layer(const struct engine_mover *m)
+{
+    return model_has_layer(model_config(m->o.net), &m->o.dims, m->layer);
+}
+
+static sl_status hear_read(struct engine_mover *m, int layer, int n, struct rd *r, sl_err *err)
+{
+    const struct arch_cfg *c = model_config(m->o.net);
+    int n_spare = 0;
+    const uint8_t *p = rd_bytes(r, (uint64_t)n * sizeof *m->move);
+    if (!p || n < 1 || n > ENGINE_MOVES_MAX || layer < 0 || layer >= m->o.n_layer)
+        return SL_FAIL(err, INTERNAL, "a message that moves no experts");
+    m->layer = layer;
+    m->n = n;
+    memset(&m->mine, 0, sizeof m->mine);
+    memcpy(m->move, p, (size_t)n * sizeof *m->move);
+    for (int i = 0; i < n; i++) {
+        const struct engine_move *v = &m->move[i];
+        bool fits = v->slot >= 0 && v->slot < m->o.n_slot && v->from >= 0 &&
+                    v->from < m->o.n_slot && v->expert >= 0 && v->expert < c->n_expert;
+        bool ours = has_layer(m) && v->slot / m->per == m->o.dims.rank;
+        if (!fits || (ours && n_spare == m->o.n_spare))
+            return SL_FAIL(err, INTERNAL, "a message that moves expert %d", v->expert);
+        m->spare[i] = ours ? n_spare++ : -1;
+    }
+    if (!has_layer(m)) return SL_OK;
+    m->n_batch++;
+    os_word_raise(&m->asked);
+    return SL_OK;
+}
+
+static struct verdict judge(const struct engine_mover *m)
+{
+    int n = m->o.dims.n_rank;
+    for (int r = 0; r < n; r++)
+        if (m->all[r].state == MOVED_BUSY) return (struct verdict){MOVED_BUSY, r};
+    for (int r = 0; r < n; r++)
+        if (m->all[r].state != MOVED_READY) return (struct verdict){MOVED_FAILED, r};
+    for (int i = 0; i < m->n; i++) {
+        const struct engine_move *v = &m->move[i];
+        if (m->all[v->slot / m->per].loaded[i] != m->all[v->from / m->per].held[i])
+            return (struct verdict){MOVED_FAILED, -1};
+    }
+    return (struct verdict){MOVED_READY, -1};
+}
+
+/* All ranks of the layer's stage tell each other. */
+static void ask_all(struct engine_mover *m)
+{
+    int32_t part[DIST_RANK_MAX];
+    int n = m->o.dims.n_rank;
+    m->told = (struct said){.state = MOVED_BUSY};
+    if (os_word_there(&m->over, m->n_batch)) {
+        m->told = m->mine;
+        m->told.state = m->st ? MOVED_FAILED : MOVED_READY;
+    }
+    for (int r = 0; r < n; r++)
+        part[r] = FLOATS(struct said);
+    dist_cols(m->o.end, &(struct dist_cols){.x = (const float *)(const void *)&m->told,
+                                            .y = (float *)(void *)m->all,
+                                            .n_row = 1,
+                                            .n = n * FLOATS(struct said),
+                                            .part = part});
+    m->verdict = judge(m);
+}
+
+/* What they say goes from their stage on to home. */
+static void hear_ask(struct engine_mover *m)
+{
+    const struct model_dims *d = &m->o.dims;
+    void *v = &m->verdict;
+    if (has_layer(m))
+        ask_all(m);
+    else if (m->layer < d->layer0 && d->rank == 0)
+        dist_take(m->o.end, v, 1, FLOATS(struct verdict));
+    if (m->layer < d->layer0 + d->n_layer && d->rank == 0 && !model_is_last(d))
+        dist_give(m->o.end, v, 1, FLOATS(struct verdict));
+}
+
+sl_status engine_mover_hear(struct engine_mover *m, uint32_t what, int layer, int n, struct rd *r,
+                            sl_err *err)
+{
+    if (what == MOVES_READ) return hear_read(m, layer, n, r, err);
+    if (layer != m->layer || !m->n) return SL_FAIL(err, INTERNAL, "a message of other experts");
+    if (what == MOVES_ASK) {
+        hear_ask(m);
+        return SL_OK;
+    }
+    for (int i = 0; i < m->n; i++) {
+        struct model_move mv = {m->layer, m->move[i].slot, m->move[i].expert};
+        model_move_apply(m->o.net, &mv, m->spare[i]);
+    }
+    m->n = 0;
+    return SL_OK;
+}
+
+enum engine_moved engine_mover_state(const struct engine_mover *m, int *rank)
+{
+    *rank = m->verdict.rank;
+    return (enum engine_moved)m->verdict.state;
+}
