@@ -395,7 +395,7 @@ def before(port):
 
 
 FRONT_TOO = {"config", "quiet", "verbose", "json", "model", "chat-template", "drain", "sandbox",
-             "max-queue"}  # options of the engine that a front needs for itself
+             "max-queue", "seed"}  # options of the engine that a front needs for itself
 
 
 def options(command):
