@@ -256,9 +256,9 @@ def check_serve():
         serve("--config", planned(work))
 
 
-def serve(*of, n_stage=1):
+def serve(*of, n=2, n_stage=1):
     args = [SLUICE, "serve", *of, "--port", "0"]
-    p = subprocess.Popen(mpi.command((2, args)), stderr=subprocess.PIPE, text=True,
+    p = subprocess.Popen(mpi.command((n, args)), stderr=subprocess.PIPE, text=True,
                          stdin=subprocess.DEVNULL)
     timer = threading.Timer(90, mpi.end, (p,))
     timer.start()
@@ -281,6 +281,8 @@ def serve(*of, n_stage=1):
     one = e2e.last_json(e2e.run([SLUICE, "run", "-m", "demo", "-p", ask["prompt"], "-n", "24",
                                  "--json"])[1])["text"]
     tally.check("serve's answer", got != one and f"{got!r}, not {one!r}")
+    if "--spare" in of:
+        moves(port, ask, got)
     time.sleep(1.1)  # counts of ranks are a second old at most
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as r:
         idle = re.findall(r'sluice:pipeline_idle_ratio\{[^}]*stage="(\d)"\} (\S+)',
@@ -294,6 +296,23 @@ def serve(*of, n_stage=1):
     p.stderr.read()
     tally.check("serve ends", p.wait(60) and f"exit {p.returncode}")
     timer.cancel()
+
+
+def moves(port, ask, want):
+    """Experts change ranks while there are answers."""
+    def post(path, body):
+        r = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(),
+                                   {"Content-Type": "application/json"})
+        with urllib.request.urlopen(r, timeout=60) as f:
+            return json.load(f)
+    for k in range(12):
+        post("/admin/place", {})
+        post("/v1/completions", {"prompt": f"{k} of", "max_tokens": 60, "temperature": 1,
+                                 "seed": k, "ignore_eos": True})
+        got = post("/v1/completions", ask)["choices"][0]["text"]
+        tally.check(f"an answer while experts move, {k}", got != want and f"{got!r}, not {want!r}")
+    last = post("/admin/place", {})
+    tally.check("experts have moved", not last["experts_moved"] and f"{last}")
 
 
 def listeners(pids):
@@ -342,6 +361,8 @@ def main():
             check_serve()
         else:
             serve("-m", "demo", "--layout", "pp=2", n_stage=2)
+        serve("-m", "demo", "--layout", "tp=2,ep=2", "--spare", "2", "--place-mbps", "100000")
+        serve("-m", "demo", "--layout", "tp=2,ep=2,pp=2", "--spare", "1", n=4, n_stage=2)
     tally.exit()
 
 

@@ -153,6 +153,23 @@ int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n)
     return n;
 }
 
+int sl_slots(const sl_engine *e, int layer, int32_t *out, int n, int *n_rank)
+{
+    (void)e;
+    (void)layer;
+    (void)out;
+    (void)n;
+    *n_rank = 1;
+    return 0;
+}
+
+sl_status sl_rebalance(sl_engine *e, sl_err *err)
+{
+    (void)e;
+    if (err) *err = (sl_err){.code = SL_REQUEST, .text = "no experts can move"};
+    return SL_REQUEST;
+}
+
 int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n)
 {
     (void)e;

@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """An engine without HTTP and the servers that attach to it: what each gives the other, and what
-becomes of clients when one of them is killed."""
+becomes of clients when one of them is killed.
+
+  check_attach.py [BUILD] [--kills N]     --kills: only engines that are killed, N times, each time
+                                          under 10 streams at a random token
+"""
 import http.client
 import json
 import os
+import random
 import re
 import signal
 import socket
 import stat
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 
-import serve
+KILLS = int(sys.argv.pop(sys.argv.index("--kills") + 1)) if "--kills" in sys.argv else 0
+sys.argv = [a for a in sys.argv if a != "--kills"]
+import serve  # noqa: E402
 from serve import DEMO, Engine, Server, chat, error_of
 import e2e
 
@@ -264,7 +272,7 @@ def replayed():
             plain = threading.Thread(target=lambda: whole.append(
                 a.post(CHAT, dict(chat("Plain", temperature=1, seed=9), **LONG))), daemon=True)
             plain.start()
-            for n, more in ((3, ["--layout", "tp=2"]), (40, [])):
+            for n, more in ((3, ["--layout", "tp=2"]), (40, ["--draft", "mtp"])):
                 need("they run", running(again, n))
                 e.stop(signal.SIGKILL)
                 need("not ready", until(lambda: a.get("/ready")[0] == 503, 2))
@@ -284,6 +292,39 @@ def replayed():
             logged = [json.loads(ln) for ln in a.log if ln.startswith(b'{"event":"request"')]
             need("the log has them", any(r.get("replays") for r in logged))
             e = not_for_ever(a, e, path)
+        e.stop()
+
+
+def killed(n):
+    """Engines that are killed again and again: with ranks, with drafts, in stages, plain. The
+    seconds from a kill to the next token are told."""
+    ways = ([], ["--layout", "tp=2"], ["--draft", "mtp"], ["--layout", "pp=2"])
+    rng, paused, n_same = random.Random(3), [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "engine")
+        e = Engine(path=path)
+        with Server(engine=e) as a:
+            first = [Asked(a, i) for i in range(len(ASKED))]
+            for s in first:
+                s.join(300)
+            want = [s.answer() for s in first]
+            for k in range(n):
+                which = [i % len(ASKED) for i in range(k, k + 10)]
+                asked = [Asked(a, i) for i in which]
+                running(asked, rng.randrange(1, 60))
+                e.stop(signal.SIGKILL)
+                t = time.time()
+                e = Engine(*ways[k % len(ways)], path=path)
+                for s in asked:
+                    s.join(300)
+                after = [min((x for x in s.times if x > t), default=t) - t for s in asked]
+                paused.append(max(after))
+                n_same += sum(s.done and s.answer() == want[i] for s, i in zip(asked, which))
+                need(f"kill {k}: all are whole", all(s.done and not s.cut for s in asked))
+            need("all are the same", n_same == 10 * n, f"{n_same} of {10 * n}")
+            print(f"{n} kills, {n_same} of {10 * n} streams whole and the same, "
+                  f"{a.metric('sluice:replays_total'):.0f} replays; from a kill to the next token "
+                  f"{sorted(paused)[len(paused) // 2]:.2f} s, at most {max(paused):.2f} s")
         e.stop()
 
 
@@ -435,6 +476,9 @@ def refused():
 
 
 if __name__ == "__main__":
+    if KILLS:
+        killed(KILLS)
+        T.exit()
     refused()
     waiting()
     quiet()
