@@ -84,6 +84,7 @@ void engine_spec_close(sl_engine *e)
     spec_plan_fini(&e->spec.plan);
     mem_free(e->spec.want);
     mem_free(e->spec.slot);
+    mem_free(e->spec.literal.id);
     engine_mtp_close(e);
     engine_small_close(e);
     engine_passes_close(e);
@@ -118,14 +119,19 @@ static int most_drafts(const sl_engine *e, const struct request *r)
 
 static int propose(sl_engine *e, struct request *r)
 {
-    int n_max = most_drafts(e, r), n = 0;
+    int n_max = most_drafts(e, r);
+    struct spec_given given = {0, true};
     int32_t *out = r->ids + r->n_ids;
     if (n_max <= 0) return 0;
     if (r->n_ids == r->n_prompt + r->g->n_given + 1) spec_begin(&r->spec, &e->spec.drafter);
     if (e->guess) return e->guess(e->guess_user, r, n_max, out);
-    if (r->grammar) n = engine_grammar_forced(r->grammar, e->mask, e->n_vocab, n_max, out);
-    n = spec_propose(&r->spec, r->ids, r->n_ids, n, n_max, out);
-    if (r->grammar && r->spec.source != SPEC_FORCED && n)
+    if (r->grammar) {
+        int n = engine_grammar_forced(r->grammar, e->mask, e->n_vocab, n_max, out);
+        given.n = engine_grammar_literal(r->grammar, e->m->tok, &e->spec.literal, n, n_max, out);
+        given.certain = given.n == n;
+    }
+    int n = spec_propose(&r->spec, r->ids, r->n_ids, given, n_max, out);
+    if (r->grammar && r->spec.source > SPEC_LITERAL && n)
         n = engine_grammar_fits(r->grammar, out, n);
     return n;
 }

@@ -143,6 +143,10 @@ sl_status engine_grammar_push(struct engine_grammar_state *s, int32_t token, boo
  * out. bits: scratch of a mask. */
 int engine_grammar_forced(struct engine_grammar_state *s, uint32_t *bits, int n_vocab, int n_max,
                           int32_t *out);
+/* After the n tokens in out, those that the text which the grammar forces then is usually made of;
+ * how many there are now. */
+int engine_grammar_literal(struct engine_grammar_state *s, const tok *t, struct tok_ids *scratch,
+                           int n, int n_max, int32_t *out);
 /* How many of n tokens the grammar allows one after the other. */
 int engine_grammar_fits(struct engine_grammar_state *s, const int32_t *id, int n);
 
@@ -213,6 +217,7 @@ struct engine_spec {
     struct spec_rate drafter; /* of all sequences */
     struct spec_want *want;   /* [n_seq_max] */
     int *slot;                /* [n_seq_max] */
+    struct tok_ids literal;   /* scratch */
 };
 
 /* Where the model's parts lie. */

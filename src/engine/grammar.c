@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "text/utf8.h"
+
 struct sl_grammar {
     /* fixed after compile */
     grammar *g;
@@ -236,6 +238,45 @@ int engine_grammar_forced(struct engine_grammar_state *s, uint32_t *bits, int n_
     }
     if (at >= 0) grammar_state_close(s->g->run, at);
     unlock(s->g);
+    return n;
+}
+
+#define LITERAL 80 /* bytes; more than a step's drafts */
+
+/* The bytes that must come after s and n tokens; how many whole characters. *cut: there may be
+ * more. */
+static size_t literal_of(struct engine_grammar_state *s, const int32_t *id, int n, char *text,
+                         bool *cut)
+{
+    enum grammar_where where = GRAMMAR_RUNNING;
+    size_t n_text = 0;
+    lock(s->g);
+    int at = copy_of(s);
+    bool ok = at >= 0;
+    for (int i = 0; ok && i < n; i++)
+        ok = !grammar_push(s->g->run, at, id[i], &where, NULL) && where == GRAMMAR_RUNNING;
+    if (!ok || grammar_forced_bytes(s->g->run, at, text, LITERAL, &n_text, NULL)) n_text = 0;
+    if (at >= 0) grammar_state_close(s->g->run, at);
+    unlock(s->g);
+    *cut = n_text == LITERAL;
+    return text_utf8_check(text, n_text);
+}
+
+int engine_grammar_literal(struct engine_grammar_state *s, const tok *t, struct tok_ids *scratch,
+                           int n, int n_max, int32_t *out)
+{
+    char text[LITERAL];
+    bool cut;
+    size_t n_text = n < n_max ? literal_of(s, out, n, text, &cut) : 0, at = 0;
+    scratch->n = 0;
+    if (n_text < 2 || tok_encode(t, text, n_text, 0, scratch, NULL)) return n;
+    for (int i = 0; i < scratch->n - cut && n < n_max; i++) { /* the last may go on after a cut */
+        int len = 0;
+        const char *p = tok_bytes(t, scratch->id[i], &len);
+        if (len < 1 || (size_t)len > n_text - at || memcmp(p, text + at, (size_t)len) != 0) break;
+        at += (size_t)len;
+        out[n++] = scratch->id[i];
+    }
     return n;
 }
 

@@ -107,6 +107,10 @@ sl_status grammar_push(grammar_run *r, int state, int32_t token, enum grammar_wh
 /* The same for bytes. */
 sl_status grammar_push_bytes(grammar_run *r, int state, const char *p, size_t n,
                              enum grammar_where *where, sl_err *err) BASE_MUST_USE;
+/* The bytes that must come next, up to max: *n, 0 where there is a choice. Errors: LIMIT, NOMEM as
+ * above. */
+sl_status grammar_forced_bytes(grammar_run *r, int state, char *out, size_t max, size_t *n,
+                               sl_err *err) BASE_MUST_USE;
 /* Where a state is now; DEAD is never the answer. */
 sl_status grammar_state_where(grammar_run *r, int state, enum grammar_where *where,
                               sl_err *err) BASE_MUST_USE;

@@ -502,6 +502,34 @@ sl_status grammar_push(grammar_run *r, int state, int32_t token, enum grammar_wh
     return push(r, state, v->bytes[token], v->n_bytes[token], where, err);
 }
 
+/* The only byte that may follow an expanded node; -1: there are more, or none. */
+static int only_byte(const struct grammar_run *r, uint32_t node)
+{
+    const uint32_t *row = &r->row[(size_t)r->node[node].row * 256];
+    int only = -1;
+    for (int b = 0; b < 256; b++) {
+        if (!row[b]) continue;
+        if (only >= 0) return -1;
+        only = b;
+    }
+    return only;
+}
+
+sl_status grammar_forced_bytes(grammar_run *r, int state, char *out, size_t max, size_t *n,
+                               sl_err *err)
+{
+    *n = 0;
+    SL_TRY(grammar_run_begin(r, err));
+    for (uint32_t node = r->state[state]; *n < max;) {
+        SL_TRY(grammar_run_expand(r, node, err));
+        int b = r->node[node].out ? -1 : only_byte(r, node);
+        if (b < 0) break;
+        out[(*n)++] = (char)b;
+        node = r->row[(size_t)r->node[node].row * 256 + (size_t)b];
+    }
+    return SL_OK;
+}
+
 /* ---- life ---- */
 
 sl_status grammar_run_open(const grammar *g, const grammar_vocab *v, grammar_run **out, sl_err *err)

@@ -11,10 +11,14 @@
 
 /* Before anything was seen: that the first draft is right, and each after right ones. */
 static const float prior[SPEC_N_ROW][2] = {
-    [SPEC_FORCED] = {1.0f, 1.0f},        [SPEC_PREDICTION] = {0.8f, 0.9f},
+    [SPEC_FORCED] = {1.0f, 1.0f},
+    [SPEC_LITERAL] = {0.8f, 0.9f},
+    [SPEC_PREDICTION] = {0.8f, 0.9f},
     [SPEC_NGRAM] = {0.3f, 0.7f}, /* two tokens alike; then three, and more */
-    [SPEC_MTP] = {0.8f, 0.6f},           [SPEC_MODEL] = {0.6f, 0.7f},
-    [SPEC_REPLAY] = {0.8f, 0.8f},        [SPEC_N_SOURCE] = {0.45f, 0.8f},
+    [SPEC_MTP] = {0.8f, 0.6f},
+    [SPEC_MODEL] = {0.6f, 0.7f},
+    [SPEC_REPLAY] = {0.8f, 0.8f},
+    [SPEC_N_SOURCE] = {0.45f, 0.8f},
     [SPEC_N_SOURCE + 1] = {0.6f, 0.85f},
 };
 
@@ -138,15 +142,37 @@ void spec_offer(struct spec_seq *s, int n_ids, int j, int32_t id)
     s->n_offer = j + 1;
 }
 
-int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, int forced, int n_max,
-                 int32_t *out)
+/* That guesses 0 to j are all right. */
+static double chance_of(const struct spec_rate *r, int j)
 {
-    int n = forced;
+    double p = 1;
+    for (int i = 0; i <= j; i++)
+        p *= (double)r->right[i];
+    return p;
+}
+
+/* Tokens to expect of the first n guesses of a row. */
+static double worth(const struct spec_seq *s, int row, int n)
+{
+    double sum = 0;
+    for (int j = 0; j < n; j++)
+        sum += chance_of(&s->rate[row], j);
+    return sum;
+}
+
+int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_given given,
+                 int n_max, int32_t *out)
+{
+    int32_t any[SPEC_MAX];
+    bool certain = given.n > 0 && given.certain;
     n_max = BASE_MIN(n_max, SPEC_MAX);
-    if (forced > 0)
-        s->source = s->row = SPEC_FORCED;
-    else
-        n = from_any(s, ids, n_ids, n_max, out);
+    int n = certain ? 0 : from_any(s, ids, n_ids, n_max, any);
+    if (certain || worth(s, SPEC_LITERAL, given.n) > worth(s, s->row, n)) {
+        s->source = s->row = certain ? SPEC_FORCED : SPEC_LITERAL;
+        n = given.n;
+    } else {
+        memcpy(out, any, (size_t)n * sizeof *out);
+    }
     s->n_prop = n;
     s->prop_pos = n_ids;
     memcpy(s->prop, out, (size_t)n * sizeof *out);
@@ -203,14 +229,6 @@ void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_r
         if (s->chain_at > 0) see_both(s, s->chain_row, s->chain_at, right, drafter);
         if (!right || ++s->chain_at == s->n_chain) s->n_chain = 0;
     }
-}
-
-static double chance_of(const struct spec_rate *r, int j)
-{
-    double p = 1;
-    for (int i = 0; i <= j; i++)
-        p *= (double)r->right[i];
-    return p;
 }
 
 double spec_chance(const struct spec_seq *s, int j)

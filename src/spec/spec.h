@@ -17,6 +17,7 @@
 /* Where drafts come from. X(NAME, name) */
 #define SPEC_SOURCE_LIST(X)                                                                        \
     X(FORCED, "grammar")        /* the grammar allows nothing else */                              \
+    X(LITERAL, "literal")       /* nor another text; how it is cut into tokens is a guess */       \
     X(PREDICTION, "prediction") /* the text that the request expects */                            \
     X(NGRAM, "ngram")           /* what followed the same tokens before, in prompt or answer */    \
     X(MTP, "mtp")               /* the model's MTP layer; whoever runs it offers them */           \
@@ -95,11 +96,16 @@ struct spec_seq {
 sl_status spec_seq_init(struct spec_seq *s, const struct spec_opts *o, int cap,
                         sl_err *err) BASE_MUST_USE;
 void spec_seq_fini(struct spec_seq *s);
+/* What a grammar leaves no choice about, in the first n of out. */
+struct spec_given {
+    int n;
+    bool certain; /* no other tokens are right; else other ones may be the same text */
+};
 /* Up to n_max guesses at what follows ids[0 .. n_ids) into out; they are remembered for spec_learn.
- * Returns how many. forced: so many in out are given already, and no others are right. Linear in
- * the tokens that are new, and cheap. */
-int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, int forced, int n_max,
-                 int32_t *out);
+ * Returns how many. What is given comes first, unless it is not certain and another source has
+ * more tokens to expect. Linear in the tokens that are new, and cheap. */
+int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_given given,
+                 int n_max, int32_t *out);
 /* The drafter's guess j at what follows n_ids known tokens, after guesses 0 .. j - 1: taken where
  * no other source has any. */
 void spec_offer(struct spec_seq *s, int n_ids, int j, int32_t id);

@@ -308,6 +308,72 @@ TEST(engine_drafts_of_auto_are_the_layers_where_the_text_has_none)
     sl_model_close(m);
 }
 
+/* What a grammar forces is guessed as the tokenizer cuts it, also from the middle of a word. */
+TEST(engine_guesses_the_tokens_of_a_text_that_a_grammar_forces)
+{
+    static const char forced[] = "The capital of France, in one word";
+    static const char pattern[] = "The capital of France, in one word: [A-Z][a-z]+";
+    sl_model *m;
+    sl_grammar *g;
+    struct engine_grammar_state *s;
+    struct tok_ids whole = {0}, rest = {0}, scratch = {0};
+    int32_t out[SPEC_MAX];
+    bool done;
+    ASSERT_OK(sl_model_open(DEMO, NULL, &m, &err));
+    ASSERT_OK(sl_grammar_compile(m, SL_GRAMMAR_REGEX, pattern, strlen(pattern), &g, &err));
+    ASSERT_OK(engine_grammar_open(g, &s, &err));
+    ASSERT_OK(tok_encode(m->tok, forced, sizeof forced - 1, 0, &whole, &err));
+    assert_true(whole.n > SPEC_MAX);
+    assert_int_equal(engine_grammar_literal(s, m->tok, &scratch, 0, SPEC_MAX, out), SPEC_MAX);
+    assert_memory_equal(out, whole.id, sizeof out);
+    /* after two tokens that are there already */
+    assert_int_equal(engine_grammar_literal(s, m->tok, &scratch, 2, 5, out), 5);
+    assert_memory_equal(out, whole.id, 5 * sizeof *out);
+    ASSERT_OK(tok_encode(m->tok, "The ca", 6, 0, &rest, &err));
+    for (int i = 0; i < rest.n; i++)
+        ASSERT_OK(engine_grammar_push(s, rest.id[i], &done, &err));
+    rest.n = 0;
+    ASSERT_OK(tok_encode(m->tok, forced + 6, sizeof forced - 7, 0, &rest, &err));
+    assert_int_equal(engine_grammar_literal(s, m->tok, &scratch, 0, 4, out), 4);
+    assert_memory_equal(out, rest.id, 4 * sizeof *out);
+    mem_free(whole.id);
+    mem_free(rest.id);
+    mem_free(scratch.id);
+    engine_grammar_close(s);
+    sl_grammar_unref(g);
+    sl_model_close(m);
+}
+
+/* Under a schema some of a key's tokens come without a step of their own. */
+TEST(engine_takes_keys_of_a_schema_in_fewer_steps)
+{
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"the capital of this country\":{\"enum\":"
+        "[\"Paris\",\"Rome\"]},\"number of people in it\":{\"type\":\"integer\"}},\"required\":"
+        "[\"the capital of this country\",\"number of people in it\"],"
+        "\"additionalProperties\":false}";
+    sl_model *m;
+    sl_engine *e;
+    sl_grammar *g;
+    struct answer plain, fast;
+    const int32_t ids[] = {5, 6, 7};
+    ASSERT_OK(open_with(DEMO, "ngram", &m, &e));
+    ASSERT_OK(sl_grammar_compile(m, SL_GRAMMAR_JSON_SCHEMA, schema, strlen(schema), &g, &err));
+    sl_request q = {.ids = ids, .n_ids = 3, .max_tokens = 60, .grammar = g, .n_draft = -1};
+    run(e, &q, &plain);
+    assert_int_equal(plain.last.n_draft, 0);
+    q.n_draft = 0;
+    run(e, &q, &fast);
+    assert_int_equal(plain.n, fast.n);
+    assert_memory_equal(plain.id, fast.id, sizeof plain.id);
+    if (fast.last.n_right < 4)
+        fail_msg("%d of %d drafts right, of %d tokens", fast.last.n_right, fast.last.n_draft,
+                 fast.n);
+    sl_grammar_unref(g);
+    sl_engine_close(e);
+    sl_model_close(m);
+}
+
 /* ---- entries of the MTP layer that are not there ---- */
 
 /* What a freed block is filled with. */

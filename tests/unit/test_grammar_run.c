@@ -168,6 +168,33 @@ TEST(grammar_that_wants_an_absent_token_says_so)
     end(&f);
 }
 
+/* Bytes without a choice, as far as there is none: to a class, to where the answer may end. */
+TEST(grammar_says_which_bytes_must_come)
+{
+    static const struct {
+        const char *pattern, *after, *want;
+    } row[] = {{"key\": [0-9]+", "", "key\": "}, {"key\": [0-9]+", "key", "\": "},
+               {"(one|only) way", "", "on"},     {"(one|only) way", "one", " way"},
+               {"(one|only) way", "on", ""},     {"end(ing)?", "", "end"},
+               {"end(ing)?", "endi", "ng"},      {"a{3}b", "", "aaab"}};
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        struct fixture f = begin(GRAMMAR_REGEX, row[i].pattern, false);
+        enum grammar_where w;
+        char out[16];
+        size_t n = 0, want = strlen(row[i].want);
+        int s = -1;
+        sl_err err;
+        ASSERT_OK(grammar_state_open(f.r, &s, &err));
+        ASSERT_OK(grammar_push_bytes(f.r, s, row[i].after, strlen(row[i].after), &w, &err));
+        ASSERT_OK(grammar_forced_bytes(f.r, s, out, sizeof out, &n, &err));
+        if (n != want || memcmp(out, row[i].want, n) != 0)
+            fail_msg("%s after \"%s\": \"%.*s\"", row[i].pattern, row[i].after, (int)n, out);
+        ASSERT_OK(grammar_forced_bytes(f.r, s, out, 2, &n, &err)); /* and the state stays */
+        assert_int_equal(n, BASE_MIN(want, 2));
+        end(&f);
+    }
+}
+
 TEST(grammar_states_are_independent)
 {
     struct fixture f = begin(GRAMMAR_REGEX, "a*b", false);

@@ -8,6 +8,7 @@
 #include "test.h"
 
 static sl_err err;
+static const struct spec_given none;
 static struct spec_rate layer;
 
 static void open_seq(struct spec_seq *s, struct spec_opts o)
@@ -28,7 +29,7 @@ static void expect(struct spec_seq *s, const char *text, int n_max, const char *
 {
     int32_t ids[200], out[SPEC_MAX];
     char got[SPEC_MAX + 1] = {0};
-    int n = spec_propose(s, ids, ids_of(text, ids), 0, n_max, out);
+    int n = spec_propose(s, ids, ids_of(text, ids), none, n_max, out);
     for (int i = 0; i < n; i++)
         got[i] = (char)out[i];
     if (strcmp(got, want) != 0) fail_msg("after %s: \"%s\", not \"%s\"", text, got, want);
@@ -110,10 +111,33 @@ TEST(spec_forced_drafts_come_first)
     struct spec_seq s;
     int32_t ids[] = {1, 2, 3, 1, 2}, out[SPEC_MAX] = {9, 8};
     open_seq(&s, (struct spec_opts){.ngram = true});
-    assert_int_equal(spec_propose(&s, ids, 5, 2, 7, out), 2);
+    assert_int_equal(spec_propose(&s, ids, 5, (struct spec_given){2, true}, 7, out), 2);
     assert_true(out[0] == 9 && out[1] == 8);
     assert_int_equal(s.source, SPEC_FORCED);
     assert_true(spec_chance(&s, 1) == 1);
+    spec_seq_fini(&s);
+}
+
+/* A text that a grammar forces: its tokens are a guess, and others may be worth more. */
+TEST(spec_forced_texts_stand_back_where_another_source_has_more)
+{
+    struct spec_seq s;
+    int32_t ids[] = {1, 2, 3, 4, 5, 6, 7, 1, 2, 3}, out[SPEC_MAX] = {9, 8};
+    const struct spec_given two = {2, false};
+    open_seq(&s, (struct spec_opts){.ngram = true});
+    assert_int_equal(spec_propose(&s, ids, 7, two, 4, out), 2); /* nothing is like it */
+    assert_int_equal(s.source, SPEC_LITERAL);
+    assert_true(out[0] == 9 && out[1] == 8);
+    assert_int_equal(spec_propose(&s, ids, 10, two, 4, out), 2); /* taken to be mostly right */
+    assert_int_equal(s.source, SPEC_LITERAL);
+    for (int i = 0; i < 12; i++) { /* and it is never */
+        out[0] = 9;
+        spec_propose(&s, ids, 7, two, 4, out);
+        spec_learn(&s, ids, 8, &layer);
+    }
+    assert_int_equal(spec_propose(&s, ids, 10, two, 4, out), 4);
+    assert_int_equal(s.source, SPEC_NGRAM);
+    assert_true(out[0] == 4 && out[3] == 7);
     spec_seq_fini(&s);
 }
 
@@ -127,7 +151,7 @@ TEST(spec_replays_are_right_at_their_rate_and_depend_on_the_place_only)
     ASSERT_OK(spec_seq_init(&s, &o, 2001, &err));
     int n_right = 0, last = 0;
     for (int i = 0; i < 1990; i++) {
-        assert_int_equal(spec_propose(&s, ids, 1 + i, 0, 2, out), 2);
+        assert_int_equal(spec_propose(&s, ids, 1 + i, none, 2, out), 2);
         if (i) assert_int_equal(out[0], last);
         last = out[1];
         n_right += out[0] == i;
@@ -148,7 +172,7 @@ TEST(spec_rates_approach_what_happens)
     ASSERT_OK(spec_seq_init(&s, &o, 5000, &err));
     double p = 0, n = 0;
     for (int i = 0; i < 4000; i++) { /* a token is as expected in 6 of 10 cases */
-        spec_propose(&s, ids, 1 + i, 0, 4, out);
+        spec_propose(&s, ids, 1 + i, none, 4, out);
         ids[1 + i] = rng_next(&rng) % 10 < 6 ? i : 9999;
         spec_learn(&s, ids, 2 + i, &layer);
         if (i < 100) continue;
@@ -206,7 +230,7 @@ TEST(spec_rates_of_the_mtp_layer_go_over_to_the_next_sequence)
     open_seq(&s, (struct spec_opts){0});
     for (int n = 1; n < 100; n++) { /* never right */
         spec_offer(&s, n, 0, 1);
-        assert_int_equal(spec_propose(&s, ids, n, 0, 1, out), 1);
+        assert_int_equal(spec_propose(&s, ids, n, none, 1, out), 1);
         spec_learn(&s, ids, n + 1, &all);
     }
     spec_seq_fini(&s);
@@ -216,7 +240,7 @@ TEST(spec_rates_of_the_mtp_layer_go_over_to_the_next_sequence)
     assert_true(spec_drafter_chance(&s, 0) < 0.05);
     for (int n = 1; n <= 8; n++) { /* but here it is, which counts for more */
         spec_offer(&s, n, 0, 0);
-        assert_int_equal(spec_propose(&s, ids, n, 0, 1, out), 1);
+        assert_int_equal(spec_propose(&s, ids, n, none, 1, out), 1);
         spec_learn(&s, ids, n + 1, &all);
     }
     assert_true(spec_drafter_chance(&s, 0) > 0.6);
