@@ -15,6 +15,7 @@ struct bench_draft_opts {
     int n, r;                     /* tokens of an answer; repeats */
     double temp;                  /* < 0: 1 after random prompts, else 0 */
     const char *prompts;          /* NULL, or a file of them (compute_lines) */
+    const char *json_schema;      /* NULL, or a file: answers match it */
 };
 sl_status bench_draft(const struct opt_common *o, const struct bench_draft_opts *d,
                       sl_err *err) BASE_MUST_USE;

@@ -158,6 +158,7 @@ static sl_status submit(struct bench_d *b, int i, int n_new, int n_draft, sl_err
                     .ignore_eos = b->ignore_eos,
                     .sampling = b->sampling,
                     .n_draft = n_draft,
+                    .grammar = b->c.grammar,
                     .on_event = on_event,
                     .user = s};
     q.sampling.seed = b->o->seed + (uint64_t)i;
@@ -466,7 +467,8 @@ sl_status bench_draft(const struct opt_common *o, const struct bench_draft_opts 
                          .step_user = &b};
     SL_TRY(compute_open(&b.c, o, &eo, err));
     mem_arena_init(&b.arena, MEM_MISC, 0);
-    sl_status st = run_all(&b, err);
+    sl_status st = compute_constrain(&b.c, d->json_schema, NULL, err);
+    if (!st) st = run_all(&b, err);
     mem_arena_fini(&b.arena);
     compute_close(&b.c);
     return st;

@@ -18,7 +18,7 @@ struct bench_opts {
     struct opt_ints p, b, d;
     int n, r;
     double temp;
-    const char *csv, *svg, *kernels, *replay, *prompts;
+    const char *csv, *svg, *kernels, *replay, *prompts, *json_schema;
     bool ops, ablation;
 };
 
@@ -54,6 +54,8 @@ static const struct opt opts[] = {
     OPT_ROWS_DRAFTER(struct bench_opts),
     {"prompts",  0,  OPT_STR,  offsetof(struct bench_opts, prompts), "FILE", NULL, 0, 0,
      "--draft: of these prompts, lines as of run --batch-file"},
+    {"json-schema", 0, OPT_STR, offsetof(struct bench_opts, json_schema), "FILE", NULL, 0, 0,
+     "--prompts: the answers are JSON that this JSON schema accepts"},
     {"temp",     0,  OPT_REAL, offsetof(struct bench_opts, temp), "X", "-1", -1, 100,
      "--draft: temperature (-1: 0 with --prompts, else 1)"},
     OPT_ROWS_EXPERTS(struct bench_opts),
@@ -473,16 +475,19 @@ static int check_lists(const struct bench_opts *o)
 /* --draft; true: *rc is the result. */
 static bool drafts(const struct bench_opts *o, int *rc)
 {
-    const struct bench_draft_opts d = {o->b, o->d, o->n, o->r, o->temp, o->prompts};
+    const struct bench_draft_opts d = {o->b, o->d, o->n, o->r, o->temp, o->prompts, o->json_schema};
     sl_err err = {0};
     bool on = strcmp(compute_draft_source(&o->common), "off") != 0, deep = o->d.n != 1 || o->d.v[0];
     const struct opt_common *c = &o->common;
-    if (!on && !o->prompts && o->temp < 0 && !c->draft_max && !c->draft_vocab && !c->draft_model)
+    if (!on && !o->prompts && !o->json_schema && o->temp < 0 && !c->draft_max && !c->draft_vocab &&
+        !c->draft_model)
         return false;
     if (!on)
         *rc = cmd_usage("--prompts, --temp and other options of --draft: with --draft only");
     else if (o->p.v != default_prompt || o->ops || o->csv || o->svg || o->common.expert_stats)
         *rc = cmd_usage("--draft: not with -p, --ops, --csv, --svg or --expert-stats");
+    else if (o->json_schema && !o->prompts)
+        *rc = cmd_usage("--json-schema: with --prompts only");
     else if (o->prompts && deep)
         *rc = cmd_usage("--prompts: not with -d");
     else if (o->n < 2)

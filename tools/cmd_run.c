@@ -219,22 +219,6 @@ static sl_status print_json(const struct answer *a, const struct speed *s,
 
 /* ---- prompts ---- */
 
-/* What answers must match, from a file. */
-static sl_status constrain(struct compute *c, const struct run_opts *o, sl_err *err)
-{
-    const char *path = o->json_schema ? o->json_schema : o->grammar;
-    char *text = NULL;
-    uint64_t n = 0;
-    if (!path) return SL_OK;
-    SL_TRY(compute_read(path, &text, &n, err));
-    sl_status st =
-        sl_grammar_compile(c->m, o->json_schema ? SL_GRAMMAR_JSON_SCHEMA : SL_GRAMMAR_GBNF, text,
-                           (size_t)n, &c->grammar, err);
-    if (st) status_prefix(err, "%.80s", path);
-    mem_free(text);
-    return st;
-}
-
 /* The ids of a chat prompt: rendered, control tokens only from the template. */
 static sl_status chat_ids(const struct compute *c, const struct run_opts *o, const char *user,
                           size_t n_user, int32_t **ids, int *n, sl_err *err)
@@ -463,7 +447,7 @@ static int run_batch(struct cmd_ctx *x, const struct run_opts *o)
     if (!st && (b.n || compute_follows(&o->common))) { /* standard input is rank 0's */
         sl_engine_opts eo = {.n_seq_max = b.n < 32 ? b.n : 32};
         st = compute_open(&c, &o->common, &eo, &err);
-        if (!st) st = constrain(&c, o, &err);
+        if (!st) st = compute_constrain(&c, o->json_schema, o->grammar, &err);
         if (!st) st = batch_loop(&c, o, &b, &err);
         cmd_progress_end(&c.progress);
         if (!st && !o->common.quiet && drafts(&o->common))
@@ -516,7 +500,7 @@ static int run(struct cmd_ctx *x)
     sl_engine_opts eo = {.n_seq_max = 1};
     sl_status st = compute_open(&c, &o->common, &eo, &err);
     if (!st) {
-        st = constrain(&c, o, &err);
+        st = compute_constrain(&c, o->json_schema, o->grammar, &err);
         if (!st) st = one(&c, o, text, (size_t)n, &err);
         cmd_progress_end(&c.progress);
         if (!st) st = compute_experts(&c, &o->common, &err);

@@ -180,6 +180,20 @@ sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err)
     return SL_OK;
 }
 
+sl_status compute_constrain(struct compute *c, const char *schema, const char *grammar, sl_err *err)
+{
+    const char *path = schema ? schema : grammar;
+    char *text = NULL;
+    uint64_t n = 0;
+    if (!path) return SL_OK;
+    SL_TRY(compute_read(path, &text, &n, err));
+    sl_status st = sl_grammar_compile(c->m, schema ? SL_GRAMMAR_JSON_SCHEMA : SL_GRAMMAR_GBNF, text,
+                                      (size_t)n, &c->grammar, err);
+    if (st) status_prefix(err, "%.80s", path);
+    mem_free(text);
+    return st;
+}
+
 /* ---- files of prompts ---- */
 
 sl_status compute_lines(const char *path, char *text, uint64_t n, struct arena *arena,

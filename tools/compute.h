@@ -14,7 +14,7 @@ struct compute {
     sl_engine *e;
     sl_model_info mi;
     sl_engine_info ei;
-    sl_grammar *grammar; /* NULL, or what answers must match; the caller's to set */
+    sl_grammar *grammar; /* NULL, or what answers must match: compute_constrain */
     struct cmd_progress progress;
     double load_ms;
     struct record *record; /* of --record; record_check at the end */
@@ -75,6 +75,11 @@ int compute_by_value(const void *a, const void *b);
 /* A text file, or standard input when path is "-"; mem_free. Errors: as os_read_file, LIMIT over 1
  * GiB. */
 sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err) BASE_MUST_USE;
+
+/* What answers must match: c->grammar of a file, a JSON schema or GBNF; both NULL: anything.
+ * Errors: as compute_read, sl_grammar_compile. */
+sl_status compute_constrain(struct compute *c, const char *schema, const char *grammar,
+                            sl_err *err) BASE_MUST_USE;
 
 /* Prompts, a JSON object a line: {"prompt": text} or {"ids": [...]}. text is changed and, like the
  * arena, must stay. path: for errors. Errors: FORMAT (names file and line), NOMEM. */
