@@ -132,6 +132,20 @@ int api_msg_http(int http)
     return http == 503 ? 529 : http;
 }
 
+/* By this the SDK knows to go on with the whole conversation in every request. */
+static void put_no_thread(struct json_w *w)
+{
+    text_jw_key(w, "details");
+    text_jw_obj(w);
+    text_jw_key(w, "error_code");
+    text_jw_strz(w, "thread_unsupported_request");
+    text_jw_key(w, "unsupported");
+    text_jw_arr(w);
+    text_jw_strz(w, "thread");
+    text_jw_arr_end(w);
+    text_jw_obj_end(w);
+}
+
 void api_msg_put_error(struct str *out, const struct net_req *r, int http, const char *code,
                        const char *text)
 {
@@ -156,6 +170,7 @@ void api_msg_put_error(struct str *out, const struct net_req *r, int http, const
         str_fini(&s);
     } else
         text_jw_strz(&w, text);
+    if (strncmp(text, "thread: ", 8) == 0) put_no_thread(&w);
     text_jw_obj_end(&w);
     text_jw_key(&w, "request_id");
     text_jw_strz(&w, r->id);

@@ -38,6 +38,13 @@
     M(service_tier,         STR,  0, 64,       USE,  "no effect")                                  \
     M(container,            ANY,  0, 0,        SKIP, "nothing runs here")                          \
     M(context_management,   ANY,  0, 0,        SKIP, "nothing is edited: applied_edits is empty")  \
+    M(compaction,           ANY,  0, 0,        DENY, "nothing is compacted")                       \
+    M(thread,               ANY,  0, 0,        DENY,                                               \
+      "no conversation is kept here: send all its messages")                                       \
+    M(fallbacks,            ANY,  0, 0,        SKIP, "nothing is declined here")                   \
+    M(fallback_credit_token, ANY, 0, 0,        SKIP, "nothing is billed")                          \
+    M(billing_policy,       ANY,  0, 0,        SKIP, "nothing is billed")                          \
+    M(workspace_id,         ANY,  0, 0,        SKIP, "")                                           \
     M(mcp_servers,          ANY,  0, 0,        SKIP, "this server never connects anywhere")        \
     M(diagnostics,          ANY,  0, 0,        SKIP, "")                                           \
     M(betas,                ANY,  0, 0,        SKIP, "as the header anthropic-beta")               \

@@ -153,6 +153,15 @@ def shape(s):
     need("context_management", m.get("context_management") == {"applied_edits": []}, m)
 
 
+def threads(s):
+    """The SDK's tool runner asks for a thread, and goes on without one after this error."""
+    status, r, _ = post(s, ask(thread={"type": "create"}))
+    need("thread", status == 400 and r["error"]["details"] == {
+        "error_code": "thread_unsupported_request", "unsupported": ["thread"]}, r)
+    need("no other error has details", "details" not in post(s, ask(top_k="x"))[1]["error"])
+    need("no thread", post(s, ask(thread=None))[0] == 200)
+
+
 def thinking(s):
     for k in ({"type": "enabled", "budget_tokens": 1024}, {"type": "adaptive"}):
         m = same(s, f"stream with thinking {k}", ask(thinking=k, max_tokens=100))
@@ -396,6 +405,8 @@ def hostile(s):
              "tool_choice.disable_parallel_tool_use"),
             ("thinking type", ask(thinking={"type": "x"}), "thinking.type"), ("budget", ask(
                 thinking={"type": "enabled", "budget_tokens": "x"}), "thinking.budget_tokens"),
+            ("thread", ask(thread={"type": "create"}), "thread"),
+            ("compaction", ask(compaction={"type": "x"}), "compaction"),
             ("display", ask(thinking={"type": "adaptive", "display": 5}), "thinking.display"),
             ("format", ask(output_config={"format": 5}), "output_config.format"),
             ("format type", ask(output_config={"format": {"type": "x"}}),
@@ -486,6 +497,7 @@ with e2e.scratch() as tmp:
     with Server("--alias", "demo") as server:
         cache(server)
         shape(server)
+        threads(server)
         thinking(server)
         tools(server)
         counts(server)
