@@ -326,6 +326,11 @@ static sl_status open_api(struct compute *c, const struct serve_opts *o, struct 
     ao.engine = c->e;
     ao.read_gbps = probe.read_gbps;
     SL_TRY(api_open(&ao, &live.api, err));
+    if (o->attach.n && api_n_limited(live.api))
+        log_msg(LOG_WARN,
+                "limits of %d keys count in this server alone: of N attached servers a key may "
+                "have N times as much",
+                api_n_limited(live.api));
     live.engine = c->e;
     SL_TRY(sl_warm(c->e, err));
     api_hooks(live.api, &hooks);

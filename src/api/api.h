@@ -81,4 +81,8 @@ void api_fail_all(api *a, const char *why);
  * Threads: any. */
 sl_status api_reload(api *a, sl_err *err) BASE_MUST_USE;
 
+/* Keys with limits of requests, tokens or parallel requests, which count in this server alone.
+ * Threads: any. */
+int api_n_limited(api *a);
+
 #endif

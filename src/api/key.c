@@ -160,6 +160,18 @@ sl_status api_key_load(api *a, sl_err *err)
     return st;
 }
 
+int api_n_limited(api *a)
+{
+    int n = 0;
+    net_lock_take(a->lock);
+    for (int i = 0; a->keys && i < a->keys->n; i++) {
+        const struct key *k = &a->keys->key[i];
+        n += k->alive && (k->max_request || k->max_token || k->max_parallel);
+    }
+    net_lock_give(a->lock);
+    return n;
+}
+
 void api_key_close(api *a)
 {
     if (a->keys) mem_free(a->keys->key);

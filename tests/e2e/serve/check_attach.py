@@ -5,6 +5,7 @@ becomes of clients when one of them is killed.
   check_attach.py [BUILD] [--kills N]     --kills: only engines that are killed, N times, each time
                                           under 10 streams at a random token
 """
+import hashlib
 import http.client
 import json
 import os
@@ -129,9 +130,23 @@ def quiet():
         with Server() as alone:
             need("and so does a server of its own",
                  alone.post(CHAT, body)[1]["choices"] == want)
+        limited(e)
         garbage(e, a, body, want)
         front_killed(e, a)
         drained(e, a)
+
+
+def limited(e):
+    """Limits of keys are each server's own, which it says."""
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+        for rest, warns in (("", False), (" requests=3", True)):
+            f.seek(0)
+            f.truncate()
+            f.write("one " + hashlib.sha256(b"secret-one").hexdigest() + rest + "\n")
+            f.flush()
+            with Server("--api-key-file", f.name, engine=e) as s:
+                said = any(b"in this server alone" in ln for ln in s.log)
+            need(f"limits of keys are said to be one server's:{rest}", said == warns, s.log)
 
 
 def garbage(e, a, body, want):
