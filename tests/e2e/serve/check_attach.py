@@ -463,7 +463,7 @@ def options(command):
         if not m:
             continue
         name, arg = m[1], m[2]
-        out[name] = ([] if not arg else ["3"] if arg == "N" else
+        out[name] = ([] if not arg else ["3"] if arg in ("N", "S") else
                      [arg.split("|")[1]] if "|" in arg and arg.islower() else ["x"])
     return out
 
