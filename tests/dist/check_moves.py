@@ -193,7 +193,8 @@ def main():
             lines = s.get("/metrics")[2].decode().split("\n")
             shares = [float(ln.split()[-1]) for ln in lines
                       if ln.startswith("sluice:rank_load_share{")]
-            need("each rank's share is told", len(shares) == RANKS and abs(sum(shares) - RANKS) < 0.01,
+            need("each rank's share is told",
+                 len(shares) == RANKS and abs(sum(shares) - RANKS) < 0.01,
                  shares)
             heat = [ln for ln in lines if ln.startswith("sluice:expert_heat_tokens_total{")]
             need("the heat map is bounded", 0 < len(heat) <= 24 * 32, len(heat))

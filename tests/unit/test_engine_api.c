@@ -512,6 +512,44 @@ TEST(engine_steps_do_not_allocate)
     rig_close(&r);
 }
 
+TEST(engine_moves_experts_without_allocating)
+{
+    struct rig r;
+    static struct got g[4];
+    sl_stats s = {0};
+    rig_open(&r, "qwen3_moe_mixed.gguf",
+             (sl_engine_opts){.n_seq_max = 4,
+                              .n_chunk = 8,
+                              .n_thread = 2,
+                              .layout = "tp=2,ep=2",
+                              .n_spare = 2,
+                              .place_mbps = 1 << 20});
+    for (int k = 0; k < 400 && s.n_placement < 4; k++) {
+        for (int i = 0; i < 4; i++) {
+            sl_request q = base_request(&g[i]);
+            q.sampling = (sl_sampling){.temperature = 2, .seed = (uint64_t)(4 * k + i)};
+            ASSERT_OK(sl_submit(r.e, &q, NULL, &err));
+        }
+        ASSERT_OK(sl_rebalance(r.e, &err));
+        uint64_t before = mem_n_alloc();
+        drain(r.e);
+        assert_int_equal(mem_n_alloc(), before);
+        sl_stats_get(r.e, &s);
+    }
+    assert_true(s.n_placement >= 4 && s.n_expert_moved >= 4);
+    assert_int_equal(s.n_move_failed, 0);
+    rig_close(&r);
+}
+
+TEST(engine_moves_no_experts_where_it_can_not)
+{
+    struct rig r;
+    rig_open(&r, "qwen3_moe_mixed.gguf", (sl_engine_opts){.n_thread = 2, .layout = "tp=2,ep=2"});
+    ASSERT_STATUS(sl_rebalance(r.e, &err), SL_REQUEST);
+    assert_non_null(strstr(err.text, "--spare"));
+    rig_close(&r);
+}
+
 TEST(engine_logits_equal_those_of_chunks)
 {
     struct rig r;
