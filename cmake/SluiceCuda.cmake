@@ -5,6 +5,7 @@
 find_program(SL_CLANG NAMES clang clang-22 clang-21 clang-20 clang-19 clang-18 clang-17 clang-16
              clang-15 clang-14)
 set(SL_CUDA_SRC cuda/none.c)
+set(SL_HAVE_CUDA OFF CACHE INTERNAL "the device is built")
 # The least card (CUDA_LEAST of src/dev/cuda/cuda.h), and PTX that drivers of 2018 know.
 set(sl_ptx_flags -x cuda --cuda-device-only --cuda-gpu-arch=sm_61 --cuda-path=/none -nocudainc
     -nocudalib -Xclang -target-feature -Xclang +ptx63 -O3 -ffp-contract=off -fno-math-errno -Wall
@@ -27,6 +28,7 @@ if(NOT SL_CLANG OR sl_no_ptx)
   return()
 endif()
 set(SL_CUDA_SRC cuda/code.c cuda/driver.c cuda/load.c)
+set(SL_HAVE_CUDA ON CACHE INTERNAL "the device is built")
 set(sl_ptx_inc "")
 foreach(name ${SL_KERNELS})
   sl_ptx_command(command ${name})
