@@ -523,6 +523,7 @@ static void read_guesses(const sl_engine *e, size_t at, struct guesses *g)
 }
 
 /* Of a request its guesses, after another one or (first NULL) without it. */
+static const char *guesser; /* the model */
 static struct answer guesses_after(const sl_request *first, const sl_request *q, int n_most,
                                    struct guesses *g, uint64_t *n_hit)
 {
@@ -533,7 +534,7 @@ static struct answer guesses_after(const sl_request *first, const sl_request *q,
     sl_engine_opts o = {.device = "check", .draft = "mtp", .draft_max = n_most};
     o.on_record = on_record;
     tape.n = 0;
-    ASSERT_OK(open_opts(DEMO, &o, &m, &e));
+    ASSERT_OK(open_opts(guesser, &o, &m, &e));
     if (first) run(e, first, &a);
     size_t at = tape.n;
     if (!first) at = RECORD_HEAD;
@@ -573,6 +574,7 @@ TEST(engine_mtp_guesses_after_hits_are_recorded_the_same)
     ASSERT_OK(sl_model_open(DEMO, NULL, &m, &err));
     make_prompt(m, 200, ids);
     sl_model_close(m);
+    guesser = DEMO;
     sl_request q = {.ids = ids, .n_ids = 110, .max_tokens = 50, .ignore_eos = 1}, first = q;
     for (int most = 1; most <= 3; most += 2) {
         first = q;
@@ -595,6 +597,24 @@ TEST(engine_mtp_guesses_after_hits_are_recorded_the_same)
         next.ids = other;
         next.n_ids = 170;
         same_guesses(&first, &next, most, 128);
+    }
+}
+
+/* Latents, and keys and values per head, of random weights. */
+TEST(engine_mtp_guesses_of_other_families_are_the_same_after_hits)
+{
+    static const char *const name[] = {"deepseek_v3", "glm4_moe.gguf"};
+    int32_t ids[110], other[110];
+    for (int i = 0; i < 110; i++)
+        ids[i] = other[i] = 5 + (i * 7) % 50;
+    other[96]++;
+    for (int i = 0; i < BASE_COUNT_OF(name); i++) {
+        guesser = tiny(name[i]);
+        sl_request q = {.ids = ids, .n_ids = 110, .max_tokens = 50, .ignore_eos = 1}, first = q;
+        first.max_tokens = 5;
+        same_guesses(&first, &q, 2, 96);
+        first.ids = other;
+        same_guesses(&first, &q, 2, 64);
     }
 }
 
