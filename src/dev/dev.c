@@ -202,6 +202,29 @@ sl_status dev_mat_pack(dev *d, const struct weight *first, const struct weight *
     return d->cls->mat_pack(d, first, second, n, sink, drop, user, err);
 }
 
+void dev_mat_view(const dev_mat *m, int i, struct dev_image *out)
+{
+    m->d->cls->mat_view(m, i, out);
+}
+
+sl_status dev_mat_room(dev *d, const struct dev_image *like, int n, enum dev_use use, dev_mat **out,
+                       sl_err *err)
+{
+    if (!d->cls->mat_room)
+        return SL_FAIL(err, UNSUPPORTED, "device %s takes no matrices of another", d->cls->name);
+    return d->cls->mat_room(d, like, n, use, out, err);
+}
+
+sl_status dev_mat_fill(dev_mat *m, int at, const struct dev_image *one, sl_err *err)
+{
+    return m->d->cls->mat_fill(m, at, one, err);
+}
+
+sl_status dev_slots_put(dev *d, const struct dev_slots *s, int n_expert, sl_err *err)
+{
+    return d->cls->slots_put ? d->cls->slots_put(d, s, n_expert, err) : SL_OK;
+}
+
 int64_t dev_mat_bytes(const dev_mat *m)
 {
     return m->bytes;

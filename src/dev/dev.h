@@ -194,6 +194,17 @@ sl_status dev_mat_pack(dev *d, const struct weight *first, const struct weight *
                        void (*drop)(void *user, const struct weight *w), void *user,
                        sl_err *err) BASE_MUST_USE;
 
+/* Matrices of a device whose memory is the host's also on another one. like: matrix i of m as an
+ * image, borrowed while m is there; n is 1. */
+void dev_mat_view(const dev_mat *m, int i, struct dev_image *out);
+/* Room for n matrices of like's shape and formats, whose contents are undefined until they are
+ * filled. Errors: NOMEM; UNSUPPORTED: another layout. */
+sl_status dev_mat_room(dev *d, const struct dev_image *like, int n, enum dev_use use, dev_mat **out,
+                       sl_err *err) BASE_MUST_USE;
+/* Matrix number at of a room is one now. Between steps: what the device had to do is waited for.
+ * Errors: as dev_put. */
+sl_status dev_mat_fill(dev_mat *m, int at, const struct dev_image *one, sl_err *err) BASE_MUST_USE;
+
 int64_t dev_mat_bytes(const dev_mat *m); /* of the whole stack */
 int dev_mat_rows(const dev_mat *m);      /* of one matrix */
 int dev_mat_cols(const dev_mat *m);
@@ -489,6 +500,9 @@ struct dev_slots {
 };
 /* Fills s->first and s->list from s->n and s->expert. */
 void dev_slots_init(struct dev_slots *s, int n_expert);
+/* What slots say that a program of the device has is another now. Between steps. Errors: as
+ * dev_put. */
+sl_status dev_slots_put(dev *d, const struct dev_slots *s, int n_expert, sl_err *err) BASE_MUST_USE;
 /* Where the rows of matrices are shared among ranks, a rank computes some columns of each output:
  * part[0] of them rank 0, then part[1] rank 1 and so on. join makes rows whole: y [n_row, n] from
  * every rank's x [n_row, its part], on the thread that runs the device's operators. */
@@ -563,6 +577,29 @@ struct dev_moe {
      * n_of: room for [n_rank] */
     float *rows;
     int32_t *n_of; /* host */
+    /* NULL, or [n_tok * k, D], in place of the sum, which dev_sum makes: each term of an expert
+     * that has a slot goes to its own row, as the list has them, unweighed; rows of others are
+     * undefined. Biases are those of slots, and y, add and before are not used. */
+    float *terms;
+    struct dev_hits *hits; /* host: counted up, with terms; or NULL */
+};
+/* Of a device that leaves some of the experts to another one. */
+struct dev_hits {
+    uint64_t n_here, n_there; /* terms: of experts that have a slot here, of others */
+    uint64_t n_used_there;    /* of the latter, experts, each counted once a step and layer */
+};
+/* The sum of moe, of terms that were computed one by one, some of them on another device. n_late,
+ * late, before and add are as of dev_moe. */
+struct dev_sum {
+    int n_tok, n, k; /* n: D */
+    const int32_t *id;
+    const float *weight;
+    const struct dev_slots *slots; /* of the terms that are here */
+    const float *here, *there;     /* [n_tok * k, n] */
+    const float *add, *before;
+    float *y;
+    int n_late;
+    bool late;
 };
 /* x += y over rows of n values. */
 struct dev_add {

@@ -18,6 +18,7 @@ struct dev_shapes {
     int head_cols;                        /* of products by head */
     int n_expert, k;          /* n_expert: of a router or, where there are more, slots */
     int d_model, d_ff_expert; /* of experts: rows of down, of gate */
+    int n_move;               /* values of the widest row to or from another device */
 };
 /* Of the operators that are d's, or nobody's. */
 struct dev_shapes dev_shapes_of(const dev *d, const struct dev_op *op, int n_op,
@@ -84,6 +85,13 @@ struct dev_class {
                           const struct dev_image_sink *sink,
                           void (*drop)(void *user, const struct weight *w), void *user,
                           sl_err *err);
+    void (*mat_view)(const dev_mat *m, int i, struct dev_image *out); /* NULL: its memory is not
+                                                                         the host's */
+    sl_status (*mat_room)(dev *d, const struct dev_image *like, int n, enum dev_use use,
+                          dev_mat **out, sl_err *err);
+    sl_status (*mat_fill)(dev_mat *m, int at, const struct dev_image *one, sl_err *err);
+    /* NULL: it reads them where they are */
+    sl_status (*slots_put)(dev *d, const struct dev_slots *s, int n_expert, sl_err *err);
     sl_status (*act_open)(dev *d, const struct dev_inputs *in, dev_act **out, sl_err *err);
     int64_t (*kv_bytes)(const dev *d, const struct dev_kv_shape *s);
     enum dev_kv_type (*kv_auto)(const dev *d);

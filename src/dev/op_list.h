@@ -18,6 +18,7 @@
     OP(ffn, dev_ffn)                                                                               \
     OP(route, dev_route)                                                                           \
     OP(moe, dev_moe)                                                                               \
+    OP(sum, dev_sum)                                                                               \
     OP(add, dev_add)                                                                               \
     OP(rows, dev_rows)                                                                             \
     OP(best, dev_best)                                                                             \

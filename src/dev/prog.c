@@ -221,6 +221,7 @@ static sl_status leave(const dev_prog *p, const struct stretch *t, const dev *ne
     const struct dev_class *c = t->d->cls;
     tell(p, t);
     if (!c->wait_mark || !next->cls->is_host) return dev_sync(t->d, err);
+    (void)c->mark(t->d); /* what came after it begins too */
     return t->is_marked ? c->wait_mark(t->d, t->mark, err) : SL_OK;
 }
 

@@ -61,7 +61,11 @@ static const struct dev_ref moe_refs[] = {
     ACT(dev_moe, act),       BUF(dev_moe, id),     BUF(dev_moe, weight),
     MAT(dev_moe, gate_up),   MAT(dev_moe, down),   BUF(dev_moe, gate_up_bias),
     BUF(dev_moe, down_bias), BUF(dev_moe, before), BUF(dev_moe, add),
-    BUF(dev_moe, y),         BUF(dev_moe, h_all), BUF(dev_moe, rows), END};
+    BUF(dev_moe, y),         BUF(dev_moe, h_all), BUF(dev_moe, rows),
+    BUF(dev_moe, terms),     END};
+static const struct dev_ref sum_refs[] = {
+    BUF(dev_sum, id),  BUF(dev_sum, weight), BUF(dev_sum, here), BUF(dev_sum, there),
+    BUF(dev_sum, add), BUF(dev_sum, before), BUF(dev_sum, y),    END};
 static const struct dev_ref add_refs[] = {BUF(dev_add, x), BUF(dev_add, y), END};
 static const struct dev_ref rows_refs[] = {BUF(dev_rows, x), ACT(dev_rows, act), END};
 static const struct dev_ref best_refs[] = {BUF(dev_best, x), BUF(dev_best, id), END};

@@ -53,6 +53,13 @@ static void add(struct dev_shapes *s, const struct dev_op *op)
     case DEV_OP_moe:
         add_moe(s, &op->u.moe);
         break;
+    case DEV_OP_sum:
+        at_least(&s->k, op->u.sum.k);
+        at_least(&s->d_model, op->u.sum.n);
+        break;
+    case DEV_OP_move:
+        at_least(&s->n_move, op->u.move.n);
+        break;
     default: /* needs no more than its tokens */
         break;
     }

@@ -222,6 +222,33 @@ static sl_status check_mat_map(dev *d, const char *name, const struct dev_image 
     return add_mat(c, in, out, err);
 }
 
+static sl_status check_mat_room(dev *d, const struct dev_image *like, int n, enum dev_use use,
+                                dev_mat **out, sl_err *err)
+{
+    struct check *c = dev_check_of(d);
+    dev_mat *in = NULL;
+    SL_TRY(dev_check_count(c, CHECK_ALLOC, "room for matrices", err));
+    SL_TRY(dev_mat_room(c->in, like, n, use, &in, err));
+    return add_mat(c, in, out, err);
+}
+
+static sl_status check_mat_fill(dev_mat *m, int at, const struct dev_image *one, sl_err *err)
+{
+    struct check *c = dev_check_of(m->d);
+    dev_check_drain(c);
+    SL_TRY(dev_check_count(c, CHECK_SUBMIT, "matrix", err));
+    dev_check_clock_copy(c, (int64_t)dev_image_bytes(one));
+    return dev_mat_fill(((struct check_mat *)m)->in, at, one, err);
+}
+
+static sl_status check_slots_put(dev *d, const struct dev_slots *s, int n_expert, sl_err *err)
+{
+    (void)s; /* which the CPU device reads where they are */
+    (void)n_expert;
+    dev_check_drain(dev_check_of(d));
+    return dev_check_failed(dev_check_of(d), err);
+}
+
 static sl_status check_mat_pack(dev *d, const struct weight *first, const struct weight *second,
                                 int n, const struct dev_image_sink *sink,
                                 void (*drop)(void *user, const struct weight *w), void *user,
@@ -323,7 +350,8 @@ static double check_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
     .takes_host = check_takes_host, .alloc = check_alloc, .put = check_put, .get = check_get,      \
     .sync = check_sync, .is_late = true, .takes_late = true, .host_run = check_host_run,           \
     .mat_load = check_mat_load, .layout = KERN_MM_LAYOUT, .mat_map = check_mat_map,                \
-    .mat_pack = check_mat_pack, .act_open = check_act_open, .kv_bytes = check_kv_bytes,            \
+    .mat_pack = check_mat_pack, .mat_room = check_mat_room, .mat_fill = check_mat_fill,            \
+    .slots_put = check_slots_put, .act_open = check_act_open, .kv_bytes = check_kv_bytes,            \
     .kv_auto = check_kv_auto, .kv_open = check_kv_open, .kv_touch = check_kv_touch,                \
     .kv_poison = check_kv_poison, .keep_bytes = check_keep_bytes, .reserve = check_reserve,        \
     .step_begin = dev_check_step_begin, .mark = dev_check_mark, .wait_mark = dev_check_wait_mark,  \

@@ -98,6 +98,10 @@ sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weig
                            const struct dev_image_sink *sink,
                            void (*drop)(void *user, const struct weight *w), void *user,
                            sl_err *err);
+void dev_cpu_mat_view(const dev_mat *m, int i, struct dev_image *out);
+sl_status dev_cpu_mat_room(dev *d, const struct dev_image *like, int n, enum dev_use use,
+                           dev_mat **out, sl_err *err);
+sl_status dev_cpu_mat_fill(dev_mat *m, int at, const struct dev_image *one, sl_err *err);
 sl_status dev_cpu_act_open(dev *d, const struct dev_inputs *in, dev_act **out, sl_err *err);
 int64_t dev_cpu_kv_bytes(const dev *d, const struct dev_kv_shape *s);
 enum dev_kv_type dev_cpu_kv_auto(const dev *d);

@@ -2,6 +2,7 @@
 /* Matrices in the run layout outside of this process: taking them from a mapped file as they are,
  * and making them for one. */
 #include <math.h>
+#include <string.h>
 
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/mat.h"
@@ -105,6 +106,82 @@ sl_status dev_cpu_mat_map(dev *d, const char *name, const struct dev_image *im, 
             return j.err[i].code;
         }
     *out = &w->head;
+    return SL_OK;
+}
+
+/* ---- matrices of one device on another ---- */
+
+void dev_cpu_mat_view(const dev_mat *mat, int i, struct dev_image *out)
+{
+    const struct cpu_mat *w = dev_cpu_mat_of(mat);
+    uint64_t n_tile = ((uint64_t)w->m.n_row + 15) / 16;
+    struct mm_mat m = dev_cpu_mat_at(w, i), m2 = dev_cpu_mat2_at(w, i);
+    ASSERT(i >= 0 && i < w->n);
+    *out = (struct dev_image){
+        .fmt = {kern_mm_fmt_name(w->m.fmt), w->m2.data ? kern_mm_fmt_name(w->m2.fmt) : NULL},
+        .n = 1,
+        .is_pair = w->m.is_pair || w->m2.data,
+        .rows = w->m.n_row,
+        .cols = w->m.n_col,
+        .unit_bytes = {w->stride / n_tile, w->stride2 / n_tile},
+        .scale = w->scale + 2 * (size_t)i,
+        .data = {m.data, m2.data},
+        .step = {w->stride, w->stride2}};
+}
+
+sl_status dev_cpu_mat_room(dev *d, const struct dev_image *like, int n, enum dev_use use,
+                           dev_mat **out, sl_err *err)
+{
+    struct cpu *c = dev_cpu_of(d);
+    struct cpu_mat *w = NULL;
+    void *data = NULL;
+    int fmt = kern_mm_fmt_find(like->fmt[0]),
+        fmt2 = like->fmt[1] ? kern_mm_fmt_find(like->fmt[1]) : fmt;
+    SL_TRY(dev_cpu_mat_new(c, fmt, fmt2, n, like->rows, like->cols, like->is_pair, &w, err));
+    SL_TRY(dev_cpu_carve(c, w->stride * (size_t)n, &data, err));
+    w->m.data = data;
+    if (w->stride2) {
+        SL_TRY(dev_cpu_carve(c, w->stride2 * (size_t)n, &data, err));
+        w->m2.data = data;
+    }
+    dev_cpu_mat_add(c, w, use);
+    *out = &w->head;
+    return SL_OK;
+}
+
+struct fill_job {
+    uint8_t *to[2];
+    const uint8_t *from[2];
+    size_t n[2];
+};
+
+static void fill_run(void *arg, int worker, int n_w)
+{
+    const struct fill_job *j = arg;
+    for (int half = 0; half < 2 && j->n[half]; half++) {
+        int64_t b, e;
+        par_split((int64_t)j->n[half] / 64, worker, n_w, &b, &e);
+        memcpy(j->to[half] + 64 * b, j->from[half] + 64 * b, 64 * (size_t)(e - b));
+    }
+}
+
+sl_status dev_cpu_mat_fill(dev_mat *m, int at, const struct dev_image *one, sl_err *err)
+{
+    struct cpu_mat *w = (struct cpu_mat *)m;
+    struct fill_job j = {{w->m.data + (size_t)at * w->step,
+                          w->m2.data ? w->m2.data + (size_t)at * w->step2 : NULL},
+                         {one->data[0], one->data[1]},
+                         {w->stride, w->stride2}};
+    (void)err;
+    ASSERT(at >= 0 && at < w->n && one->rows == w->m.n_row && one->cols == w->m.n_col);
+    ASSERT(w->stride % 64 == 0 && w->stride2 % 64 == 0);
+    memcpy(w->scale + 2 * (size_t)at, one->scale, 2 * sizeof(float));
+    if (at == 0) {
+        w->m.scale = w->scale[0];
+        w->m.scale2 = w->scale[1];
+        if (w->m2.data) w->m2.scale = w->scale[1];
+    }
+    par_run(dev_cpu_of(m->d)->team, fill_run, &j);
     return SL_OK;
 }
 

@@ -29,6 +29,7 @@ static int first_here(const struct dev_moe *p)
 
 static int64_t expert_at(const struct dev_moe *p, int64_t place)
 {
+    if (p->terms) return place; /* biases are those of slots */
     return p->slots ? p->slots->expert[first_here(p) + place] : place;
 }
 
@@ -40,8 +41,20 @@ static int place_of(const struct dev_moe *p, int e, int t)
     return n ? p->slots->list[first + t % n] : -1;
 }
 
+/* What the router chose, and how many terms of a generated token come late. */
+struct listed {
+    const int32_t *id;
+    const float *weight;
+    int k, n_late;
+};
+
+static struct listed listed_of(const struct dev_moe *p)
+{
+    return (struct listed){p->id, p->weight, p->k, p->n_late};
+}
+
 /* Does token t's k-th term come late? */
-static bool is_late(const struct cpu *c, const struct dev_moe *p, int t, int k)
+static bool is_late(const struct cpu *c, const struct listed *p, int t, int k)
 {
     const float *w = p->weight + (int64_t)t * p->k;
     const int32_t *id = p->id + (int64_t)t * p->k;
@@ -55,8 +68,27 @@ static bool is_late(const struct cpu *c, const struct dev_moe *p, int t, int k)
 /* Where term number i of all tokens is computed; -1: not by this operator. */
 static int place_of_term(const struct cpu *c, const struct dev_moe *p, int i)
 {
+    struct listed l = listed_of(p);
     int t = i / p->k;
-    return is_late(c, p, t, i % p->k) == p->late ? place_of(p, p->id[i], t) : -1;
+    return is_late(c, &l, t, i % p->k) == p->late ? place_of(p, p->id[i], t) : -1;
+}
+
+/* Terms of a step whose experts have a slot here, and of others. */
+static void count_hits(const struct dev_moe *p, int n_tok)
+{
+    uint64_t seen[CPU_EXPERT_MAX / 64] = {0};
+    struct dev_hits *h = p->hits;
+    for (int i = 0; i < n_tok * p->k; i++) {
+        int e = p->id[i];
+        if (place_of(p, e, 0) >= 0) {
+            h->n_here++;
+            continue;
+        }
+        uint64_t bit = (uint64_t)1 << e % 64;
+        h->n_there++;
+        h->n_used_there += (seen[e / 64] & bit) == 0;
+        seen[e / 64] |= bit;
+    }
 }
 
 /* Rows 0 .. T*K-1 sorted by place, within one by token; -1 for terms that are not computed
@@ -95,6 +127,19 @@ static int64_t n_sum(const struct cpu_moe *m)
     return m->p->rows ? m->p->part[m->p->ranks->rank] : m->down->m.n_row;
 }
 
+/* Columns [at, at + n) of token t's terms, each to its row. */
+static void give_terms(const struct cpu_moe *m, int64_t t, int64_t at, int n)
+{
+    const struct dev_moe *p = m->p;
+    int64_t n_out = n_sum(m);
+    for (int64_t i = t * p->k; i < (t + 1) * p->k; i++) {
+        int32_t slot = m->c->moe.slot_of[i];
+        if (slot >= 0)
+            memcpy(p->terms + i * n_out + at, m->c->moe.y + slot * n_out + at,
+                   sizeof(float) * (size_t)n);
+    }
+}
+
 /* Columns [at, at + n) of token t's results, in the order of its list. */
 static void sum_results(const struct cpu_moe *m, int worker, int64_t t, int64_t at, int n)
 {
@@ -128,7 +173,11 @@ void dev_cpu_moe_sum(const struct cpu_moe *m, int worker, int n_w)
     par_split(m->n_tok * n_part, worker, n_w, &b, &e);
     for (; b < e; b++) {
         int64_t at = b % n_part * SUM_COLS;
-        sum_results(m, worker, b / n_part, at, (int)BASE_MIN(n_out - at, SUM_COLS));
+        int n = (int)BASE_MIN(n_out - at, SUM_COLS);
+        if (m->p->terms)
+            give_terms(m, b / n_part, at, n);
+        else
+            sum_results(m, worker, b / n_part, at, n);
     }
 }
 
@@ -288,6 +337,7 @@ void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p
     ASSERT(n_tok <= c->most.max.n_tok && p->k <= c->most.k && n_place(p) <= c->most.n_expert &&
            m->gate_up->m.n_row <= c->most.d_ff_expert && m->down->m.n_row <= c->most.d_model);
     group_by_expert(c, p, n_tok);
+    if (p->hits) count_hits(p, n_tok);
     m->n_slot = c->moe.expert_slot0[first_here(p) + n_here(p)] - c->moe.expert_slot0[first_here(p)];
     dev_cpu_work_clear(&c->work[0]);
     dev_cpu_work_clear(&c->work[1]);
@@ -319,4 +369,60 @@ void dev_cpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
     else
         par_run(c->team, moe_run, &m);
     if (p->tap.fn) tell_tap(&m);
+}
+
+/* ---- the sum of terms that were computed one by one ---- */
+
+struct cpu_sum {
+    struct cpu *c;
+    const struct dev_sum *p;
+    struct listed l;
+    int n_tok;
+};
+
+/* Columns [at, at + n) of token t. */
+static void sum_terms(const struct cpu_sum *m, int worker, int64_t t, int64_t at, int n)
+{
+    const struct dev_sum *p = m->p;
+    struct cpu_scratch *s = &m->c->scratch[worker];
+    int64_t to = t * p->n + at;
+    const float *add = p->add ? p->add + to : NULL;
+    bool more = p->before && m->c->generated[t];
+    int n_row = 0;
+    if (p->late && !m->c->generated[t]) return;
+    for (int k = 0; k < p->k; k++) {
+        int64_t i = t * p->k + k;
+        int e = p->id[i];
+        if (is_late(m->c, &m->l, (int)t, k) != p->late) continue;
+        bool is_here = p->slots->first[e + 1] > p->slots->first[e];
+        s->row[n_row] = p->weight[i];
+        s->rowp[n_row++] = (is_here ? p->here : p->there) + i * p->n + at;
+    }
+    if (!more) {
+        m->c->k.wsum_f32(p->y + to, s->rowp, s->row, n_row, add, n);
+        return;
+    }
+    m->c->k.wsum_f32(s->tile, s->rowp, s->row, n_row, p->before + to, n);
+    if (add) m->c->k.add_f32(s->tile, add, n);
+    memcpy(p->y + to, s->tile, sizeof(float) * (size_t)n);
+}
+
+static void sum_run(void *arg, int worker, int n_w)
+{
+    const struct cpu_sum *m = arg;
+    int64_t n_part = (m->p->n + SUM_COLS - 1) / SUM_COLS, b, e;
+    par_split(m->n_tok * n_part, worker, n_w, &b, &e);
+    for (; b < e; b++) {
+        int64_t at = b % n_part * SUM_COLS;
+        sum_terms(m, worker, b / n_part, at, (int)BASE_MIN(m->p->n - at, SUM_COLS));
+    }
+}
+
+void dev_cpu_sum(dev *d, const struct dev_step *b, const struct dev_sum *p)
+{
+    struct cpu_sum m = {
+        .c = dev_cpu_of(d), .p = p, .l = {p->id, p->weight, p->k, p->n_late}};
+    m.n_tok = dev_n_row(b, p->n_tok);
+    ASSERT(p->k <= m.c->most.k);
+    if (m.n_tok) par_run(m.c->team, sum_run, &m);
 }

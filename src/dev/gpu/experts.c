@@ -3,33 +3,77 @@
  * own. */
 #include "dev/gpu/ops.h"
 
-/* What a router has on the host is brought here when its program is opened. */
+static const struct gpu_brought *find(const struct gpu *c, const void *host)
+{
+    const struct gpu_brought *b = c->brought;
+    while (b && b->host != host)
+        b = b->next;
+    return b;
+}
+
+/* Room for n words that stand for something of the host's. */
+static sl_status new_brought(struct gpu *c, const void *host, int n, uint64_t *at, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_arena_alloc(&c->arena, sizeof(struct gpu_brought), &p, err));
+    struct gpu_brought *b = p;
+    SL_TRY(dev_gpu_carve(c, 4 * (int64_t)n, &b->at, NULL, err));
+    b->host = host;
+    b->next = c->brought;
+    c->brought = b;
+    *at = b->at;
+    return SL_OK;
+}
+
+static sl_status bring_route(struct gpu *c, const struct dev_route *r, sl_err *err)
+{
+    uint64_t at;
+    if (!r->bias || find(c, r->bias)) return SL_OK;
+    SL_TRY(new_brought(c, r->bias, r->n_expert, &at, err));
+    return dev_gpu_put(c, at, r->bias, 4 * (int64_t)r->n_expert, err);
+}
+
+/* The slot of each expert, -1 = none. */
+static sl_status put_slots(struct gpu *c, uint64_t at, const struct dev_slots *s, int n_expert,
+                           sl_err *err)
+{
+    int32_t slot[GPU_EXPERT_MAX];
+    for (int e = 0; e < n_expert; e++)
+        slot[e] = s->first[e + 1] > s->first[e] ? s->list[s->first[e]] : -1;
+    return dev_gpu_put(c, at, slot, 4 * (int64_t)n_expert, err);
+}
+
+static sl_status bring_moe(struct gpu *c, const struct dev_moe *p, sl_err *err)
+{
+    uint64_t at;
+    if (!p->slots || find(c, p->slots)) return SL_OK;
+    SL_TRY(dev_gpu_kernel(c, GPU_slots, err));
+    if (!c->moe.slots)
+        SL_TRY(dev_gpu_carve(c, 4 * (int64_t)c->most.max.n_tok * c->most.k, &c->moe.slots, NULL,
+                             err));
+    SL_TRY(new_brought(c, p->slots, p->n_expert, &at, err));
+    return put_slots(c, at, p->slots, p->n_expert, err);
+}
+
+/* What a router has on the host, and slots, are brought here when the program is opened. */
 sl_status dev_gpu_bring(dev *d, const struct dev_op *op, sl_err *err)
 {
     struct gpu *c = dev_gpu_of(d);
-    const struct dev_route *r = &op->u.route;
-    void *p = NULL;
-    if (op->kind != DEV_OP_route || !r->bias) return SL_OK;
-    for (const struct gpu_brought *b = c->brought; b; b = b->next)
-        if (b->host == r->bias) return SL_OK;
-    SL_TRY(mem_arena_alloc(&c->arena, sizeof(struct gpu_brought), &p, err));
-    struct gpu_brought *b = p;
-    int64_t n = (int64_t)sizeof(float) * r->n_expert;
-    SL_TRY(dev_gpu_carve(c, n, &b->at, NULL, err));
-    SL_TRY(dev_gpu_put(c, b->at, r->bias, n, err));
-    b->host = r->bias;
-    b->next = c->brought;
-    c->brought = b;
-    return SL_OK;
+    if (op->kind == DEV_OP_route) return bring_route(c, &op->u.route, err);
+    return op->kind == DEV_OP_moe ? bring_moe(c, &op->u.moe, err) : SL_OK;
 }
 
 static uint64_t brought(const struct gpu *c, const void *host)
 {
-    const struct gpu_brought *b = c->brought;
-    while (host && b && b->host != host)
-        b = b->next;
+    const struct gpu_brought *b = host ? find(c, host) : NULL;
     ASSERT(!host || b); /* an operator of no program */
     return host ? b->at : 0;
+}
+
+sl_status dev_gpu_slots_put(dev *d, const struct dev_slots *s, int n_expert, sl_err *err)
+{
+    struct gpu *c = dev_gpu_of(d);
+    return put_slots(c, brought(c, s), s, n_expert, err);
 }
 
 void dev_gpu_route(dev *d, const struct dev_step *b, const struct dev_route *p)
@@ -76,12 +120,22 @@ void dev_gpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
                             .ids = at(p->id),
                             .per = 1};
     if (n == 0) return;
+    if (p->slots) {
+        struct {
+            uint64_t id, map, slot;
+            uint32_t n, pad;
+        } s = {at(p->id), brought(c, p->slots), c->moe.slots, (uint32_t)n, 0};
+        LAUNCH(c, GPU_slots, GRID(groups(n, 64), 1, 1), s);
+        up.ids = q.ids = c->moe.slots;
+        q.y = at(p->terms);
+    }
     dev_gpu_product(c, p->gate_up, &up);
     dev_gpu_gate(c, &p->glu, p->gate_up_bias != NULL, &h);
     enum mm_act form = down->half[0].form;
     h.from = 0;
     dev_gpu_prep_form(c, q.act, form, &h, form == MM_ACT_INT8 && F % 32 == 0);
     dev_gpu_product(c, p->down, &q);
+    if (p->terms) return;
     struct {
         uint64_t x, weight, add, y;
         uint32_t n, k;

@@ -193,7 +193,7 @@ struct gpu_brought {
 
 /* Workspace of routed experts: a row a token and expert. Of latents: a row a token and head. */
 struct gpu_moe {
-    uint64_t glu, h, y;
+    uint64_t glu, h, y, slots; /* slots: [T, K] where experts have chosen slots */
     struct gpu_act act;
 };
 struct gpu_mla {
@@ -298,6 +298,10 @@ struct gpu_input dev_gpu_input(const struct gpu_act *a, enum mm_act form, int n_
 /* Room for forms (bits) of n_row rows of n_col values. */
 sl_status dev_gpu_act_room(struct gpu *c, unsigned forms, int n_col, int n_row, struct gpu_act *a,
                            sl_err *err);
+sl_status dev_gpu_mat_room(dev *d, const struct dev_image *like, int n, enum dev_use use,
+                           dev_mat **out, sl_err *err);
+sl_status dev_gpu_mat_fill(dev_mat *m, int at, const struct dev_image *one, sl_err *err);
+sl_status dev_gpu_slots_put(dev *d, const struct dev_slots *s, int n_expert, sl_err *err);
 sl_status dev_gpu_act_open(dev *d, const struct dev_inputs *in, dev_act **out, sl_err *err);
 int64_t dev_gpu_kv_bytes(const dev *d, const struct dev_kv_shape *s);
 enum dev_kv_type dev_gpu_kv_auto(const dev *d);
@@ -352,7 +356,8 @@ double dev_gpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms);
     .get = dev_gpu_host_get, .sync = dev_gpu_sync, .mark = dev_gpu_mark,                           \
     .wait_mark = dev_gpu_wait_mark, .host_run = dev_gpu_host_run, .layout = KERN_MM_LAYOUT,        \
     .packer = dev_gpu_packer, .mat_take = dev_gpu_mat_take, .mat_taken = dev_gpu_mat_taken,        \
-    .mat_map = dev_gpu_mat_map, .act_open = dev_gpu_act_open, .kv_bytes = dev_gpu_kv_bytes,        \
+    .mat_map = dev_gpu_mat_map, .mat_room = dev_gpu_mat_room, .mat_fill = dev_gpu_mat_fill,        \
+    .slots_put = dev_gpu_slots_put, .act_open = dev_gpu_act_open, .kv_bytes = dev_gpu_kv_bytes,        \
     .kv_auto = dev_gpu_kv_auto, .kv_open = dev_gpu_kv_open, .kv_touch = dev_gpu_kv_touch,          \
     .kv_poison = dev_gpu_kv_poison, .keep_bytes = dev_gpu_keep_bytes, .reserve = dev_gpu_reserve,  \
     .step_begin = dev_gpu_step_begin, .lacks = dev_gpu_lacks,                                      \

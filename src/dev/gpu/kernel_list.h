@@ -18,6 +18,7 @@
     X(add, 64)             \
     X(best, 256)           \
     X(route, 64)           \
+    X(slots, 64)           \
     X(wsum, 64)            \
     X(mla, 128)            \
     X(selftest, 64)

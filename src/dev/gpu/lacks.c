@@ -12,7 +12,9 @@ static const char *route_lacks(const struct dev_route *p)
 static const char *moe_lacks(const struct gpu *c, const struct dev_moe *p)
 {
     if (p->ranks) return "experts shared among ranks: --device cpu does that";
-    if (p->slots) return "experts in chosen slots: --place experts=cpu runs them";
+    if (!p->slots != !p->terms)
+        return "experts in chosen slots: --place experts=cpu runs them";
+    if (p->n_expert > GPU_EXPERT_MAX) return "more than 1024 experts in chosen slots";
     if (p->tap.fn) return "showing experts' inputs: --device cpu does that";
     if (dev_mat_cols(p->down) > c->most.d_ff_expert || dev_mat_rows(p->down) > c->most.d_model)
         return "wider experts than were reserved";

@@ -128,6 +128,38 @@ sl_status dev_gpu_mat_map(dev *d, const char *name, const struct dev_image *im, 
     return dev_gpu_finish(c, err);
 }
 
+/* ---- matrices of the host ---- */
+
+sl_status dev_gpu_mat_room(dev *d, const struct dev_image *like, int n, enum dev_use use,
+                           dev_mat **out, sl_err *err)
+{
+    struct gpu *c = dev_gpu_of(d);
+    struct gpu_mat *m = NULL;
+    struct dev_image im = *like;
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, 2 * (size_t)n, sizeof(float), &p, err));
+    im.n = n;
+    im.scale = p;
+    sl_status st = open_mat(c, &im, use, &m, err);
+    mem_free(p);
+    if (!st) *out = &m->head;
+    return st;
+}
+
+sl_status dev_gpu_mat_fill(dev_mat *mat, int at, const struct dev_image *one, sl_err *err)
+{
+    struct gpu_mat *m = (struct gpu_mat *)mat;
+    struct gpu *c = dev_gpu_of(mat->d);
+    uint64_t n_tile = (uint64_t)m->n_tile;
+    ASSERT(at >= 0 && at < m->n && one->rows == m->head.rows && one->cols == m->head.cols);
+    SL_TRY(dev_gpu_finish(c, err));
+    for (int half = 0; half < 2 && m->half[half].fmt >= 0; half++)
+        if (write_units(c, &m->half[half], (uint64_t)at * n_tile, one->data[half],
+                        n_tile * m->half[half].unit_bytes))
+            return dev_gpu_finish(c, err);
+    return dev_gpu_put(c, m->scale + 8 * (uint64_t)at, one->scale, 8, err);
+}
+
 /* ---- inputs ---- */
 
 struct gpu_input dev_gpu_input(const struct gpu_act *a, enum mm_act form, int n_col)

@@ -134,7 +134,8 @@ sl_status dev_gpu_reserve(dev *d, const struct dev_shapes *p, sl_err *err)
     c->n_pass = p->max.n_pass;
     for (int i = 0; i < c->n_pass; i++)
         SL_TRY(reserve_step(c, &c->step[i], err));
-    SL_TRY(dev_gpu_pinned(c, 4 * 4 * T * cols, &c->bounce, err));
+    int64_t row = BASE_MAX(cols, p->n_move);
+    SL_TRY(dev_gpu_pinned(c, 4 * T * (3 * cols + row), &c->bounce, err));
     SL_TRY(dev_gpu_carve(c, 8 * T * cols, &c->glu, NULL, err));
     c->glu_cols = cols;
     static const enum gpu_kernel always[] = {GPU_norm, GPU_floats, GPU_rope, GPU_put, GPU_attn,
