@@ -267,6 +267,7 @@ typedef enum sl_acts { SL_ACTS_AUTO, SL_ACTS_INT8, SL_ACTS_BF16, SL_ACTS_F32 } s
 typedef enum sl_kv { SL_KV_AUTO, SL_KV_F16, SL_KV_BF16, SL_KV_Q8, SL_KV_F32 } sl_kv;
 
 #define SL_DRAFT_MAX 7 /* guesses in one step for one sequence */
+#define SL_HOT_AUTO (-1)
 
 /* One step, for traces. */
 typedef struct sl_step_record {
@@ -325,6 +326,16 @@ typedef struct sl_engine_opts {
      * depend on where the experts are. Prompts are computed as always. REQUEST where it can not
      * be. 0 = none. */
     int n_defer;
+    /* Hot experts: of every layer whose experts lie on the CPU beside a device (place) so many lie
+     * on that device too, and are computed there; SL_HOT_AUTO: as many as its memory holds beside
+     * everything else. No answer changes by it. Those that hot_load (as expert_load) says are
+     * chosen most; without it they are spread evenly. REQUEST where no experts lie so. 0 = none. */
+    int n_hot;
+    const uint64_t *hot_load;
+    int n_hot_load;
+    /* Choose them again by the tokens computed since the last time, when there is nothing to do and
+     * there were so many; the prefix cache is dropped with it. 0 = never. */
+    int hot_update;
     /* "tp=T,pp=P": P stages have some of the layers each, and the T ranks of a stage share every
      * matrix of it by its rows; each rank has a part of the threads. Answers are the same, bit for
      * bit. NULL = one rank. Ranks are threads of this process; or, where a launcher (mpirun, srun)
@@ -597,6 +608,9 @@ typedef struct sl_stats {
     uint64_t n_rebalance, n_placement, n_expert_moved, n_move_failed, rank_load_ppm;
     /* engines elsewhere: requests that went on when an engine came back; times that one did */
     uint64_t n_replay, n_restart;
+    /* hot experts: terms of them and of others of their layers; weights that the CPU did not read
+     * for it; times that they were chosen again and differed */
+    uint64_t n_hot_hit, n_hot_miss, hot_saved_bytes, n_hot_update;
 } sl_stats;
 /* Threads: any. */
 SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);

@@ -74,11 +74,27 @@ static sl_status open_draft_model(struct compute *c, const struct opt_common *o,
     return st;
 }
 
+/* Hot experts, and the file that says which. */
+static sl_status hot_of(const struct opt_common *o, const sl_model *m, sl_engine_opts *eo,
+                        void **mem, sl_err *err)
+{
+    sl_model_info mi;
+    SL_TRY(place_hot(o, &eo->n_hot, err));
+    eo->hot_update = o->hot_update;
+    if (!eo->n_hot && (o->hot_update || o->hot_from))
+        return SL_FAIL(err, REQUEST, "--hot-%s: goes with --hot-experts",
+                       o->hot_update ? "update" : "from");
+    if (!o->hot_from) return SL_OK;
+    sl_model_info_get(m, &mi);
+    return compute_load_of(o->hot_from, &mi, &(struct compute_load){&eo->hot_load, &eo->n_hot_load},
+                           mem, err);
+}
+
 sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,
                        sl_err *err)
 {
     int64_t t0 = clock_now_ns();
-    void *load = NULL;
+    void *load = NULL, *hot = NULL;
     char place[4096];
     memset(c, 0, sizeof *c);
     bool answers = base && base->draft; /* the caller knows answers */
@@ -114,11 +130,13 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.draft_model = c->draft_m;
     if (!st) st = record_open(o->record, &eo, &c->record, err);
     if (!st) st = compute_expert_load(o, c->m, &eo, &load, err);
+    if (!st) st = hot_of(o, c->m, &eo, &hot, err);
     if (!st) {
         sl_model_info_get(c->m, &c->mi);
         st = sl_engine_open(c->m, &eo, &c->e, err);
     }
     mem_free(load);
+    mem_free(hot);
     cmd_progress_end(&c->progress);
     if (!st && cmd_stop) st = SL_FAIL(err, CANCELLED, "cancelled");
     if (st) {

@@ -37,6 +37,13 @@ bool compute_follows(const struct opt_common *o);
  * is to be freed when the engine is open. Errors: as experts_read; REQUEST: of another model. */
 sl_status compute_expert_load(const struct opt_common *o, const sl_model *m, sl_engine_opts *eo,
                               void **mem, sl_err *err) BASE_MUST_USE;
+/* Any such file, as sl_engine_opts takes it; *mem as above. Errors: its. */
+struct compute_load {
+    const uint64_t **count;
+    int *n;
+};
+sl_status compute_load_of(const char *path, const sl_model_info *mi, const struct compute_load *out,
+                          void **mem, sl_err *err) BASE_MUST_USE;
 /* --expert-stats of a model that has none: REQUEST, before anything is computed. */
 sl_status compute_experts_check(const struct compute *c, const struct opt_common *o,
                                 sl_err *err) BASE_MUST_USE;

@@ -85,15 +85,15 @@ static void add_old(const struct expert_layer *old, const struct compute *c, int
         count[i] += (uint64_t)(weight * (double)old->count[i] + 0.5);
 }
 
-static sl_status load_of_file(const struct opt_common *o, const sl_model_info *mi,
-                              sl_engine_opts *eo, void **mem, sl_err *err)
+sl_status compute_load_of(const char *path, const sl_model_info *mi, const struct compute_load *out,
+                          void **mem, sl_err *err)
 {
     struct expert_file f;
     struct arena a;
     size_t E = (size_t)mi->n_expert;
     int n = mi->n_layer + mi->n_mtp;
     mem_arena_init(&a, MEM_MISC, 0);
-    sl_status st = read_same(o->expert_stats, mi, &a, &f, err);
+    sl_status st = read_same(path, mi, &a, &f, err);
     if (!st) st = mem_alloc_array(MEM_MISC, (size_t)n * E, sizeof(uint64_t), mem, err);
     for (int il = 0; il < n && !st; il++) {
         const struct expert_layer *l = experts_of(&f, il);
@@ -101,8 +101,8 @@ static sl_status load_of_file(const struct opt_common *o, const sl_model_info *m
     }
     mem_arena_fini(&a);
     SL_TRY(st);
-    eo->expert_load = *mem;
-    eo->n_expert_load = n;
+    *out->count = *mem;
+    *out->n = n;
     return SL_OK;
 }
 
@@ -121,7 +121,8 @@ sl_status compute_expert_load(const struct opt_common *o, const sl_model *m, sl_
                        "--redundant: which experts are busiest says --expert-stats FILE, which a "
                        "run before has written");
     bool there = o->expert_stats && os_path_kind(o->expert_stats) == OS_FILE;
-    return there || o->redundant ? load_of_file(o, &mi, eo, mem, err) : SL_OK;
+    struct compute_load out = {&eo->expert_load, &eo->n_expert_load};
+    return there || o->redundant ? compute_load_of(o->expert_stats, &mi, &out, mem, err) : SL_OK;
 }
 
 static sl_status put_layers(struct compute *c, const struct opt_common *o, struct json_w *w,

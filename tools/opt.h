@@ -60,6 +60,8 @@ struct opt_common {
     const char *model, *config, *expert_stats, *chat_template, *device, *record, *draft;
     const char *draft_model;
     const char *place, *experts_device, *layout;
+    const char *hot_experts, *hot_from;
+    int hot_update;
     bool cpu_moe;
     int n_cpu_moe, defer;
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, draft_vocab;
@@ -136,7 +138,11 @@ struct opt_common {
     {"cpu-moe", 0, OPT_FLAG, offsetof(S, common.cpu_moe), NULL, NULL, 0, 0,                        \
      "the same as --experts-device cpu"},                                                          \
     {"n-cpu-moe", 0, OPT_INT, offsetof(S, common.n_cpu_moe), "N", "0", 0, 1 << 20,                 \
-     "the same for the experts of the first N layers"}
+     "the same for the experts of the first N layers"},                                            \
+    {"hot-experts", 0, OPT_STR, offsetof(S, common.hot_experts), "N|auto", NULL, 0, 0,             \
+     "of experts on the CPU beside a device N in each layer lie on that device too"},              \
+    {"hot-from", 0, OPT_STR, offsetof(S, common.hot_from), "FILE", NULL, 0, 0,                     \
+     "those that FILE of --expert-stats says are busiest"}
 #define OPT_ROWS_ENGINE(S)                                                                         \
     {"acts",    0,  OPT_ENUM, offsetof(S, common.acts),                                            \
      "auto|int8|bf16|f32", "auto", 0, 0, "activation precision (f32: reference mode)"},            \
@@ -149,6 +155,8 @@ struct opt_common {
     OPT_ROWS_PLACE(S),                                                                             \
     {"defer",   0,  OPT_INT,  offsetof(S, common.defer),   "N", "0", 0, 1024,                      \
      "N experts of a token are added a layer later: other answers, sooner (docs/devices.md)"},     \
+    {"hot-update", 0, OPT_INT, offsetof(S, common.hot_update), "N", "0", 0, 1 << 30,               \
+     "when idle choose them again by the last N tokens or more (0: never)"},                       \
     {"pack-cache", 0, OPT_ENUM, offsetof(S, common.pack_cache),                                    \
      "off|beside|cache|ignore", "off", 0, 0, "keep the packed weights for later starts"},          \
     OPT_ROWS_BASIC(S)

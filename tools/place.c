@@ -3,6 +3,7 @@
 #include "place.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "dev/dev.h"
@@ -12,7 +13,7 @@
 
 bool place_asked(const struct opt_common *o)
 {
-    return o->place || o->experts_device || o->cpu_moe || o->n_cpu_moe;
+    return o->place || o->experts_device || o->cpu_moe || o->n_cpu_moe || o->hot_experts;
 }
 
 sl_status place_option(const struct opt_common *o, char *buf, size_t n, const char **out,
@@ -44,6 +45,53 @@ static sl_status row(struct place_table *t, const struct arch_cfg *c, int i, str
     return st ? st : model_place_text(&t->p, c, i, a, &t->on[i].parts, err);
 }
 
+sl_status place_hot(const struct opt_common *o, int *n, sl_err *err)
+{
+    const char *s = o->hot_experts;
+    char *end = NULL;
+    *n = s && strcmp(s, "auto") == 0 ? SL_HOT_AUTO : 0;
+    if (!s || *n) return SL_OK;
+    long v = *s >= '0' && *s <= '9' ? strtol(s, &end, 10) : -1;
+    if (v < 0 || v > 1 << 16 || *end)
+        return SL_FAIL(err, REQUEST, "--hot-experts %.40s: a number of experts in each layer, or "
+                                     "auto", s);
+    *n = (int)v;
+    return SL_OK;
+}
+
+/* Is that device the CPU itself? */
+static bool is_cpu(const char *name)
+{
+    return strcmp(name, dev_name(0)) == 0;
+}
+
+/* What hot experts take on the device of attention. */
+static sl_status add_hot(struct place_table *t, const io_model *io, const struct arch_cfg *c,
+                         struct arena *a, sl_err *err)
+{
+    void *p = NULL;
+    int home = t->p.on[MODEL_ATTN];
+    if (!t->n_hot) return SL_OK;
+    SL_TRY(mem_arena_array(a, (size_t)(c->n_layer + c->n_mtp), sizeof(int64_t), &p, err));
+    int64_t *bytes = p;
+    model_expert_bytes(c, io, bytes);
+    for (int il = 0; il < c->n_layer && !is_cpu(t->p.name[home]); il++) {
+        const uint8_t *in = t->p.in_layer;
+        int at = in ? in[il * MODEL_N_PART + MODEL_EXPERTS] : t->p.on[MODEL_EXPERTS];
+        if (c->layer[il].ffn != ARCH_MOE || !is_cpu(t->p.name[at])) continue;
+        t->n_hot_layer++;
+        t->hot_one += bytes[il];
+    }
+    if (!t->n_hot_layer)
+        return SL_FAIL(err, REQUEST, "--hot-experts: the experts of no layer lie on the CPU beside "
+                                     "a device (--device and --cpu-moe or --place say where)");
+    if (t->n_hot > c->n_expert)
+        return SL_FAIL(err, REQUEST, "--hot-experts %d: this model has %d experts in a layer",
+                       t->n_hot, c->n_expert);
+    if (t->n_hot > 0) t->on[home].bytes += t->n_hot * t->hot_one;
+    return SL_OK;
+}
+
 sl_status place_get(const io_model *io, const struct arch_cfg *c, const struct opt_common *o,
                     struct arena *a, struct place_table *out, sl_err *err)
 {
@@ -59,7 +107,8 @@ sl_status place_get(const io_model *io, const struct arch_cfg *c, const struct o
         out->on[i].bytes = bytes[i];
         SL_TRY(row(out, c, i, a, err));
     }
-    return SL_OK;
+    SL_TRY(place_hot(o, &out->n_hot, err));
+    return add_hot(out, io, c, a, err);
 }
 
 void place_print(const struct place_table *t)
@@ -69,6 +118,15 @@ void place_print(const struct place_table *t)
         printf("%-12s %s (%s available): %s\n", t->p.name[i],
                inspect_bytes_text(t->on[i].bytes, n, sizeof n),
                inspect_bytes_text(t->on[i].available, of, sizeof of), t->on[i].parts);
+    if (!t->n_hot) return;
+    const char *home = t->p.name[t->p.on[MODEL_ATTN]];
+    printf("%-12s %s on %s for each in all of %d layers", "hot experts",
+           inspect_bytes_text(t->hot_one, n, sizeof n), home, t->n_hot_layer);
+    if (t->n_hot > 0)
+        printf(": %d take %s\n", t->n_hot,
+               inspect_bytes_text(t->n_hot * t->hot_one, n, sizeof n));
+    else
+        puts(": as many as its memory holds beside the cache");
 }
 
 void place_json(const struct place_table *t, struct json_w *w)
@@ -88,4 +146,14 @@ void place_json(const struct place_table *t, struct json_w *w)
         text_jw_obj_end(w);
     }
     text_jw_arr_end(w);
+    if (!t->n_hot) return;
+    text_jw_key(w, "hot_experts");
+    text_jw_obj(w);
+    text_jw_key(w, "n");
+    text_jw_int(w, t->n_hot); /* -1: auto */
+    text_jw_key(w, "layers");
+    text_jw_int(w, t->n_hot_layer);
+    text_jw_key(w, "bytes_of_one");
+    text_jw_int(w, t->hot_one);
+    text_jw_obj_end(w);
 }

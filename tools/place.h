@@ -17,8 +17,13 @@ bool place_asked(const struct opt_common *o);
 sl_status place_option(const struct opt_common *o, char *buf, size_t n, const char **out,
                        sl_err *err) BASE_MUST_USE;
 
+/* What --hot-experts says: a number, SL_HOT_AUTO, 0 where it is not given. Errors: REQUEST. */
+sl_status place_hot(const struct opt_common *o, int *n, sl_err *err) BASE_MUST_USE;
+
 struct place_table {
     struct model_place p;
+    int n_hot, n_hot_layer; /* of --hot-experts; layers that may have some */
+    int64_t hot_one;        /* bytes of one in each of them */
     struct {
         char *parts;
         int64_t bytes, available; /* of tensors that go there; of memory */

@@ -169,6 +169,19 @@ static void moves(const struct put *p, const sl_stats *s)
               (double)s->rank_load_ppm * 1e-6);
 }
 
+/* Experts on two devices. */
+static void hot(const struct put *p, const sl_stats *s)
+{
+    value(p, "sluice:hot_expert_hits_total", "counter",
+          "Terms of experts that lie on the device beside the CPU", (double)s->n_hot_hit);
+    value(p, "sluice:hot_expert_misses_total", "counter",
+          "Terms of other experts of their layers, by the CPU", (double)s->n_hot_miss);
+    value(p, "sluice:hot_expert_saved_bytes_total", "counter",
+          "Weights that the CPU did not read for it", (double)s->hot_saved_bytes);
+    value(p, "sluice:hot_expert_updates_total", "counter",
+          "Times that other experts became hot", (double)s->n_hot_update);
+}
+
 static void engine(const api *a, const struct put *p)
 {
     sl_stats s;
@@ -220,6 +233,7 @@ static void engine(const api *a, const struct put *p)
     value(p, "sluice:bandwidth_gbps", "gauge",
           "Weight bytes of one token times steps over their time, 1e9 bytes per second", gbps);
     drafts(p, &s);
+    hot(p, &s);
     devices(a, p);
     sl_grammar_cache_info_get(a->gcache, &grammar);
     value(p, "sluice:grammar_cache_hits_total", "counter",

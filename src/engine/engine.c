@@ -48,12 +48,18 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
         {"defer", offsetof(sl_engine_opts, n_defer), 1024},
         {"dist_deadline_ms", offsetof(sl_engine_opts, dist_deadline_ms), 3600000},
         {"redundant", offsetof(sl_engine_opts, redundant), 1 << 16},
+        {"hot_update", offsetof(sl_engine_opts, hot_update), 1 << 30},
     };
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
         int v = *(const int *)((const char *)o + row[i].at);
         if (v < 0 || v > row[i].max)
             return SL_FAIL(err, REQUEST, "%s: %d: from 0 to %d", row[i].name, v, row[i].max);
     }
+    if (o->n_hot < SL_HOT_AUTO || o->n_hot > 1 << 16)
+        return SL_FAIL(err, REQUEST, "hot-experts: %d: from 0 to %d, or auto", o->n_hot, 1 << 16);
+    if (!o->n_hot && (o->hot_update || o->hot_load))
+        return SL_FAIL(err, REQUEST, "%s: goes with hot-experts",
+                       o->hot_update ? "hot-update" : "hot-from");
     if (o->kv_tokens < 0 || o->kv_tokens > INT_MAX)
         return SL_FAIL(err, REQUEST, "kv_tokens: %" PRId64 ": from 0 to %d", o->kv_tokens, INT_MAX);
     if ((unsigned)o->acts > SL_ACTS_F32)
@@ -156,6 +162,7 @@ static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
     int64_t more = (int64_t)(e->n_seq_max - 1) * BASE_MIN(wish, DEFAULT_BATCH_TOK);
     *kv_tokens = o->kv_tokens ? BASE_MAX(o->kv_tokens, wish)
                               : BASE_MIN(wish + more, BASE_MIN(most, INT_MAX / 2));
+    e->hot.room = room - kv_bytes(e, blocks_of(*kv_tokens), true);
     return SL_OK;
 }
 
@@ -280,6 +287,7 @@ static sl_status load(sl_engine *e, int64_t kv_tokens, sl_err *err)
     for (int r = 0; r < engine_n_rank(e); r++)
         rank[r] = shape_of(e, blocks_of(kv_tokens), r);
     e->kv_shape = rank[engine_rank_here(e)];
+    SL_TRY(engine_hot_choose(e, &mo.hot, err));
     SL_TRY(engine_small_load(e, blocks_of(kv_tokens), err));
     mo.beside = e->small.net;
     SL_TRY(engine_ranks_start(e, &mo, rank, err));

@@ -228,6 +228,18 @@ struct engine_place {
     int64_t bytes[MODEL_DEV_MAX]; /* of the source that goes there */
 };
 
+/* Hot experts (hot.c). */
+struct engine_hot {
+    /* fixed after open */
+    bool on;
+    int64_t room;           /* auto: bytes of e->d that nothing else takes */
+    int32_t *n, *expert;    /* [L + MTP], and n_max each: as of model_hot */
+    struct model_hot of;
+    int32_t *order;         /* [E] scratch */
+    uint64_t *count, *seen; /* [E] scratch; [L + MTP, E] when they were chosen last */
+    uint64_t n_tok;         /* computed by then */
+};
+
 /* What the MTP layer makes of one item of a step. */
 struct engine_mtp_item {
     bool in;        /* the layer runs over it */
@@ -278,6 +290,7 @@ struct sl_engine {
     struct engine_rebalance *rebalance; /* NULL: no experts move */
     dev *d;                     /* of attention and the cache */
     struct engine_place place;
+    struct engine_hot hot;
     model *net;
     io_pack *pack; /* NULL, or the packed file that this engine made */
     dev_kv *kv;
@@ -365,6 +378,14 @@ void engine_place_close(sl_engine *e); /* the devices too */
  * device on which what is placed there does not fit. */
 sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *available,
                             sl_err *err) BASE_MUST_USE;
+/* hot.c. bytes: of the source, that hot experts are on e->d (auto: 0), added to e->place. Errors:
+ * REQUEST. */
+sl_status engine_hot_bytes(sl_engine *e, sl_err *err) BASE_MUST_USE;
+/* Which they are: *out is e's, or NULL. Errors: NOMEM. */
+sl_status engine_hot_choose(sl_engine *e, const struct model_hot **out, sl_err *err) BASE_MUST_USE;
+void engine_hot_stats(sl_engine *e);
+/* Nothing is to be done: choose again, where there were tokens enough. */
+void engine_hot_idle(sl_engine *e);
 /* ranks.c */
 /* What opts.layout says: *o becomes this process's; other processes are met, and take rank 0's
  * n_ctx, n_seq_max, n_chunk and kv_tokens. Errors: as

@@ -291,6 +291,7 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     drafted = engine_mtp_run(e, p, &passes) || drafted;
     engine_spec_observe(e, p, n_new, e->stats.last_step_ns, drafted ? &passes : NULL);
     engine_publish(e);
+    engine_hot_idle(e);
     rec.n_running = e->stats.n_running;
     rec.n_waiting = e->stats.n_waiting;
     rec.kv_used_tok = e->stats.kv_used_tok;

@@ -45,6 +45,7 @@ void engine_publish(sl_engine *e)
     s->cache_query_tok = t.n_query_tok;
     s->cache_hit_tok = t.n_hit_tok;
     s->n_evict = e->pool.n_evict;
+    engine_hot_stats(e);
     memcpy(word, s, sizeof word);
     ring_snap_put(&e->snap, word);
 }

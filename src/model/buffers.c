@@ -43,6 +43,7 @@ static void add_layer(struct mats *s, int il, const struct layer *l, enum input 
         add(s, il, gated, l->gate_up);
         add(s, il, MODEL_ROUTER, l->router);
         add(s, il, MODEL_EXPERTS, l->gate_up_exps);
+        if (model_hot_of(s->m, il)) add(s, il, MODEL_ATTN, s->m->hot[il].gate_up);
         break;
     case IN_H:
         add(s, il, gated, l->down);
@@ -129,6 +130,13 @@ static bool has_part(const struct model *m, int il, enum model_part p)
     return model_has_layer(&m->cfg, &m->dims, il) && model_has_part(&m->cfg, il, p);
 }
 
+static bool any_hot(const struct model *m)
+{
+    for (int il = 0; il < m->cfg.n_layer + m->n_mtp; il++)
+        if (model_hot_of(m, il)) return true;
+    return false;
+}
+
 static unsigned parts_on(const struct model *m, const struct side *s)
 {
     unsigned parts = 0;
@@ -178,7 +186,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     int64_t nq = (int64_t)d->n_head * c->d_head,
             nk = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)d->n_head_kv * c->d_head;
     int64_t K = c->n_expert ? c->n_expert_used : 0;
-    unsigned sum = any_added(m) ? B_ATTN : 0;
+    unsigned sum = any_added(m) ? B_ATTN : 0, hot = any_hot(m) ? B_ATTN : 0;
     bool many = m->ranks.join.n_rank > 1, spread = m->opts.spread;
     unsigned parts = parts_on(m, s);
     const struct buffer all[] = {
@@ -197,9 +205,11 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->eh_in, B_ATTN, T, m->n_mtp ? 2 * D : 0},
         {&s->logit_r, B_ROUTER, T, c->n_expert},
         {&s->weight_r, B_ROUTER | B_EXPERTS, T, K},
-        {&s->id_r, B_ROUTER | B_EXPERTS, T, K},
+        {&s->id_r, B_ROUTER | B_EXPERTS | hot, T, K},
         {&s->weight_odd, B_ROUTER | B_EXPERTS, T, m->opts.n_late ? K : 0},
-        {&s->id_odd, B_ROUTER | B_EXPERTS, T, m->opts.n_late ? K : 0},
+        {&s->id_odd, B_ROUTER | B_EXPERTS | hot, T, m->opts.n_late ? K : 0},
+        {&s->terms, B_EXPERTS | hot, T * K, hot ? D : 0},
+        {&s->given, B_EXPERTS, T * K, hot && dev_is_host(s->d) ? D : 0},
         {&s->late, B_EXPERTS, T, m->opts.n_late ? D : 0},
         {&s->shared, B_SHARED | sum, T, K && c->n_shared ? D : 0},
         {&s->y_cols, B_ATTN, T, cols(m, MODEL_CUT_HEADS)},

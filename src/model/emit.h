@@ -76,7 +76,15 @@ void model_scan_emit(struct emit *e, const struct layer *l);
 void model_late_emit(struct emit *e);
 /* Their sum comes to that side; NULL: there is none. */
 const float *model_late_take(struct emit *e, const struct side *to);
-/* The operator of the experts of layer l on a side, whose input is there. */
+/* Hot experts of the layer under way (hot.c): on attention's side, which has the input and what was
+ * chosen, the operator that computes their terms. Where there are any, p becomes that of the others
+ * (true); their terms come to the experts' side; and the sum of both stands for p's. */
+void model_hot_emit(struct emit *e, struct chosen chosen);
+bool model_hot_rest(const struct emit *e, struct dev_moe *p);
+void model_hot_bring(struct emit *e);
+struct dev_op *model_hot_sum(struct emit *e, const struct side *s, const struct dev_moe *p);
+/* The operator of the experts of layer l (NULL: its matrices are set later) on a side, whose input
+ * is there. */
 struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const struct layer *l,
                             struct chosen chosen);
 /* Feed-forward blocks: from a_ffn, and rows where some of the block is elsewhere, to r. */

@@ -121,16 +121,26 @@ struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const st
                             .id = chosen.id,
                             .weight = chosen.weight,
                             .slots = m->slots ? &m->slots[e->layer] : NULL,
-                            .gate_up = l->gate_up_exps,
-                            .down = l->down_exps,
+                            .gate_up = l ? l->gate_up_exps : NULL,
+                            .down = l ? l->down_exps : NULL,
                             .glu = {c->glu.limit, c->glu.alpha, c->glu.plus1},
-                            .gate_up_bias = l->gate_up_bias,
-                            .down_bias = l->down_bias,
+                            .gate_up_bias = l ? l->gate_up_bias : NULL,
+                            .down_bias = l ? l->down_bias : NULL,
                             .ranks = ranks_of(e),
                             .part = m->ranks.part[cut],
                             .h_all = s->h_exps,
                             .rows = s->exp_rows,
                             .n_of = e->m->ranks.n_of};
+}
+
+/* On a side that has the input; hot ones were begun. */
+static void run_experts(struct emit *e, const struct side *s, struct dev_moe p)
+{
+    bool is_rest = model_hot_rest(e, &p);
+    model_op(e, DEV_OP_moe)->u.moe = p;
+    if (!is_rest) return;
+    model_hot_bring(e);
+    (void)model_hot_sum(e, s, &p);
 }
 
 /* The experts of each token. Shared ones are added last, on this side or afterwards. */
@@ -146,13 +156,24 @@ static void experts(struct emit *e, const struct layer *l)
     p.tap.what = MODEL_TAP_DOWN_EXPS;
     p.tap.layer = e->layer;
     enter(e, MODEL_EXPERTS);
-    model_op(e, DEV_OP_moe)->u.moe = p;
+    run_experts(e, s, p);
     model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->r, false});
     leave(e, s);
     if (!p.n_late) return;
     e->late = (struct late){s, l, e->layer, chosen_on(e, s)};
     e->odd = !e->odd;
     if (s == home_of(e)) model_late_emit(e); /* whose next norm prepares another input */
+}
+
+/* Hot ones, beside those on the CPU: what a router on another side chose comes to them. */
+static void begin_hot(struct emit *e)
+{
+    const struct side *home = home_of(e), *router = side_of(e, MODEL_ROUTER);
+    struct chosen from = chosen_on(e, router), to = chosen_on(e, home);
+    if (!model_hot_of(e->m, e->layer)) return;
+    model_move_emit(e, (struct at){router, from.id}, (struct at){home, to.id},
+                    e->m->cfg.n_expert_used, false);
+    model_hot_emit(e, to);
 }
 
 void model_moe_emit(struct emit *e, const struct layer *l)
@@ -163,6 +184,7 @@ void model_moe_emit(struct emit *e, const struct layer *l)
         enter(e, MODEL_SHARED);
         gated(e, l, shared->shared, MODEL_TAP_DOWN_SHEXP);
     }
+    begin_hot(e);
     experts(e, l);
     if (!l->gate_up || shared == side_of(e, MODEL_EXPERTS)) return;
     int D = e->m->cfg.d_model;

@@ -46,9 +46,11 @@ void model_late_emit(struct emit *e)
     p.n_late = model_n_late(e->m, t->layer);
     p.late = true;
     p.y = t->side->late;
+    bool is_rest = model_hot_rest(e, &p);
     struct dev_op *op = model_op(e, DEV_OP_moe);
     op->beside = true;
     op->u.moe = p;
+    if (is_rest) model_hot_sum(e, t->side, &p)->beside = true;
     e->side = before;
     e->layer = layer;
     t->l = NULL;

@@ -147,6 +147,7 @@ sl_status model_open_parts(const io_model *io, dev *d, const struct model_opts *
 {
     sl_status st = new_model(io, d, opts, out, err);
     if (!st) st = load(*out, io, err);
+    if (!st) st = model_hot_open(*out, err);
     if (!st) st = model_buffers_open(*out, err);
     if (st) {
         model_close(*out);

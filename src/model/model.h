@@ -107,10 +107,22 @@ const char *model_place_or_default(const char *text);
  * counts on both of its devices. */
 void model_place_bytes(const struct model_place *p, const struct arch_cfg *c, const io_model *io,
                        int64_t bytes[MODEL_DEV_MAX]);
+/* Of every layer, MTP layers after the others, those of one of its experts. */
+void model_expert_bytes(const struct arch_cfg *c, const io_model *io, int64_t *out);
 /* What lies on the place's device i, for people, in the arena: "embed, attn, head, experts@4-7".
  * Errors: NOMEM. */
 sl_status model_place_text(const struct model_place *p, const struct arch_cfg *c, int i,
                            struct arena *a, char **out, sl_err *err) BASE_MUST_USE;
+
+/* Experts that lie on attention's device beside their copy on the CPU: of layer il (MTP layers
+ * follow the others) n[il] of them, expert[il * n_max] on, all different. */
+struct model_hot {
+    const int32_t *n;
+    int n_max;
+    const int32_t *expert;
+};
+/* May experts of layer il lie so? The devices of p are open. */
+bool model_may_be_hot(const struct model_place *p, const struct arch_cfg *c, int il);
 
 struct model_opts {
     int n_tok_max; /* tokens of the largest step */
@@ -136,6 +148,7 @@ struct model_opts {
                     go on; then io must stay as long as the model */
     int n_late; /* 0, or: of a generated token so many experts of the smallest weights are added one
                    layer with experts later, all but the last layer's; MTP layers are as always */
+    const struct model_hot *hot; /* NULL = none */
     bool no_mtp;                /* leave the MTP layers out of memory */
     int n_draft_vocab; /* MTP layers choose among the ids below it, in whole tiles of 16 rows;
                           0 = among all */
@@ -178,6 +191,18 @@ int64_t model_keep_bytes(const struct arch_cfg *cfg, const dev *d, int n_ctx);
 /* Weight bytes that one token at batch 1 reads. */
 int64_t model_bytes_per_token(const model *m);
 int64_t model_weight_bytes(const model *m);
+/* Hot experts of layer il, n of them, by slot. Others take their places, as many, between steps
+ * when nothing in the cache depends on it. Errors: as dev_put. */
+const int32_t *model_hot_get(const model *m, int il, int *n);
+sl_status model_hot_set(model *m, int il, const int32_t *expert, bool *changed,
+                        sl_err *err) BASE_MUST_USE;
+int64_t model_hot_bytes(const model *m); /* on the device */
+/* Of what use they were since open, as the CPU counts. Between steps. */
+struct model_hits {
+    uint64_t n_hit, n_miss; /* terms of hot experts, and of others of such layers */
+    uint64_t saved_bytes;   /* weights that the CPU did not read for it */
+};
+struct model_hits model_hot_hits(const model *m);
 /* The widest row that one of several ranks brings to a join, or gives to the next stage. */
 int64_t model_join_bytes(const model *m);
 /* Those on d; a table of tokens that is the head too may lie on two devices. */

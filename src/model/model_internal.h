@@ -27,6 +27,18 @@ struct layer {
     float *sink;                                  /* [H] or NULL */
 };
 
+/* Of a layer's experts those that lie on attention's device too (hot.c). */
+struct hot {
+    int n; /* 0 = none */
+    int32_t *here_of, *rest_of, *next; /* [n] of the device's slots, [E] of the CPU's: the expert,
+                                          -1 = none; scratch [n] */
+    struct dev_slots here, rest;
+    dev_mat *gate_up, *down;         /* stacks of n */
+    float *gate_up_bias, *down_bias; /* [n, 2F], [n, D], or NULL */
+    struct dev_hits hits;            /* counted by the CPU's steps */
+    int64_t bytes;                   /* of an expert */
+};
+
 struct mtp {
     struct layer layer;
     float *enorm, *hnorm, *head_norm;
@@ -56,6 +68,7 @@ struct side {
     /* where experts come late: as id_r and weight_r, of every second layer; their sum [T, D] */
     int32_t *id_odd;
     float *weight_odd, *late;
+    float *terms, *given; /* [T * K, D] of hot experts: computed here; on the other device */
     uint64_t *n_routed; /* [L + MTP, E] tokens that an expert was chosen for, by routers here */
     /* of several ranks, this one's columns of y, r, logits; its rows of x; all hidden values of
      * h, and of experts */
@@ -128,6 +141,8 @@ struct model {
     struct arena arena;
     struct layer *layer; /* [L] */
     struct mtp *mtp;     /* [n_mtp kept] */
+    struct hot *hot;     /* [L + MTP], or NULL */
+    int64_t hot_bytes;
     int n_mtp;           /* kept */
     bool keeps_hidden;   /* a later pass reads the hidden states of all tokens */
     int n_draft_vocab;   /* rows of their heads; 0 = all of the vocabulary */
@@ -191,6 +206,11 @@ sl_status model_slots_open(struct model *m, sl_err *err) BASE_MUST_USE;
 const int32_t *model_slots_here(const struct model *m, int il, int *n);
 /* spare.c: room for experts that come while steps go on. Errors: UNSUPPORTED, NOMEM. */
 sl_status model_spares_open(struct model *m, const io_model *io, sl_err *err) BASE_MUST_USE;
+/* hot.c: m->hot from the options, when the layers are loaded. Errors: REQUEST, UNSUPPORTED, NOMEM,
+ * as dev_put. */
+sl_status model_hot_open(struct model *m, sl_err *err) BASE_MUST_USE;
+/* Hot experts of layer il; NULL: there are none. */
+const struct hot *model_hot_of(const struct model *m, int il);
 /* late.c: can experts come late as the options say? REQUEST, UNSUPPORTED. */
 sl_status model_late_check(const struct model *m, sl_err *err) BASE_MUST_USE;
 /* Experts of a token that come late in layer il. */

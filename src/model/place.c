@@ -107,6 +107,21 @@ void model_place_bytes(const struct model_place *p, const struct arch_cfg *c, co
     }
 }
 
+void model_expert_bytes(const struct arch_cfg *c, const io_model *io, int64_t *out)
+{
+    int n = c->n_layer + c->n_mtp;
+    for (int il = 0; il < n; il++)
+        out[il] = 0;
+    for (int i = 0; i < io_n_tensor(io); i++) {
+        const struct tensor *t = io_tensor(io, i);
+        int il = -1;
+        bool is_one = model_part_of_name(c, t->name, &il) == MODEL_EXPERTS;
+        if (is_one && il >= 0 && il < n) out[il] += (int64_t)t->n_bytes;
+    }
+    for (int il = 0; il < n; il++)
+        out[il] /= BASE_MAX(c->n_expert, 1);
+}
+
 /* "experts@0-3, experts@8": that part where it lies on device i. */
 static void part_text(const struct model_place *p, const struct arch_cfg *c, int i,
                       enum model_part part, struct str *s)

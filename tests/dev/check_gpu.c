@@ -461,6 +461,31 @@ static void check_attn(enum dev_kv_type type)
 
 /* ---- experts, latents ---- */
 
+/* Some experts in slots of their own, of which one is filled with another's matrices; their terms
+ * one by one in place of the sum. */
+struct in_slots {
+    struct dev_slots s;
+    int32_t expert[64], list[64], first[65];
+};
+
+static void put_in_slots(struct in_slots *h, int E, dev_mat **up, dev_mat **down)
+{
+    *h = (struct in_slots){.s = {.n = E / 2}};
+    h->s.expert = h->expert;
+    h->s.list = h->list;
+    h->s.first = h->first;
+    for (int i = 0; i < E / 2; i++)
+        h->expert[i] = (2 * i + 3) % E;
+    dev_slots_init(&h->s, E);
+    for (int k = 0; k < 2; k++) {
+        struct dev_image one;
+        dev_mat_view(up[0], E - 1, &one);
+        MUST(dev_mat_fill(up[k], 1, &one, &err_));
+        dev_mat_view(down[0], E - 1, &one);
+        MUST(dev_mat_fill(down[k], 1, &one, &err_));
+    }
+}
+
 /* A step's tokens choose among E experts, perhaps by groups, and take their sums. */
 static void check_moe(const struct format *f, int trial)
 {
@@ -481,9 +506,13 @@ static void check_moe(const struct format *f, int trial)
     struct buf w = make_buf((int64_t)T * K), x = make_buf((int64_t)T * D);
     struct buf y = make_buf((int64_t)T * D), add = make_buf((int64_t)T * D);
     struct buf ub = make_buf(2 * (int64_t)E * F), db = make_buf((int64_t)E * D);
+    struct buf terms = make_buf((int64_t)T * K * D);
+    bool apart = trial % 3 == 2;
+    struct in_slots h;
     dev_prog *prog[2];
     struct dev_step s = make_step(T);
     struct dev_op all[2][3];
+    if (apart) put_in_slots(&h, E, up, down);
     for (int k = 0; k < 2; k++) {
         struct dev_op op[3] = {{.kind = DEV_OP_prep}, {.kind = DEV_OP_route}, {.kind = DEV_OP_moe}};
         op[0].u.prep = (struct dev_prep){.x = x.at[k], .n = D, .act = a[k]};
@@ -511,6 +540,10 @@ static void check_moe(const struct format *f, int trial)
                                        .down_bias = trial % 5 ? NULL : db.at[k],
                                        .add = trial % 2 ? add.at[k] : NULL,
                                        .y = y.at[k]};
+        if (apart) {
+            op[2].u.moe.slots = &h.s;
+            op[2].u.moe.terms = terms.at[k];
+        }
         memcpy(all[k], op, sizeof op);
     }
     reserve_both(all[0], 3, all[1]);
@@ -522,9 +555,10 @@ static void check_moe(const struct format *f, int trial)
     same(what, &id);
     same(what, &w);
     same(what, &y);
+    same(what, &terms);
     for (int k = 0; k < 2; k++)
         dev_prog_close(prog[k]);
-    free(logit.x), free(id.x), free(w.x), free(x.x), free(y.x), free(add.x), free(ub.x), free(db.x);
+    free(terms.x), free(logit.x), free(id.x), free(w.x), free(x.x), free(y.x), free(add.x), free(ub.x), free(db.x);
     close_both();
 }
 
