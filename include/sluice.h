@@ -320,6 +320,9 @@ typedef struct sl_engine_opts {
      * (docs/devices.md). REQUEST names an item that can not be obeyed. NULL = the environment's
      * SL_PLACE, or all on device. */
     const char *place;
+    /* "cpu": where a device can not be opened the CPU computes everything instead, with a warning
+     * and sl_engine_info.fallback; never of what is not understood. NULL = that is an error. */
+    const char *fallback;
     /* Of every generated token so many experts, those of the smallest weights, are added one layer
      * with experts later: so they are computed beside the attention between, where place has them
      * on another device. It changes answers (`sluice eval --defer` says how much); they do not
@@ -391,9 +394,16 @@ typedef struct sl_engine_info {
     int packed;             /* 1 = the weights are a packed file, mapped */
     int64_t text_bytes_max; /* n_ctx tokens are at most so many bytes of text; 0 = not known */
     int rank;               /* which rank this process is; 0: requests are computed here */
+    int fallback; /* 1 = the CPU stands in for a device that could not be opened (opts.fallback) */
     uint64_t model_hash; /* of the model's file, tensors and small vectors, whatever the layout */
 } sl_engine_info;
 SL_API void sl_engine_info_get(const sl_engine *e, sl_engine_info *out);
+
+/* The device was lost (sl_step said DEVICE): open the devices again, and load the model again; the
+ * prefix cache is empty then, and requests are taken again. Nothing happens where none was lost.
+ * Errors: as sl_engine_open: the engine stays lost; UNSUPPORTED: ranks, a draft_model, an engine
+ * elsewhere. Threads: the engine's. */
+SL_API sl_status sl_reopen(sl_engine *e, sl_err *err) SL_MUST_USE;
 
 /* A device that an engine's model lies on. Texts are borrowed until the engine is closed. */
 typedef struct sl_device_info {
@@ -611,6 +621,7 @@ typedef struct sl_stats {
     /* hot experts: terms of them and of others of their layers; weights that the CPU did not read
      * for it; times that they were chosen again and differed */
     uint64_t n_hot_hit, n_hot_miss, hot_saved_bytes, n_hot_update;
+    uint64_t n_reopen; /* times that a device was lost and opened again */
 } sl_stats;
 /* Threads: any. */
 SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);

@@ -29,7 +29,7 @@ struct serve_opts {
     struct batch_opts batch;
     struct service_opts service;
     struct opt_strs attach;
-    int port, interval_ms, metrics, ui, replay, unknown_fields;
+    int port, interval_ms, metrics, ui, replay, unknown_fields, on_lost;
     int64_t timeout_ms;
     bool log_json;
 };
@@ -54,6 +54,8 @@ static const struct opt opts[] = {
      "unix:PATH", NULL, 0, 0, "an engine of sluice engine --listen computes (may be repeated)"},
     {"replay",    0, OPT_ENUM, offsetof(struct serve_opts, replay),
      "on|off", "on", 0, 0, "with --attach: what runs goes on when an engine that ended is back"},
+    {"on-lost",   0, OPT_ENUM, offsetof(struct serve_opts, on_lost),
+     "exit|reopen", "exit", 0, 0, "when a device is lost: end (1), or open it and load again"},
     OPT_ROWS_BATCH(struct serve_opts),
     {"tool-parser", 0, OPT_STR, offsetof(struct serve_opts, tool_parser),
      "NAME", "auto", 0, 0, "how tool calls are found in answers"},
@@ -171,10 +173,25 @@ static void on_step(void *user, const sl_step_record *r)
     if (live.trace) trace_step(live.trace, r);
 }
 
+/* The device was lost and requests were told: go on with another start of it, unless it was lost
+ * before it had computed anything. n_step: when that was last. */
+static sl_status reopen(struct compute *c, uint64_t *n_step, sl_err *err)
+{
+    sl_stats s;
+    sl_stats_get(c->e, &s);
+    log_msg(LOG_WARN, "%s: opening it again", err->text);
+    if (s.n_reopen && s.n_step == *n_step)
+        return SL_FAIL(err, DEVICE, "the device was lost again before a request was computed");
+    *n_step = s.n_step;
+    SL_TRY(sl_reopen(c->e, err));
+    return sl_warm(c->e, err);
+}
+
 /* Steps until a signal and the end of what ran then. */
 static sl_status engine_loop(struct compute *c, const struct serve_opts *o, int64_t *deadline,
                              sl_err *err)
 {
+    uint64_t n_step = 0;
     for (;;) {
         int n_term = atomic_load(&live.n_term);
         api_beat(live.api);
@@ -191,6 +208,7 @@ static sl_status engine_loop(struct compute *c, const struct serve_opts *o, int6
         live.n_prompt = 0;
         sl_status st = sl_step(c->e, err);
         net_server_flush(live.server, live.n_prompt > 0);
+        if (st == SL_DEVICE && o->on_lost == 1) st = reopen(c, &n_step, err);
         if (st) {
             api_fail_all(live.api, err->text);
             return st;
@@ -468,6 +486,9 @@ static int run(struct cmd_ctx *x)
     uint64_t n = 0;
     if (!o->tls_cert != !o->tls_key)
         return cmd_usage("--tls-cert and --tls-key: give both or none");
+    if (o->attach.n && o->on_lost)
+        return cmd_usage("--on-lost: not together with --attach: an engine that is lost is started "
+                         "again by its supervisor");
     if (!o->attach.n && o->replay) return cmd_usage("--replay off: only with --attach");
     const char *engines = o->attach.n ? first_of_engine(x) : NULL;
     if (engines)

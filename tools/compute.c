@@ -118,6 +118,7 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.rebalance_s = o->rebalance_s;
     eo.n_spare = o->spare ? o->spare : o->rebalance_s ? SPARE : 0;
     eo.place_mbps = o->place_mbps;
+    eo.fallback = o->fallback ? "cpu" : NULL;
     SL_TRY(place_option(o, place, sizeof place, &eo.place, err));
     eo.draft = compute_draft_source(o);
     eo.draft_max = o->draft_max;

@@ -61,7 +61,7 @@ struct opt_common {
     const char *draft_model;
     const char *place, *experts_device, *layout;
     const char *hot_experts, *hot_from;
-    int hot_update;
+    int hot_update, fallback;
     bool cpu_moe;
     int n_cpu_moe, defer;
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, draft_vocab;
@@ -155,6 +155,8 @@ struct opt_common {
     OPT_ROWS_PLACE(S),                                                                             \
     {"defer",   0,  OPT_INT,  offsetof(S, common.defer),   "N", "0", 0, 1024,                      \
      "N experts of a token are added a layer later: other answers, sooner (docs/devices.md)"},     \
+    {"fallback", 0, OPT_ENUM, offsetof(S, common.fallback), "none|cpu", "none", 0, 0,              \
+     "what computes everything where a device can not be opened"},                                 \
     {"hot-update", 0, OPT_INT, offsetof(S, common.hot_update), "N", "0", 0, 1 << 30,               \
      "when idle choose them again by the last N tokens or more (0: never)"},                       \
     {"pack-cache", 0, OPT_ENUM, offsetof(S, common.pack_cache),                                    \

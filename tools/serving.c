@@ -70,13 +70,20 @@ static const char *cache_folder(struct arena *a)
     return out;
 }
 
-/* Some of the model lies on a card of that kind. */
-static bool lies_on(const struct opt_common *o, const char *kind)
+/* Does a text of placement, "PART=NAME;...", name a card? */
+static bool names_card(const char *s)
+{
+    for (; s && (s = strchr(s, '=')); s++)
+        if (dev_is_card(s + 1)) return true;
+    return false;
+}
+
+/* Some of the model lies on a card, which needs its driver. */
+static bool lies_on_card(const struct opt_common *o)
 {
     const char *place = o->place ? o->place : getenv("SL_PLACE");
-    const char *experts = o->experts_device;
-    return strncmp(dev_name_or_default(o->device), kind, strlen(kind)) == 0 ||
-           (place && strstr(place, kind)) || (experts && strstr(experts, kind));
+    return dev_is_card(dev_name_or_default(o->device)) || names_card(place) ||
+           (o->experts_device && dev_is_card(o->experts_device));
 }
 
 /* The folders of LD_LIBRARY_PATH, at most n of them. */
@@ -102,7 +109,7 @@ sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more
     if (o->draft_model) SL_TRY(engine_find_model(o->draft_model, a, &small, err));
     bool small_dir = small && os_path_kind(small) == OS_DIR;
     bool dir = os_path_kind(model) == OS_DIR, apart = compute_apart(o);
-    bool card = lies_on(o, "vulkan") || lies_on(o, "cuda"), libs = apart || card;
+    bool card = lies_on_card(o), libs = apart || card;
     const char *folder[4] = {NULL}; /* a driver may be elsewhere than in /usr */
     if (card) (void)library_folders(a, folder, BASE_COUNT_OF(folder));
     char module[PATH_MAX] = "";
@@ -117,6 +124,7 @@ sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more
         {serving_folder(a, o->chat_template), OS_READ},
         {serving_folder(a, o->record), OS_WRITE},
         {serving_folder(a, o->expert_stats), OS_WRITE},
+        {serving_folder(a, o->hot_from), OS_READ},
         {cache_folder(a), OS_WRITE},
         {"/proc", OS_READ},
         {"/sys", OS_READ},

@@ -232,6 +232,10 @@ static void engine(const api *a, const struct put *p)
           (double)s.n_restart);
     value(p, "sluice:bandwidth_gbps", "gauge",
           "Weight bytes of one token times steps over their time, 1e9 bytes per second", gbps);
+    value(p, "sluice:device_fallback", "gauge",
+          "1: the CPU stands in for a device that could not be opened", a->ei.fallback);
+    value(p, "sluice:device_reopens_total", "counter",
+          "Times that a device was lost and opened again", (double)s.n_reopen);
     drafts(p, &s);
     hot(p, &s);
     devices(a, p);

@@ -73,6 +73,15 @@ sl_status dev_open(const char *name, const struct dev_opts *opts, dev **out, sl_
     return unknown(name, err);
 }
 
+bool dev_is_card(const char *name)
+{
+    size_t n = strcspn(name, ":;, ");
+    for (int i = 0; i < BASE_COUNT_OF(classes); i++)
+        if (strlen(classes[i]->name) == n && strncmp(classes[i]->name, name, n) == 0)
+            return classes[i]->is_card;
+    return false;
+}
+
 void dev_close(dev *d)
 {
     if (d) d->cls->close(d);

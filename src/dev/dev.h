@@ -52,6 +52,8 @@ sl_status dev_open(const char *name, const struct dev_opts *opts, dev **out,
 /* The name that is opened for it: name, unless that is NULL. auto: the first card that can be
  * opened, else the CPU; a device in software is never chosen so. */
 const char *dev_name_or_default(const char *name);
+/* Is name, perhaps with more after it, of a kind whose driver has files and devices of its own? */
+bool dev_is_card(const char *name);
 const char *dev_name(int i); /* of the i-th kind of device; NULL after the last */
 /* A device of a kind of which a machine may have several, as far as it can be looked at. */
 struct dev_desc {

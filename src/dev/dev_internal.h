@@ -64,6 +64,7 @@ struct dev_class {
      */
     void (*host_ran)(dev *d, const struct dev_cost *cost);
     bool is_host;        /* its memory is the host's */
+    bool is_card;        /* its driver has libraries, files and devices of its own */
     bool is_late;        /* it queues operators, and times them itself */
     bool takes_late;     /* its moe knows terms that come late */
     bool frees_poisoned; /* dev_kv_free is to poison: nothing may read a free block */

@@ -2,6 +2,7 @@
 /* Opening and closing an engine: what is sized here is all the memory that steps use. */
 #include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -57,6 +58,8 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
     }
     if (o->n_hot < SL_HOT_AUTO || o->n_hot > 1 << 16)
         return SL_FAIL(err, REQUEST, "hot-experts: %d: from 0 to %d, or auto", o->n_hot, 1 << 16);
+    if (o->fallback && strcmp(o->fallback, "cpu") != 0)
+        return SL_FAIL(err, REQUEST, "fallback: '%.40s': cpu, or none", o->fallback);
     if (!o->n_hot && (o->hot_update || o->hot_load))
         return SL_FAIL(err, REQUEST, "%s: goes with hot-experts",
                        o->hot_update ? "hot-update" : "hot-from");
@@ -220,6 +223,7 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
 {
     struct dev_info di;
     dev_info_get(e->d, &di);
+    snprintf(e->isa, sizeof e->isa, "%s", di.isa);
     e->info = (struct sl_engine_info){
         .packed = e->info.packed,
         .rank = engine_rank_here(e),
@@ -227,7 +231,8 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
         .n_ctx = e->n_ctx,
         .n_seq_max = e->n_seq_max,
         .kv_tokens = (int64_t)e->pool.n_blk * ENGINE_BLK_TOK,
-        .isa = di.isa,
+        .isa = e->isa,
+        .fallback = e->place.fell_back,
         .acts = acts_names[di.acts],
         .kv = kv_names[e->kv_shape.type],
         .bytes_per_token = engine_ranks_bytes_per_token(e),
@@ -242,6 +247,7 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
     };
     e->stats.kv_total_tok = e->info.kv_tokens;
     e->stats.kv_blk_tok = ENGINE_BLK_TOK;
+    engine_place_tell(e);
     engine_publish(e);
 }
 
@@ -262,8 +268,7 @@ static void size_steps(sl_engine *e)
         (int)BASE_MIN(BASE_MAX(rows, e->n_seq_max + LOGIT_ROWS), (int64_t)e->n_tok_max);
 }
 
-/* The model and the cache. */
-static sl_status load(sl_engine *e, int64_t kv_tokens, sl_err *err)
+sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err)
 {
     const io_pack *pack = NULL;
     struct dev_kv_shape rank[DIST_RANK_MAX];
@@ -336,7 +341,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     SL_TRY(engine_ranks_gate(e, plan(e, &dopts, &kv_tokens, err), err));
     SL_TRY(engine_ranks_agree(e, &kv_tokens, err));
     size_steps(e);
-    SL_TRY(engine_ranks_gate(e, load(e, kv_tokens, err), err));
+    SL_TRY(engine_ranks_gate(e, engine_load(e, kv_tokens, err), err));
     int64_t pack_ns = clock_now_ns() - t0;
     SL_TRY(engine_ranks_open(e, err));
     SL_TRY(engine_rebalance_open(e, err));
@@ -443,6 +448,7 @@ int sl_op_stats(sl_engine *e, sl_op_stat *out, int n)
 int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n)
 {
     if (e->remote) return e->remote->routed(e->remote->user, layer, out, n);
+    if (!e->net) return -1; /* it could not be opened again */
     sl_status st = engine_ranks_routed(e, layer, out, n, NULL);
     if (st) return st == SL_NOTFOUND ? 0 : -1;
     return model_config(e->net)->n_expert;

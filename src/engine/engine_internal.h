@@ -225,19 +225,23 @@ struct engine_place {
     struct model_place p;
     struct arena arena;           /* of its texts and tables */
     char *parts[MODEL_DEV_MAX];   /* what lies on each, for people */
+    sl_device_info told[MODEL_DEV_MAX]; /* what sl_engine_devices says */
+    struct dev_opts opts;         /* by which they are opened */
+    bool fell_back;
     int64_t bytes[MODEL_DEV_MAX]; /* of the source that goes there */
 };
 
 /* Hot experts (hot.c). */
 struct engine_hot {
     /* fixed after open */
-    bool on;
+    bool on, is_chosen;
     int64_t room;           /* auto: bytes of e->d that nothing else takes */
     int32_t *n, *expert;    /* [L + MTP], and n_max each: as of model_hot */
     struct model_hot of;
     int32_t *order;         /* [E] scratch */
     uint64_t *count, *seen; /* [E] scratch; [L + MTP, E] when they were chosen last */
     uint64_t n_tok;         /* computed by then */
+    struct model_hits before, now; /* of models before a device was lost; of this one */
 };
 
 /* What the MTP layer makes of one item of a step. */
@@ -297,6 +301,7 @@ struct sl_engine {
     struct dev_kv_shape kv_shape;
     struct sl_engine_opts opts;
     struct sl_engine_info info;
+    char isa[96]; /* of info: the device may be closed and opened again */
     int n_ctx, n_vocab, n_tok_max, n_logit_max, n_seq_max, n_req_max;
     int form_from;      /* model_form_from */
     int64_t keep_bytes; /* of model_opts */
@@ -374,6 +379,9 @@ int engine_cache_copies(sl_engine *e, const struct sched_plan *p);
 /* place.c: opens the devices of e->place as opts.device and opts.place say, and e->d. */
 sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err) BASE_MUST_USE;
 void engine_place_close(sl_engine *e); /* the devices too */
+/* The devices are closed, and opened again. */
+sl_status engine_place_again(sl_engine *e, sl_err *err) BASE_MUST_USE;
+void engine_place_tell(sl_engine *e); /* for sl_engine_devices, when all is open */
 /* *room: what e->d has for the cache beside the weights, of *available bytes. Errors: NOMEM names a
  * device on which what is placed there does not fit. */
 sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *available,
@@ -383,6 +391,8 @@ sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *availabl
 sl_status engine_hot_bytes(sl_engine *e, sl_err *err) BASE_MUST_USE;
 /* Which they are: *out is e's, or NULL. Errors: NOMEM. */
 sl_status engine_hot_choose(sl_engine *e, const struct model_hot **out, sl_err *err) BASE_MUST_USE;
+/* Another model is there, of the hot experts of the first. */
+void engine_hot_again(sl_engine *e);
 void engine_hot_stats(sl_engine *e);
 /* Nothing is to be done: choose again, where there were tokens enough. */
 void engine_hot_idle(sl_engine *e);
@@ -445,6 +455,8 @@ void engine_rebalance_close(sl_engine *e);
 sl_status engine_rebalance_step(sl_engine *e, sl_err *err) BASE_MUST_USE;
 bool engine_rebalance_busy(const sl_engine *e); /* the next step should come soon */
 
+/* engine.c: the model and the cache, for sl_reopen; kv_tokens as the first time. */
+sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err) BASE_MUST_USE;
 /* pack.c */
 /* Set m->pack where a packed file fits m->io; says why one does not. */
 void engine_pack_find(sl_model *m);

@@ -144,8 +144,8 @@ sl_status engine_hot_choose(sl_engine *e, const struct model_hot **out, sl_err *
     struct engine_hot *h = &e->hot;
     int E = e->m->cfg.n_expert;
     int64_t *bytes = NULL;
-    *out = NULL;
-    if (!h->on) return SL_OK;
+    *out = h->is_chosen ? &h->of : NULL; /* the device was opened again */
+    if (!h->on || h->is_chosen) return SL_OK;
     void *p = NULL;
     SL_TRY(mem_arena_array(&e->place.arena, (size_t)(e->m->cfg.n_layer + e->m->cfg.n_mtp),
                            sizeof *bytes, &p, err));
@@ -160,8 +160,22 @@ sl_status engine_hot_choose(sl_engine *e, const struct model_hot **out, sl_err *
         if (h->n[il]) best_of(load_of(e, il), E, h->n[il], h->expert + (int64_t)il * E);
     tell(e, bytes);
     e->opts.hot_load = NULL; /* the caller's */
+    h->is_chosen = true;
     *out = &h->of;
     return SL_OK;
+}
+
+void engine_hot_again(sl_engine *e)
+{
+    struct engine_hot *h = &e->hot;
+    size_t n = (size_t)(e->m->cfg.n_layer + e->m->cfg.n_mtp) * (size_t)e->m->cfg.n_expert;
+    if (!h->on) return;
+    memset(h->seen, 0, n * sizeof *h->seen);
+    h->n_tok = e->stats.n_prompt_tok + e->stats.n_decode_tok;
+    h->before.n_hit += h->now.n_hit;
+    h->before.n_miss += h->now.n_miss;
+    h->before.saved_bytes += h->now.saved_bytes;
+    h->now = (struct model_hits){0};
 }
 
 /* ---- counting, and choosing again ---- */
@@ -169,10 +183,11 @@ sl_status engine_hot_choose(sl_engine *e, const struct model_hot **out, sl_err *
 void engine_hot_stats(sl_engine *e)
 {
     if (!e->hot.on || !e->net) return;
-    struct model_hits h = model_hot_hits(e->net);
-    e->stats.n_hot_hit = h.n_hit;
-    e->stats.n_hot_miss = h.n_miss;
-    e->stats.hot_saved_bytes = h.saved_bytes;
+    const struct model_hits *b = &e->hot.before;
+    struct model_hits h = e->hot.now = model_hot_hits(e->net);
+    e->stats.n_hot_hit = b->n_hit + h.n_hit;
+    e->stats.n_hot_miss = b->n_miss + h.n_miss;
+    e->stats.hot_saved_bytes = b->saved_bytes + h.saved_bytes;
 }
 
 /* A layer's, by the tokens since it was chosen. */

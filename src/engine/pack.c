@@ -150,6 +150,8 @@ sl_status engine_pack_use(sl_engine *e, const io_pack **out, sl_err *err)
     char path[PATH_BYTES];
     sl_err why;
     const sl_model *m = e->m;
+    *out = e->pack;
+    if (e->pack) return SL_OK; /* the device was opened again */
     SL_TRY(engine_pack_of(m, e->d, out, err));
     if (*out || e->opts.acts == SL_ACTS_F32 ||
         (m->pack_cache != SL_PACK_BESIDE && m->pack_cache != SL_PACK_IN_CACHE))

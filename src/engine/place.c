@@ -7,25 +7,65 @@
 #include "engine/engine_internal.h"
 
 /* All on one device, without a table. */
-static sl_status open_one(sl_engine *e, const char *home, const struct dev_opts *o, sl_err *err)
+static sl_status place_one(sl_engine *e, const char *home, sl_err *err)
 {
     struct model_place *p = &e->place.p;
     *p = (struct model_place){.n_dev = 1};
-    SL_TRY(mem_arena_str(&e->place.arena, home, strlen(home), &p->name[0], err));
-    return dev_open(home, o, &p->d[0], err);
+    return mem_arena_str(&e->place.arena, home, strlen(home), &p->name[0], err);
 }
 
-static sl_status open_all(sl_engine *e, const char *home, const char *text,
-                          const struct dev_opts *o, sl_err *err)
+static void close_devices(struct model_place *p)
+{
+    for (int i = 0; i < MODEL_DEV_MAX; i++) {
+        dev_close(p->d[i]);
+        p->d[i] = NULL;
+    }
+}
+
+static sl_status open_devices(sl_engine *e, sl_err *err)
 {
     struct model_place *p = &e->place.p;
-    SL_TRY(model_place_parse(text, &e->m->cfg, home, &e->place.arena, p, err));
     for (int i = 0; i < p->n_dev; i++) {
-        sl_status st = dev_open(p->name[i], o, &p->d[i], err);
-        if (st && strcmp(p->name[i], home) != 0) status_prefix(err, "place");
+        sl_status st = dev_open(p->name[i], &e->place.opts, &p->d[i], err);
+        if (st && p->on[MODEL_ATTN] != i) status_prefix(err, "place");
         if (st) return st;
     }
+    e->d = p->d[p->on[MODEL_ATTN]];
     return SL_OK;
+}
+
+/* Is it a kind of device that this program knows? */
+static bool is_known(const char *name)
+{
+    size_t n = strcspn(name, ":");
+    for (int i = 0; dev_name(i); i++)
+        if (strlen(dev_name(i)) == n && strncmp(dev_name(i), name, n) == 0) return true;
+    return false;
+}
+
+/* May the CPU stand in for a device that could not be opened? Not for one that nobody knows. */
+static bool may_fall_back(const sl_engine *e, sl_status st)
+{
+    bool known = true;
+    for (int i = 0; i < e->place.p.n_dev; i++)
+        known &= is_known(e->place.p.name[i]);
+    return e->opts.fallback && known && st != SL_REQUEST;
+}
+
+/* The devices of the place, or the CPU alone. */
+static sl_status open_some(sl_engine *e, sl_err *err)
+{
+    sl_err why = {0};
+    sl_status st = open_devices(e, &why);
+    if (st && may_fall_back(e, st)) {
+        log_msg(LOG_WARN, "%s: the CPU computes everything (fallback)", why.text);
+        close_devices(&e->place.p);
+        SL_TRY(place_one(e, dev_name(0), err));
+        e->place.fell_back = true;
+        return open_devices(e, err);
+    }
+    if (st && err) *err = why;
+    return st;
 }
 
 static sl_status tell(sl_engine *e, sl_err *err)
@@ -46,21 +86,27 @@ sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err)
     const char *home = dev_name_or_default(e->opts.device),
                *text = model_place_or_default(e->opts.place);
     mem_arena_init(&e->place.arena, MEM_MISC, 0);
+    e->place.opts = *o;
     if (text)
-        SL_TRY(open_all(e, home, text, o, err));
+        SL_TRY(model_place_parse(text, &e->m->cfg, home, &e->place.arena, p, err));
     else
-        SL_TRY(open_one(e, home, o, err));
-    e->d = p->d[p->on[MODEL_ATTN]];
+        SL_TRY(place_one(e, home, err));
+    SL_TRY(open_some(e, err));
     model_place_bytes(p, &e->m->cfg, e->m->io, e->place.bytes);
     SL_TRY(engine_hot_bytes(e, err));
     if (e->opts.draft_model) e->place.bytes[p->on[MODEL_ATTN]] += e->opts.draft_model->bytes;
     return tell(e, err);
 }
 
+sl_status engine_place_again(sl_engine *e, sl_err *err)
+{
+    close_devices(&e->place.p);
+    return open_devices(e, err);
+}
+
 void engine_place_close(sl_engine *e)
 {
-    for (int i = 0; i < MODEL_DEV_MAX; i++)
-        dev_close(e->place.p.d[i]);
+    close_devices(&e->place.p);
     mem_arena_fini(&e->place.arena);
 }
 
@@ -98,14 +144,22 @@ sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *availabl
     return SL_OK;
 }
 
-int sl_engine_devices(const sl_engine *e, sl_device_info *out, int n)
+void engine_place_tell(sl_engine *e)
 {
     const struct model_place *p = &e->place.p;
+    for (int i = 0; i < p->n_dev; i++)
+        e->place.told[i] =
+            (sl_device_info){.name = p->name[i],
+                             .parts = e->place.parts[i],
+                             .weight_bytes = model_weight_bytes_on(e->net, p->d[i]),
+                             .kv_bytes = p->d[i] == e->d ? e->info.kv_bytes : 0};
+}
+
+int sl_engine_devices(const sl_engine *e, sl_device_info *out, int n)
+{
+    int n_dev = e->place.p.n_dev;
     if (e->remote) return e->remote->devices(e->remote->user, out, n);
-    for (int i = 0; i < p->n_dev && i < n; i++)
-        out[i] = (sl_device_info){.name = p->name[i],
-                                  .parts = e->place.parts[i],
-                                  .weight_bytes = model_weight_bytes_on(e->net, p->d[i]),
-                                  .kv_bytes = p->d[i] == e->d ? e->info.kv_bytes : 0};
-    return p->n_dev;
+    for (int i = 0; i < n_dev && i < n; i++)
+        out[i] = e->place.told[i];
+    return n_dev;
 }

@@ -63,6 +63,7 @@ struct check_step {
 struct check_fault {
     uint64_t call, lost; /* of all calls: fails; from it on the device is lost */
     uint64_t alloc, lost_submit, slow_submit; /* of each kind; slow: takes CHECK_SLOW_NS longer */
+    uint64_t hang_submit;                     /* it never ends */
 };
 #define CHECK_SLOW_NS 1000000000
 
@@ -73,6 +74,7 @@ struct check_clock {
                                  operations a second */
     double host_bw, host_ops; /* of the CPU, virtual; 0 = it takes no time */
     int64_t lat, hand;        /* ns of a launch; from device to host or back */
+    int64_t cut;              /* of a wait, before the device is asked whether it still runs */
     int64_t dev_ns, host_ns;  /* virtual: what time it is there */
     int64_t slow_ns;          /* of the call under way, beside what it needs */
 };
@@ -91,6 +93,8 @@ struct check {
     uint64_t mem, used; /* bytes of its own, 0 = the machine's; taken */
     char lacks[24];     /* operator; "" = none */
     bool lost;
+    atomic_bool hangs; /* release by who runs calls: pairs with acquire of who waits */
+    bool is_dead;      /* who waits has found out: nothing is waited for any more */
     sl_err why;         /* of the step under way; code OK: nothing failed */
     atomic_bool failed; /* release, when why says what: pairs with acquire of who waits */
     /* A real clock has a thread, which alone runs calls: queued and run rise with the counts above.
@@ -105,10 +109,13 @@ static inline struct check *dev_check_of(const dev *d)
 {
     return (struct check *)d;
 }
-enum check_kind { CHECK_ALLOC, CHECK_SUBMIT };
+/* CHECK_RUN: a submit that runs from the queue; others the host waits for. */
+enum check_kind { CHECK_ALLOC, CHECK_SUBMIT, CHECK_RUN };
 /* Count a call: one that is to fail says so. Errors: DEVICE (lost), INTERNAL, NOMEM. */
 sl_status dev_check_count(struct check *c, enum check_kind kind, const char *what,
                           sl_err *err) BASE_MUST_USE;
+/* It hangs, and is lost with that. Errors: DEVICE. */
+sl_status dev_check_dead(struct check *c, sl_err *err) BASE_MUST_USE;
 /* Take n bytes of the memory that the device says it has. Errors: NOMEM. */
 sl_status dev_check_take(struct check *c, int64_t n, const char *what, sl_err *err) BASE_MUST_USE;
 /* What stands after the ':' of its name. Errors: REQUEST: an option, named, and those there are.
@@ -122,6 +129,8 @@ void *dev_check_mem(const struct check *c, const void *p, size_t n);
 void dev_check_clock_ran(struct check *c, struct check_call *q, const struct dev_cost *cost);
 /* The host, waiting since from_ns, learns that q has run. */
 void dev_check_clock_wait(struct check *c, const struct check_call *q, int64_t from_ns);
+/* A wait that never ends is cut: that long has passed. */
+void dev_check_clock_cut(struct check *c);
 /* It copies to or from the device. */
 void dev_check_clock_copy(struct check *c, int64_t n_bytes);
 /* It has computed. */

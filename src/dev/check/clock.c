@@ -87,6 +87,15 @@ void dev_check_clock_wait(struct check *c, const struct check_call *q, int64_t f
     add(&c->head.wait, k->host_ns - from_ns);
 }
 
+void dev_check_clock_cut(struct check *c)
+{
+    struct check_clock *k = &c->clock;
+    if (k->is_real)
+        sleep_until(clock_now_ns() + k->cut);
+    else
+        k->host_ns += k->cut;
+}
+
 void dev_check_clock_copy(struct check *c, int64_t n_bytes)
 {
     struct check_clock *k = &c->clock;

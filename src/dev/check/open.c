@@ -13,11 +13,31 @@ static sl_status lost(struct check *c, uint64_t n, const char *what, sl_err *err
                    c->head.cls->name, (unsigned long long)n, what);
 }
 
+/* A submit that never ends: who runs the queue stays in it; where there is no thread for that, or
+ * the host itself waits, the wait is cut at once. */
+static sl_status hang(struct check *c, enum check_kind kind, sl_err *err)
+{
+    atomic_store_explicit(&c->hangs, true, memory_order_release);
+    if (kind == CHECK_RUN && c->thread) return SL_OK;
+    dev_check_clock_cut(c);
+    return dev_check_dead(c, err);
+}
+
+sl_status dev_check_dead(struct check *c, sl_err *err)
+{
+    c->lost = c->is_dead = true;
+    return SL_FAIL(err, DEVICE, "device '%s': lost (no answer in %.3g s: submit %llu hangs, as its "
+                                "option says)",
+                   c->head.cls->name, (double)c->clock.cut * 1e-9,
+                   (unsigned long long)c->fault.hang_submit);
+}
+
 sl_status dev_check_count(struct check *c, enum check_kind kind, const char *what, sl_err *err)
 {
     const struct check_fault *f = &c->fault;
     bool is_alloc = kind == CHECK_ALLOC;
     uint64_t n = ++c->n_call, n_alloc = c->n_alloc += is_alloc, n_submit = n - n_alloc;
+    if (c->is_dead) return dev_check_dead(c, err);
     if (c->lost) return lost(c, BASE_MAX(f->lost, f->lost_submit), what, err);
     if (n == f->lost) return lost(c, n, what, err);
     if (!is_alloc && n_submit == f->lost_submit) return lost(c, n_submit, what, err);
@@ -27,6 +47,7 @@ sl_status dev_check_count(struct check *c, enum check_kind kind, const char *wha
     if (is_alloc && n_alloc == f->alloc)
         return SL_FAIL(err, NOMEM, "device 'sim': allocation %llu (%s) fails, as its option says",
                        (unsigned long long)n_alloc, what);
+    if (!is_alloc && n_submit == f->hang_submit) return hang(c, kind, err);
     if (!is_alloc && n_submit == f->slow_submit) c->clock.slow_ns = CHECK_SLOW_NS;
     return SL_OK;
 }
@@ -88,7 +109,8 @@ static sl_status open_class(const struct dev_class *cls, const char *options,
     mem_arena_init(&c->arena, MEM_MISC, 0);
     if (cls == &dev_sim_class)
         c->clock = (struct check_clock){
-            .is_on = true, .bw = 1e12, .ops = 1e14, .bus = 24e9, .lat = 8000, .hand = 15000};
+            .is_on = true, .bw = 1e12, .ops = 1e14, .bus = 24e9, .lat = 8000, .hand = 15000,
+            .cut = (int64_t)10 * 1000000000};
     sl_status st = open_as(c, options, o, err);
     if (st)
         check_close(&c->head);

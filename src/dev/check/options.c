@@ -32,7 +32,8 @@ static const struct option options[] = {
     {"host-bw", "GB/s", SIM, GBPS, offsetof(struct check, clock.host_bw)},
     {"host-ops", "OPS/s", SIM, RATE, offsetof(struct check, clock.host_ops)},
     {"clock", "virtual|real", SIM, CLOCK, 0},
-    {"fail", "alloc:K|lost:K|slow:K", SIM, FAULT, 0},
+    {"cut", "TIME", SIM, TIME, offsetof(struct check, clock.cut)},
+    {"fail", "alloc:K|lost:K|slow:K|hang:K", SIM, FAULT, 0},
 };
 
 static unsigned bit_of(const struct check *c)
@@ -61,14 +62,14 @@ static bool read_number(const char *s, const struct units *u, double *out)
 static bool read_scaled(const char *s, enum form form, double *out)
 {
     static const char *const sizes[] = {"", "K", "M", "G", "T"};
-    static const char *const times[] = {"ns", "us", "ms"};
+    static const char *const times[] = {"ns", "us", "ms", "s"};
     static const double binary[] = {1, 1024., 1048576., 1073741824., 1099511627776.};
-    static const double decimal[] = {1, 1e3, 1e6, 1e9, 1e12}, giga[] = {1e9}, ns[] = {1, 1e3, 1e6};
+    static const double decimal[] = {1, 1e3, 1e6, 1e9, 1e12}, giga[] = {1e9}, ns[] = {1, 1e3, 1e6, 1e9};
     static const struct units of[] = {[COUNT] = {sizes, decimal, 1, false},
                                       [BYTES] = {sizes, binary, 5, false},
                                       [GBPS] = {sizes, giga, 1, false},
                                       [RATE] = {sizes, decimal, 5, false},
-                                      [TIME] = {times, ns, 3, true}};
+                                      [TIME] = {times, ns, 4, true}};
     return read_number(s, &of[form], out);
 }
 
@@ -79,7 +80,8 @@ static bool read_fault(struct check *c, const char *s)
         uint64_t *at;
     } faults[] = {{"alloc:", &c->fault.alloc},
                   {"lost:", &c->fault.lost_submit},
-                  {"slow:", &c->fault.slow_submit}};
+                  {"slow:", &c->fault.slow_submit},
+                  {"hang:", &c->fault.hang_submit}};
     for (int i = 0; i < BASE_COUNT_OF(faults); i++) {
         size_t n = strlen(faults[i].key);
         double v = 0;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps and operators of the device `check`: taken now, run later. */
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/size.h"
 #include "dev/check/check.h"
 
-#define SPIN_NS 30000 /* then sleep */
+#define SPIN_NS 30000   /* then sleep */
+#define HANG_NS 5000000 /* how often a thread that hangs looks whether it is to end */
 
 /* ---- a step's arrays, copied ---- */
 
@@ -93,10 +95,11 @@ void dev_check_step_begin(dev *d, dev_kv *kv, const struct dev_step *s)
     struct check *c = dev_check_of(d);
     dev_check_drain(c);
     c->why.code = SL_OK;
-    atomic_store_explicit(&c->failed, false, memory_order_relaxed); /* nothing runs */
+    if (c->is_dead) (void)dev_check_dead(c, &c->why);
+    atomic_store_explicit(&c->failed, c->is_dead, memory_order_relaxed); /* nothing runs */
     c->step.kv = kv ? ((struct check_kv *)kv)->in : NULL;
     c->step.s = (struct dev_step){0};
-    c->step.is_refused = take_step(c, s, &c->why) != SL_OK;
+    c->step.is_refused = c->is_dead || take_step(c, s, &c->why) != SL_OK;
     if (c->step.is_refused) {
         atomic_store_explicit(&c->failed, true, memory_order_relaxed);
         return;
@@ -172,7 +175,7 @@ DEV_OP_LIST(X)
 
 static void begin(struct check *c)
 {
-    if (dev_check_count(c, CHECK_SUBMIT, "step", &c->why)) return;
+    if (dev_check_count(c, CHECK_RUN, "step", &c->why)) return;
     for (struct check_buf *b = c->buf; b && c->step.s.pass == 0 && !c->clock.is_on; b = b->next)
         if (!b->is_kept) memset(b->mem, 0xff, b->n); /* NaN */
     dev_step_begin(c->in, c->step.kv, &c->step.s);
@@ -183,7 +186,7 @@ static void run(struct check *c, const struct check_call *q)
     switch (q->op) {
 #define X(name, params)                                                                            \
     case DEV_OP_##name:                                                                            \
-        if (!dev_check_count(c, CHECK_SUBMIT, #name, &c->why))                                     \
+        if (!dev_check_count(c, CHECK_RUN, #name, &c->why))                                        \
             dev_##name(c->in, &c->step.s, &q->u.name);                                             \
         break;
         DEV_OP_LIST(X)
@@ -207,6 +210,13 @@ static void move_times(struct check *c)
     memset(c->in->op, 0, sizeof c->in->op);
 }
 
+/* The thread stays where it is until the device closes. */
+static void hang(const struct check *c)
+{
+    while (!atomic_load_explicit(&c->stop, memory_order_relaxed))
+        nanosleep(&(struct timespec){.tv_nsec = HANG_NS}, NULL);
+}
+
 static void run_one(struct check *c, struct check_call *q)
 {
     struct dev_cost before = c->in->cost, cost = {0};
@@ -215,21 +225,37 @@ static void run_one(struct check *c, struct check_call *q)
     c->in->timing = c->head.timing || c->clock.is_on;
     run(c, q);
     dev_cost_add(&cost, &c->in->cost, &before);
+    if (c->thread && atomic_load_explicit(&c->hangs, memory_order_relaxed)) {
+        hang(c);
+        return;
+    }
     if (c->why.code)
         atomic_store_explicit(&c->failed, true, memory_order_release);
     else
         dev_check_clock_ran(c, q, &cost);
 }
 
+/* Until the thread has come so far; when a wait is cut, it is asked whether it hangs. */
+static void wait_thread(struct check *c, uint64_t goal)
+{
+    int64_t t;
+    unsigned n = (unsigned)goal;
+    int cut_ms = (int)BASE_MAX(c->clock.cut / 1000000, 1);
+    bool there = c->is_dead || os_word_spin(&c->run, n, SPIN_NS, clock_now_ns(), &t);
+    while (!there && !os_word_sleep(&c->run, n, cut_ms)) {
+        if (!atomic_load_explicit(&c->hangs, memory_order_acquire)) continue; /* it is slow */
+        (void)dev_check_dead(c, &c->why); /* which the thread does not look at any more */
+        atomic_store_explicit(&c->failed, true, memory_order_relaxed);
+        there = true;
+    }
+    c->n_run = BASE_MAX(c->n_run, goal);
+}
+
 /* Calls before number goal have run. */
 static void run_to(struct check *c, uint64_t goal)
 {
     if (c->thread) {
-        int64_t t;
-        unsigned n = (unsigned)goal;
-        if (!os_word_spin(&c->run, n, SPIN_NS, clock_now_ns(), &t))
-            (void)os_word_sleep(&c->run, n, -1);
-        c->n_run = BASE_MAX(c->n_run, goal);
+        wait_thread(c, goal);
         return;
     }
     for (; c->n_run < goal; c->n_run++)

@@ -351,7 +351,7 @@ double dev_gpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms);
 
 /* The entries of a class that are the same for all drivers. */
 #define DEV_GPU_ENTRIES                                                                            \
-    .close = dev_gpu_close, .info = dev_gpu_info, .memory = dev_gpu_memory,                        \
+    .is_card = true, .close = dev_gpu_close, .info = dev_gpu_info, .memory = dev_gpu_memory,                        \
     .takes_host = dev_gpu_takes_host, .alloc = dev_gpu_alloc, .put = dev_gpu_host_put,             \
     .get = dev_gpu_host_get, .sync = dev_gpu_sync, .mark = dev_gpu_mark,                           \
     .wait_mark = dev_gpu_wait_mark, .host_run = dev_gpu_host_run, .layout = KERN_MM_LAYOUT,        \
