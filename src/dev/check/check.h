@@ -115,7 +115,7 @@ enum check_kind { CHECK_ALLOC, CHECK_SUBMIT, CHECK_RUN };
 sl_status dev_check_count(struct check *c, enum check_kind kind, const char *what,
                           sl_err *err) BASE_MUST_USE;
 /* It hangs, and is lost with that. Errors: DEVICE. */
-sl_status dev_check_dead(struct check *c, sl_err *err) BASE_MUST_USE;
+sl_status dev_check_dead(struct check *c, sl_err *err);
 /* Take n bytes of the memory that the device says it has. Errors: NOMEM. */
 sl_status dev_check_take(struct check *c, int64_t n, const char *what, sl_err *err) BASE_MUST_USE;
 /* What stands after the ':' of its name. Errors: REQUEST: an option, named, and those there are.

@@ -56,10 +56,10 @@ static struct listed listed_of(const struct dev_moe *p)
 /* Does token t's k-th term come late? */
 static bool is_late(const struct cpu *c, const struct listed *p, int t, int k)
 {
+    if (!p->n_late || !c->generated[t]) return false;
     const float *w = p->weight + (int64_t)t * p->k;
     const int32_t *id = p->id + (int64_t)t * p->k;
     int n_first = 0;
-    if (!p->n_late || !c->generated[t]) return false;
     for (int i = 0; i < p->k; i++)
         n_first += w[i] > w[k] || (w[i] == w[k] && id[i] < id[k]);
     return n_first >= p->k - p->n_late;
