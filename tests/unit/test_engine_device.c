@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A short run on the device `check` whose k-th call fails, for every k: opening says why in one
  * line, or the requests of the failed step do; nothing leaks, nothing hangs. The same where the
- * device is lost at its k-th call. */
+ * device is lost at its k-th call, and of `sim` for every allocation that fails, and submit that
+ * never ends. A device that was lost is opened again. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/engine_internal.h"
@@ -164,4 +166,131 @@ TEST(engine_device_fails_at_every_call)
 TEST(engine_device_fails_at_every_call_of_experts_and_latents)
 {
     every_call("deepseek_v3.gguf");
+}
+
+/* The k-th allocation of `sim` fails, or the device is lost at its k-th submit, or hangs there. */
+static bool sim_call(sl_model *m, const char *kind, int k, const char *says)
+{
+    struct got g[2];
+    char device[40], what[60];
+    snprintf(device, sizeof device, "sim:fail=%s:%d", kind, k);
+    snprintf(what, sizeof what, "%s %d", says, k);
+    sl_status st = run(m, device, g);
+    if (!st) return false;
+    if (!strstr(err.text, "device 'sim'") || !strstr(err.text, what) || strchr(err.text, '\n'))
+        fail_msg("%s: '%s', not '%s'", device, err.text, what);
+    assert_int_equal(st, strcmp(kind, "alloc") == 0 ? SL_NOMEM : SL_DEVICE);
+    return true;
+}
+
+TEST(engine_device_sim_fails_at_every_call)
+{
+    static const struct {
+        const char *kind, *says;
+        int least;
+    } row[] = {{"alloc", "allocation", 20}, {"lost", "lost at call", 50}, {"hang", "submit", 50}};
+    sl_model *m = NULL;
+    ASSERT_OK(sl_model_open(tiny("llama3.gguf"), NULL, &m, &err));
+    int64_t before = held();
+    log_set_level(LOG_ERROR);
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        int k = 1;
+        for (; sim_call(m, row[i].kind, k, row[i].says); k++) {
+            assert_int_equal(held(), before);
+            assert_true(k < CALLS_MAX);
+        }
+        assert_true(k > row[i].least);
+    }
+    log_set_level(LOG_WARN);
+    sl_model_close(m);
+}
+
+/* A thread that hangs is found out when the wait is cut, one that is slow is waited for. */
+TEST(engine_device_waits_are_cut)
+{
+    static const char fast[] = "sim:clock=real,lat=0us,hand=0us,bw=9000,cut=60ms,fail=";
+    sl_model *m = NULL;
+    struct got g[2];
+    char device[100];
+    ASSERT_OK(sl_model_open(tiny("llama3.gguf"), NULL, &m, &err));
+    log_set_level(LOG_ERROR);
+    snprintf(device, sizeof device, "%shang:200", fast);
+    int64_t t0 = clock_now_ns();
+    assert_int_equal(run(m, device, g), SL_DEVICE);
+    assert_non_null(strstr(err.text, "lost (no answer in 0.06 s: submit 200 hangs"));
+    assert_true(clock_now_ns() - t0 > 60000000);
+    snprintf(device, sizeof device, "%sslow:200", fast);
+    t0 = clock_now_ns();
+    ASSERT_OK(run(m, device, g));
+    assert_true(clock_now_ns() - t0 > 1000000000);
+    log_set_level(LOG_WARN);
+    sl_model_close(m);
+}
+
+static sl_status lose(void *user, bool wait, sl_err *e)
+{
+    int *left = user;
+    if (wait && --*left == 0) return SL_FAIL(e, DEVICE, "it is gone");
+    return SL_OK;
+}
+
+TEST(engine_device_lost_is_opened_again)
+{
+    static const char *const devices[] = {"cpu", "check", "sim:clock=real,lat=1us,hand=1us"};
+    sl_model *m = NULL;
+    struct got good[2], g;
+    ASSERT_OK(sl_model_open(tiny("qwen3_moe"), NULL, &m, &err));
+    ASSERT_OK(run(m, "cpu", good));
+    log_set_level(LOG_ERROR);
+    for (int i = 0; i < BASE_COUNT_OF(devices); i++) {
+        sl_engine *e = NULL;
+        int left = 2;
+        sl_device_info d[4];
+        sl_stats st;
+        sl_engine_opts o = {.n_thread = 1, .n_ctx = 64, .n_seq_max = 2, .n_chunk = 16};
+        o.device = devices[i];
+        o.place = i ? "experts=cpu" : NULL;
+        o.n_hot = i ? 2 : 0;
+        ASSERT_OK(sl_engine_open(m, &o, &e, &err));
+        ASSERT_OK(sl_reopen(e, &err)); /* nothing is lost */
+        e->fault = lose;
+        e->fault_user = &left;
+        assert_int_equal(ask(e, &g), SL_DEVICE);
+        assert_true(g.n_end == 1 && g.status == SL_DEVICE && !sl_ready(e));
+        assert_int_equal(ask(e, &g), SL_DEVICE); /* nobody gets in */
+        ASSERT_OK(sl_reopen(e, &err));
+        assert_true(sl_ready(e) && sl_engine_devices(e, d, 4) == 1 + (i > 0));
+        ASSERT_OK(ask(e, &g));
+        assert_true(g.status == SL_OK && same_answer(&g, &good[0]));
+        sl_stats_get(e, &st);
+        assert_int_equal(st.n_reopen, 1);
+        sl_engine_close(e);
+    }
+    log_set_level(LOG_WARN);
+    sl_model_close(m);
+}
+
+TEST(engine_device_falls_back_when_asked_to)
+{
+    sl_model *m = NULL;
+    sl_engine *e = NULL;
+    sl_engine_info info;
+    ASSERT_OK(sl_model_open(tiny("llama3.gguf"), NULL, &m, &err));
+    sl_engine_opts o = {.n_thread = 1, .n_ctx = 64, .device = "vulkan:40", .fallback = "cpu"};
+    log_set_level(LOG_ERROR);
+    ASSERT_OK(sl_engine_open(m, &o, &e, &err));
+    sl_engine_info_get(e, &info);
+    assert_int_equal(info.fallback, 1);
+    sl_engine_close(e);
+    o.device = "volcano";
+    assert_int_equal(sl_engine_open(m, &o, &e, &err), SL_UNSUPPORTED); /* nobody knows it */
+    o.device = "sim:speed=9";
+    assert_int_equal(sl_engine_open(m, &o, &e, &err), SL_REQUEST);
+    o.device = "vulkan:40";
+    o.fallback = NULL;
+    assert_true(sl_engine_open(m, &o, &e, &err) != SL_OK);
+    o.fallback = "gpu";
+    assert_int_equal(sl_engine_open(m, &o, &e, &err), SL_REQUEST);
+    log_set_level(LOG_WARN);
+    sl_model_close(m);
 }
