@@ -55,6 +55,7 @@ def check_model(exe, kind, path, tally):
     if "moe" in name or "deepseek" in name or "mla" in name:
         ways.append(["--device", kind, "--cpu-moe"])
         ways.append(["--place", f"experts={kind}"])
+        ways.append(["--device", kind, "--cpu-moe", "--hot-experts", "2"])
     for way in ways:
         got, bad = tokens(exe, path, *way)
         same = None if got == want else f"tokens differ: {want} and {got}"
