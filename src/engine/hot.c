@@ -60,8 +60,8 @@ sl_status engine_hot_bytes(sl_engine *e, sl_err *err)
     }
     if (e->hot.on) return SL_OK;
     return SL_FAIL(err, REQUEST,
-                   "hot-experts: the experts of no layer lie on the CPU beside a device (device and "
-                   "place say where)");
+                   "hot-experts: the experts of no layer lie on the CPU beside a device (device "
+                   "and place say where)");
 }
 
 /* ---- choosing ---- */

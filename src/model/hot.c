@@ -48,23 +48,30 @@ static sl_status fill(dev_mat *to, int slot, const dev_mat *from, int expert, sl
     return dev_mat_fill(to, slot, &one, err);
 }
 
-/* n values of an expert, from the CPU's memory. */
-static sl_status fill_bias(dev *d, float *to, int slot, const float *from, int expert, int n,
-                           sl_err *err)
+/* An expert on its way into a slot. */
+struct way {
+    int slot, expert;
+};
+
+/* n values of it, from the CPU's memory. */
+static sl_status fill_bias(const struct model *m, const struct way *w, float *to, const float *from,
+                           int n, sl_err *err)
 {
     if (!from) return SL_OK;
-    return dev_put(d, to + (int64_t)slot * n, from + (int64_t)expert * n, (int64_t)n * 4, err);
+    return dev_put(m->d, to + (int64_t)w->slot * n, from + (int64_t)w->expert * n, (int64_t)n * 4,
+                   err);
 }
 
 static sl_status fill_slot(struct model *m, int il, int slot, int expert, sl_err *err)
 {
     struct hot *h = &m->hot[il];
     const struct layer *l = layer_of(m, il);
+    struct way w = {slot, expert};
     int D = m->cfg.d_model, F = m->cfg.d_ff_expert;
     SL_TRY(fill(h->gate_up, slot, l->gate_up_exps, expert, err));
     SL_TRY(fill(h->down, slot, l->down_exps, expert, err));
-    SL_TRY(fill_bias(m->d, h->gate_up_bias, slot, l->gate_up_bias, expert, 2 * F, err));
-    return fill_bias(m->d, h->down_bias, slot, l->down_bias, expert, D, err);
+    SL_TRY(fill_bias(m, &w, h->gate_up_bias, l->gate_up_bias, 2 * F, err));
+    return fill_bias(m, &w, h->down_bias, l->down_bias, D, err);
 }
 
 /* An expert that stays hot keeps its slot: new ones take those of others. */

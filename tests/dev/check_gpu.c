@@ -468,6 +468,14 @@ struct in_slots {
     int32_t expert[64], list[64], first[65];
 };
 
+/* Where h->s has slots. */
+static void apart(struct dev_moe *p, const struct in_slots *h, float *terms)
+{
+    if (!h->s.n) return;
+    p->slots = &h->s;
+    p->terms = terms;
+}
+
 static void put_in_slots(struct in_slots *h, int E, dev_mat **up, dev_mat **down)
 {
     *h = (struct in_slots){.s = {.n = E / 2}};
@@ -507,12 +515,11 @@ static void check_moe(const struct format *f, int trial)
     struct buf y = make_buf((int64_t)T * D), add = make_buf((int64_t)T * D);
     struct buf ub = make_buf(2 * (int64_t)E * F), db = make_buf((int64_t)E * D);
     struct buf terms = make_buf((int64_t)T * K * D);
-    bool apart = trial % 3 == 2;
-    struct in_slots h;
+    struct in_slots h = {0};
     dev_prog *prog[2];
     struct dev_step s = make_step(T);
     struct dev_op all[2][3];
-    if (apart) put_in_slots(&h, E, up, down);
+    if (trial % 3 == 2) put_in_slots(&h, E, up, down);
     for (int k = 0; k < 2; k++) {
         struct dev_op op[3] = {{.kind = DEV_OP_prep}, {.kind = DEV_OP_route}, {.kind = DEV_OP_moe}};
         op[0].u.prep = (struct dev_prep){.x = x.at[k], .n = D, .act = a[k]};
@@ -540,10 +547,7 @@ static void check_moe(const struct format *f, int trial)
                                        .down_bias = trial % 5 ? NULL : db.at[k],
                                        .add = trial % 2 ? add.at[k] : NULL,
                                        .y = y.at[k]};
-        if (apart) {
-            op[2].u.moe.slots = &h.s;
-            op[2].u.moe.terms = terms.at[k];
-        }
+        apart(&op[2].u.moe, &h, terms.at[k]);
         memcpy(all[k], op, sizeof op);
     }
     reserve_both(all[0], 3, all[1]);
@@ -558,7 +562,8 @@ static void check_moe(const struct format *f, int trial)
     same(what, &terms);
     for (int k = 0; k < 2; k++)
         dev_prog_close(prog[k]);
-    free(terms.x), free(logit.x), free(id.x), free(w.x), free(x.x), free(y.x), free(add.x), free(ub.x), free(db.x);
+    free(logit.x), free(id.x), free(w.x), free(x.x), free(y.x), free(add.x), free(ub.x), free(db.x);
+    free(terms.x);
     close_both();
 }
 

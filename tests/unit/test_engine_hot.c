@@ -138,7 +138,8 @@ TEST(engine_hot_has_the_bits_of_one_device_with_late_ones)
 
 #define E_MAX 64
 
-/* Those that the load says are chosen most, the lower of equals; terms are counted as routers do. */
+/* Those that the load says are chosen most, the lower of equals; terms are counted as routers do.
+ */
 TEST(engine_hot_hits_are_those_of_the_router)
 {
     struct got g;

@@ -373,7 +373,7 @@ static double check_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
     .sync = check_sync, .is_late = true, .takes_late = true, .host_run = check_host_run,           \
     .mat_load = check_mat_load, .layout = KERN_MM_LAYOUT, .mat_map = check_mat_map,                \
     .mat_pack = check_mat_pack, .mat_room = check_mat_room, .mat_fill = check_mat_fill,            \
-    .slots_put = check_slots_put, .act_open = check_act_open, .kv_bytes = check_kv_bytes,            \
+    .slots_put = check_slots_put, .act_open = check_act_open, .kv_bytes = check_kv_bytes,          \
     .kv_auto = check_kv_auto, .kv_open = check_kv_open, .kv_touch = check_kv_touch,                \
     .kv_poison = check_kv_poison, .keep_bytes = check_keep_bytes, .reserve = check_reserve,        \
     .step_begin = dev_check_step_begin, .mark = dev_check_mark, .wait_mark = dev_check_wait_mark,  \

@@ -64,7 +64,8 @@ static bool read_scaled(const char *s, enum form form, double *out)
     static const char *const sizes[] = {"", "K", "M", "G", "T"};
     static const char *const times[] = {"ns", "us", "ms", "s"};
     static const double binary[] = {1, 1024., 1048576., 1073741824., 1099511627776.};
-    static const double decimal[] = {1, 1e3, 1e6, 1e9, 1e12}, giga[] = {1e9}, ns[] = {1, 1e3, 1e6, 1e9};
+    static const double decimal[] = {1, 1e3, 1e6, 1e9, 1e12}, giga[] = {1e9};
+    static const double ns[] = {1, 1e3, 1e6, 1e9};
     static const struct units of[] = {[COUNT] = {sizes, decimal, 1, false},
                                       [BYTES] = {sizes, binary, 5, false},
                                       [GBPS] = {sizes, giga, 1, false},

@@ -238,11 +238,13 @@ static void run_one(struct check *c, struct check_call *q)
 /* Until the thread has come so far; when a wait is cut, it is asked whether it hangs. */
 static void wait_thread(struct check *c, uint64_t goal)
 {
-    int64_t t;
+    int64_t t0 = clock_now_ns(), t;
     unsigned n = (unsigned)goal;
-    int cut_ms = (int)BASE_MAX(c->clock.cut / 1000000, 1);
-    bool there = c->is_dead || os_word_spin(&c->run, n, SPIN_NS, clock_now_ns(), &t);
+    int cut_ms = (int)BASE_MIN(c->clock.cut / 1000000 + 1, INT32_MAX);
+    bool there = c->is_dead || os_word_spin(&c->run, n, SPIN_NS, t0, &t);
     while (!there && !os_word_sleep(&c->run, n, cut_ms)) {
+        if (clock_now_ns() - t0 < c->clock.cut) continue; /* it was woken */
+        t0 = clock_now_ns();
         if (!atomic_load_explicit(&c->hangs, memory_order_acquire)) continue; /* it is slow */
         (void)dev_check_dead(c, &c->why); /* which the thread does not look at any more */
         atomic_store_explicit(&c->failed, true, memory_order_relaxed);

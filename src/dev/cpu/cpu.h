@@ -98,6 +98,7 @@ sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weig
                            const struct dev_image_sink *sink,
                            void (*drop)(void *user, const struct weight *w), void *user,
                            sl_err *err);
+/* Matrices of one device on another. Errors: NOMEM. */
 void dev_cpu_mat_view(const dev_mat *m, int i, struct dev_image *out);
 sl_status dev_cpu_mat_room(dev *d, const struct dev_image *like, int n, enum dev_use use,
                            dev_mat **out, sl_err *err);

@@ -351,13 +351,13 @@ double dev_gpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms);
 
 /* The entries of a class that are the same for all drivers. */
 #define DEV_GPU_ENTRIES                                                                            \
-    .is_card = true, .close = dev_gpu_close, .info = dev_gpu_info, .memory = dev_gpu_memory,                        \
+    .is_card = true, .close = dev_gpu_close, .info = dev_gpu_info, .memory = dev_gpu_memory,       \
     .takes_host = dev_gpu_takes_host, .alloc = dev_gpu_alloc, .put = dev_gpu_host_put,             \
     .get = dev_gpu_host_get, .sync = dev_gpu_sync, .mark = dev_gpu_mark,                           \
     .wait_mark = dev_gpu_wait_mark, .host_run = dev_gpu_host_run, .layout = KERN_MM_LAYOUT,        \
     .packer = dev_gpu_packer, .mat_take = dev_gpu_mat_take, .mat_taken = dev_gpu_mat_taken,        \
     .mat_map = dev_gpu_mat_map, .mat_room = dev_gpu_mat_room, .mat_fill = dev_gpu_mat_fill,        \
-    .slots_put = dev_gpu_slots_put, .act_open = dev_gpu_act_open, .kv_bytes = dev_gpu_kv_bytes,        \
+    .slots_put = dev_gpu_slots_put, .act_open = dev_gpu_act_open, .kv_bytes = dev_gpu_kv_bytes,    \
     .kv_auto = dev_gpu_kv_auto, .kv_open = dev_gpu_kv_open, .kv_touch = dev_gpu_kv_touch,          \
     .kv_poison = dev_gpu_kv_poison, .keep_bytes = dev_gpu_keep_bytes, .reserve = dev_gpu_reserve,  \
     .step_begin = dev_gpu_step_begin, .lacks = dev_gpu_lacks,                                      \
