@@ -100,7 +100,8 @@ atexit.register(leaks.verdict)
 ATTACH = os.environ.get("SLUICE_TEST_ATTACH") == "1"
 OF_ENGINE = ("--max-batch", "--kv-tokens", "--chunk", "--prefix-cache", "--ctx", "-c", "--acts",
              "--kv", "--draft", "--draft-max", "-t", "--device", "--place", "--experts-device",
-             "--cpu-moe", "--n-cpu-moe", "--layout", "--defer")
+             "--cpu-moe", "--n-cpu-moe", "--layout", "--defer", "--hot-experts", "--hot-from",
+             "--hot-update", "--fallback")
 
 
 def split(args):
