@@ -25,7 +25,7 @@ from serve import DEMO, Engine, Server  # noqa: E402
 import e2e  # noqa: E402
 
 T = e2e.Tally("moves")
-GOAL = 200 if LONG else 24
+ENOUGH = 24  # times that ranks begin to use others
 RANKS = 2 if LONG else 4  # as many as there are cores, where time is measured
 SPREAD = ("--layout", f"tp={RANKS},ep={RANKS}", "-t", str(RANKS), "--max-batch", "8")
 MOVE = ("--spare", "2", "--place-mbps", "100000")
@@ -91,7 +91,7 @@ class Asker(threading.Thread):
             time.sleep(0.03)
 
 
-def moved(server, want, seconds):
+def moved(server, want, goal, seconds):
     """Rounds of 8 streams until ranks have begun to use others often enough."""
     gaps, asker, end, first = [], Asker(server), time.time() + seconds, 0
     while True:
@@ -99,13 +99,13 @@ def moved(server, want, seconds):
         gaps += more
         need(f"answers {first} are the same", got == [want(first + k) for k in range(8)])
         n = server.metric("sluice:placement_number")
-        if n >= GOAL or time.time() > end:
+        if n >= goal or time.time() > end:
             break
         first += 8
     asker.over = True
     asker.join()
     need("moves are asked for", asker.status == {202}, asker.status)
-    need(f"{GOAL} placements", n >= GOAL, n)
+    need(f"{goal} placements", n >= goal, n)
     need("none failed", server.metric("sluice:placement_failures_total") == 0)
     print(f"moves: {n:.0f} placements, {server.metric('sluice:placement_loads_total'):.0f} experts "
           f"in {server.metric('sluice:rebalances_total'):.0f} passes, p99 gap "
@@ -189,7 +189,7 @@ def main():
         with Server(*SPREAD, *EACH) as s:
             quiet = still(s, want) if LONG else []
         with Server(*SPREAD, *MOVE, *EACH) as s:
-            gaps = moved(s, want, 600 if LONG else 60)
+            gaps = moved(s, want, 200 if LONG else ENOUGH, 600 if LONG else 120)
             lines = s.get("/metrics")[2].decode().split("\n")
             shares = [float(ln.split()[-1]) for ln in lines
                       if ln.startswith("sluice:rank_load_share{")]
@@ -208,10 +208,10 @@ def main():
         packed = os.path.join(folder, "demo.packed")
         subprocess.run([e2e.sluice(), "pack", DEMO, packed], check=True, capture_output=True)
         with Server(*SPREAD, *MOVE, model=packed) as s:
-            moved(s, want, 60)
+            moved(s, want, ENOUGH, 120)
         with Engine(*SPREAD, "--rebalance", "1", "--place-mbps", "100000") as e, \
                 Server(engine=e) as s:
-            moved(s, want, 60)
+            moved(s, want, ENOUGH, 120)
     T.exit()
 
 

@@ -334,6 +334,7 @@ def killed(n):
                     s.join(300)
                 after = [min((x for x in s.times if x > t), default=t) - t for s in asked]
                 paused.append(max(after))
+                print(f"kill {k}: a token after {paused[-1]:.2f} s", flush=True)
                 n_same += sum(s.done and s.answer() == want[i] for s, i in zip(asked, which))
                 need(f"kill {k}: all are whole", all(s.done and not s.cut for s in asked))
             need("all are the same", n_same == 10 * n, f"{n_same} of {10 * n}")
