@@ -102,6 +102,9 @@
     F(R,       prompt,                ANY,  0, 0,        DENY, "there are no stored prompts")      \
     F(R,       background,            BOOL, 0, 0,        DENY,                                     \
       "answers are made while the client waits")                                                   \
+    F(R,       access_programs,       ANY,  0, 0,        SKIP, "")                                 \
+    F(R,       background_options,    ANY,  0, 0,        SKIP, "of background")                    \
+    F(R,       image,                 ANY,  0, 0,        DENY, "text only")                        \
     F(R,       include,               ANY,  0, 0,        USE,                                      \
       "message.output_text.logprobs; others have no effect")                                       \
     F(R,       truncation,            STR,  0, 64,       USE,  "disabled only")                    \
