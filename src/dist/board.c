@@ -210,12 +210,11 @@ static bool board_exchange(dist *d, const struct dist_piece *p)
     struct board *b = d->board;
     struct board_line *l = &b->line[d->rank];
     unsigned before = d->n_piece;
+    bool passed = d->last_home != before; /* all were waited for at the piece before */
     dist_count_piece(d, p);
-    if (d->slot) {
-        /* who is at the piece before has read the one before that, whose half this is */
-        if (!wait_all(d, before)) return false;
-        dist_pack_piece(d, p, -1, slot_of(d, d->rank));
-    }
+    /* who is at the piece before has read the one before that, whose half and post these are */
+    if ((d->slot || !passed) && !wait_all(d, before)) return false;
+    if (d->slot) dist_pack_piece(d, p, -1, slot_of(d, d->rank));
     struct post *mine = &l->post[d->n_piece & 1];
     *mine = (struct post){d->slot ? NULL : p->x, p->n_row, p->n, d->history};
     os_word_raise(&l->phase);

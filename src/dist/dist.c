@@ -9,7 +9,6 @@
 #include "base/hash.h"
 #include "dist/dist_internal.h"
 
-#define ALONE_BYTES (64 << 10) /* copied by the rank's own thread */
 #define STEPS 20               /* so many times the longest step a rank may be silent */
 #define FIRST_NS ((int64_t)600 * 1000000000) /* for another stage's first step */
 #define APART_NS ((int64_t)250 * 1000000)    /* between the deadlines of stages, at least */
@@ -124,9 +123,14 @@ sl_status dist_all_done(dist *d, sl_err *err)
 
 void dist_count_piece(dist *d, const struct dist_piece *p)
 {
-    const int32_t v[] = {p->n_row, p->n, p->of ? 1 : p->n_of ? 2 : 0};
+    int kind = p->of ? 1 : !p->n_of ? 0 : p->count ? 4 : p->part ? 2 : 3;
+    const int32_t v[] = {p->n_row, p->n, kind};
+    size_t n = (size_t)d->n_join;
     d->n_piece++;
     d->history = hash_bytes(v, sizeof v, d->history);
+    if (p->n_of) d->history = hash_bytes(p->n_of, n * sizeof *p->n_of, d->history);
+    if (p->count) d->history = hash_bytes(p->count, n * n * sizeof *p->count, d->history);
+    if (p->home) d->last_home = d->n_piece;
 }
 
 int64_t dist_part_begin(const int32_t *part, int rank)
@@ -146,8 +150,21 @@ static void pack_turned(const dist *d, const struct dist_piece *p, int for_rank,
         memcpy(to + i * n, p->x + (int64_t)i * p->n + at, (size_t)n * sizeof *to);
 }
 
+/* Rows for a rank of those that this one has. */
+static void pack_rows(const dist *d, const struct dist_piece *p, int for_rank, float *to)
+{
+    int me = d->rank - d->join0;
+    struct dist_range of = {0, p->n_of[me]};
+    if (p->count && for_rank >= 0) of = dist_range_for(d, p, me, for_rank);
+    memcpy(to, p->x + (int64_t)of.begin * p->n, (size_t)of.n * (size_t)p->n * sizeof *to);
+}
+
 void dist_pack_piece(const dist *d, const struct dist_piece *p, int for_rank, float *to)
 {
+    if (p->n_of && !p->part) {
+        pack_rows(d, p, for_rank, to);
+        return;
+    }
     if (p->n_of) {
         pack_turned(d, p, for_rank, to);
         return;
@@ -182,15 +199,14 @@ sl_status dist_misfit(const dist *d, int rank, struct dist_size mine, struct dis
                    a.text, mine.n_row, mine.n, b.text, theirs.n_row, theirs.n);
 }
 
-/* Rows of a piece: what of the widest part fits. */
-static int piece_rows(const dist *d, int n_row, int64_t widest)
+int dist_piece_rows(const dist *d, int n_row, int64_t widest)
 {
     if (!d->half || widest == 0) return n_row;
     int64_t n = (int64_t)(d->half / sizeof(float)) / widest;
     return (int)BASE_MIN(n, n_row);
 }
 
-static bool too_wide(dist *d, int64_t n)
+bool dist_too_wide(dist *d, int64_t n)
 {
     sl_err why = {0};
     if (dist_status(d, NULL)) return true;
@@ -233,7 +249,7 @@ static bool cols_piece(dist *d, const struct dist_cols *c, int row0, int n_row)
     if (c->home && d->rank) return true;
     struct copy_job j = {d, c, row0, n_row};
     uint64_t bytes = (uint64_t)n_row * (uint64_t)c->n * sizeof(float);
-    if (c->run && bytes > ALONE_BYTES)
+    if (c->run && bytes > DIST_ALONE_BYTES)
         c->run(c->user, copy_rows, &j);
     else
         copy_rows(&j, 0, 1);
@@ -246,8 +262,8 @@ void dist_cols(dist *d, const struct dist_cols *c)
     int64_t widest = 0;
     for (int r = 0; r < d->n_join; r++)
         widest = BASE_MAX(widest, c->part[r]);
-    int per = piece_rows(d, c->n_row, widest);
-    if (dist_status(d, NULL) || (per < 1 && too_wide(d, widest))) return;
+    int per = dist_piece_rows(d, c->n_row, widest);
+    if (dist_status(d, NULL) || (per < 1 && dist_too_wide(d, widest))) return;
     d->count.n_join++;
     for (int row0 = 0; row0 < c->n_row; row0 += per)
         if (!cols_piece(d, c, row0, BASE_MIN(per, c->n_row - row0))) return;
@@ -270,8 +286,8 @@ static bool pick_piece(dist *d, const struct dist_pick *k, int row0, int n_row)
 
 void dist_pick(dist *d, const struct dist_pick *k)
 {
-    int per = piece_rows(d, k->n_row, k->n);
-    if (dist_status(d, NULL) || (per < 1 && too_wide(d, k->n))) return;
+    int per = dist_piece_rows(d, k->n_row, k->n);
+    if (dist_status(d, NULL) || (per < 1 && dist_too_wide(d, k->n))) return;
     d->count.n_join++;
     for (int row0 = 0; row0 < k->n_row; row0 += per)
         if (!pick_piece(d, k, row0, BASE_MIN(per, k->n_row - row0))) return;
@@ -316,7 +332,7 @@ static bool turn_piece(dist *d, const struct dist_turn *t, int row0, int per)
         .x = t->x + (int64_t)row0 * t->n, .n_row = n_row, .n = t->n, .n_of = n_of, .part = t->part};
     if (!d->ops->exchange(d, &p)) return false;
     uint64_t row = (uint64_t)t->part[d->rank - d->join0] * sizeof(float);
-    if (t->run && (uint64_t)n_row * row > ALONE_BYTES)
+    if (t->run && (uint64_t)n_row * row > DIST_ALONE_BYTES)
         t->run(t->user, turn_rows, &j);
     else
         turn_rows(&j, 0, 1);
@@ -329,8 +345,8 @@ void dist_turn(dist *d, const struct dist_turn *t)
     int most = 0;
     for (int r = 0; r < d->n_join; r++)
         most = BASE_MAX(most, t->n_of[r]);
-    int per = piece_rows(d, most, t->n);
-    if (dist_status(d, NULL) || (most && per < 1 && too_wide(d, t->n))) return;
+    int per = dist_piece_rows(d, most, t->n);
+    if (dist_status(d, NULL) || (most && per < 1 && dist_too_wide(d, t->n))) return;
     d->count.n_join++;
     for (int row0 = 0; row0 < most; row0 += per)
         if (!turn_piece(d, t, row0, per)) return;
@@ -350,8 +366,8 @@ sl_status dist_misgiven(const dist *d, int giver, struct dist_size theirs, struc
 static bool pass(dist *d, bool (*piece)(dist *d, const struct dist_rows *p), float *x, int n_row,
                  int n)
 {
-    int per = piece_rows(d, n_row, n);
-    if (dist_status(d, NULL) || (n_row && per < 1 && too_wide(d, n))) return false;
+    int per = dist_piece_rows(d, n_row, n);
+    if (dist_status(d, NULL) || (n_row && per < 1 && dist_too_wide(d, n))) return false;
     for (int row0 = 0; row0 < n_row; row0 += per)
         if (!piece(d, &(struct dist_rows){x + (int64_t)row0 * n, BASE_MIN(per, n_row - row0), n}))
             return false;

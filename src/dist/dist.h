@@ -26,9 +26,10 @@
 /* How a model is laid out over ranks. pp: its layers are dealt out to so many stages, one after
  * the other; tp: every matrix of a stage is shared among so many ranks. Rank r is number r % tp of
  * stage pp - 1 - r / tp: rank 0 is in the last stage. ep: 1, or as tp: experts that are chosen
- * are not shared by rows, each is on one of these ranks. */
+ * are not shared by rows, each is on one of these ranks. dp: in place of tp and pp, so many ranks
+ * that each have all but these experts, and sequences of their own; ep is as dp. */
 struct dist_layout {
-    int tp, ep, pp;
+    int tp, dp, ep, pp;
 };
 /* "tp=2,ep=2,pp=2"; "" = one rank. Errors: REQUEST names the word that is not understood,
  * UNSUPPORTED the one that is not there yet. */
@@ -120,6 +121,30 @@ struct dist_turn {
     void *user;
 };
 void dist_turn(dist *d, const struct dist_turn *t);
+
+/* x [n_of[rank], n]: whole rows that this rank has. y: those of rank 0, then of rank 1 and so on.
+ * home, run: as of dist_cols. */
+struct dist_gather {
+    const float *x;
+    float *y;
+    int n;
+    const int32_t *n_of; /* [ranks] the same on all ranks */
+    bool home;
+    void (*run)(void *user, void (*fn)(void *arg, int worker, int n_worker), void *arg);
+    void *user;
+};
+void dist_gather(dist *d, const struct dist_gather *g);
+/* x: rows of n for rank 0, then for rank 1 and so on, this one too; y: rows for this rank, those of
+ * rank 0, then of rank 1 and so on. run: as of dist_cols. */
+struct dist_swap {
+    const float *x;
+    float *y;
+    int n;
+    const int32_t *count; /* [ranks, ranks] how many go from which to which, the same on all */
+    void (*run)(void *user, void (*fn)(void *arg, int worker, int n_worker), void *arg);
+    void *user;
+};
+void dist_swap(dist *d, const struct dist_swap *s);
 
 /* ---- from stage to stage: between ranks of the same number there ---- */
 /* Rows x [n_row, n] to the next stage, which takes them; x may be written again afterwards. */

@@ -21,8 +21,12 @@ struct dist_piece {
     /* columns: floats in each rank's rows; or whole rows, of which rank of[i] has row i: NULL */
     const int32_t *part;
     const int32_t *of;
-    /* or whole rows, n_of[r] of rank r and n_row of all, of which part[r] columns go to rank r */
+    /* or whole rows, n_of[r] of rank r and n_row of all, of which part[r] columns go to rank r; or,
+     * without part, all columns to all; or, with count, to one rank each, as of dist_swap: these
+     * are rows row0 to row0 + n_of[r] of those that rank r has */
     const int32_t *n_of;
+    const int32_t *count;
+    int row0;
     bool home; /* for rank 0 alone */
 };
 /* A piece of the rows that go from a stage to the next. */
@@ -65,6 +69,7 @@ struct dist {
     int64_t waited_ns;           /* count.wait_ns when the step under way began */
     uint64_t history;            /* hash of all joins so far */
     unsigned n_piece;            /* so far */
+    unsigned last_home;          /* the last of them that was for home alone */
     unsigned n_given, n_taken;   /* pieces from stage to stage so far */
     size_t half;                 /* bytes of a piece at most; 0: any */
     bool packed, cut;
@@ -112,6 +117,17 @@ void dist_count_piece(dist *d, const struct dist_piece *p);
 void dist_pack_piece(const dist *d, const struct dist_piece *p, int for_rank, float *to);
 /* Where rank's columns begin. */
 int64_t dist_part_begin(const int32_t *part, int rank);
+/* Of the rows of a piece with count that a rank has those for another, both counted from the first
+ * of the stage. */
+struct dist_range {
+    int begin, n;
+};
+struct dist_range dist_range_for(const dist *d, const struct dist_piece *p, int rank, int to);
+/* Rows of a piece of n_row, of which the widest part fits. */
+int dist_piece_rows(const dist *d, int n_row, int64_t widest);
+/* The ranks fail: no row of n columns fits. true. */
+bool dist_too_wide(dist *d, int64_t n);
+#define DIST_ALONE_BYTES (64 << 10) /* copied by the rank's own thread */
 /* A rank was waited for in vain so long, where: "in a step". DEVICE: it is gone; else TIMEOUT. */
 sl_status dist_silent(const dist *d, int rank, int64_t ns, const char *where, sl_err *err);
 /* INTERNAL: this rank and that one have come to different joins. */

@@ -23,6 +23,7 @@ static const struct {
     const char *name;
     size_t at;
 } keys[] = {{"tp", offsetof(struct dist_layout, tp)},
+            {"dp", offsetof(struct dist_layout, dp)},
             {"ep", offsetof(struct dist_layout, ep)},
             {"pp", offsetof(struct dist_layout, pp)}};
 
@@ -35,7 +36,7 @@ static bool is_key(const char *word, size_t n, const char *name)
 static sl_status word(const char *at, size_t n, unsigned *seen, struct dist_layout *out,
                       sl_err *err)
 {
-    static const char *const later[] = {"dp", "etp", "weight"};
+    static const char *const later[] = {"etp", "weight"};
     char w[48];
     if (n >= sizeof w) n = sizeof w - 1;
     memcpy(w, at, n);
@@ -44,7 +45,8 @@ static sl_status word(const char *at, size_t n, unsigned *seen, struct dist_layo
     size_t n_key = eq ? (size_t)(eq - w) : n;
     for (int i = 0; i < BASE_COUNT_OF(later); i++)
         if (is_key(w, n_key, later[i]))
-            return SL_FAIL(err, UNSUPPORTED, "layout: '%s': there are only tp, ep and pp yet", w);
+            return SL_FAIL(err, UNSUPPORTED, "layout: '%s': there are only tp, dp, ep and pp yet",
+                           w);
     for (int i = 0; i < BASE_COUNT_OF(keys); i++) {
         if (!eq || !is_key(w, n_key, keys[i].name)) continue;
         if (*seen >> i & 1)
@@ -52,12 +54,32 @@ static sl_status word(const char *at, size_t n, unsigned *seen, struct dist_layo
         *seen |= 1u << i;
         return number(w, eq + 1, n - n_key - 1, (int *)(void *)((char *)out + keys[i].at), err);
     }
-    return SL_FAIL(err, REQUEST, "layout: '%s': expected tp=N, ep=N or pp=N", w);
+    return SL_FAIL(err, REQUEST, "layout: '%s': expected tp=N, dp=N, ep=N or pp=N", w);
+}
+
+/* Ranks with sequences of their own. */
+static sl_status check_dp(const char *text, const struct dist_layout *l, sl_err *err)
+{
+    if (l->tp > 1 || l->pp > 1)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "layout: '%.40s': dp beside tp or pp is not there yet: dp=%d,ep=%d", text,
+                       l->dp, l->dp);
+    if (l->ep == 1)
+        return SL_FAIL(err, REQUEST,
+                       "layout: '%.40s': every rank would hold the whole model: dp=%d,ep=%d "
+                       "spreads its experts; whole ones are several engines (serve --attach)",
+                       text, l->dp, l->dp);
+    if (l->ep != l->dp)
+        return SL_FAIL(err, REQUEST,
+                       "layout: '%.40s': experts are spread over as many ranks as have sequences: "
+                       "dp=%d,ep=%d",
+                       text, BASE_MAX(l->dp, l->ep), BASE_MAX(l->dp, l->ep));
+    return SL_OK;
 }
 
 sl_status dist_layout_parse(const char *text, struct dist_layout *out, sl_err *err)
 {
-    *out = (struct dist_layout){.tp = 1, .ep = 1, .pp = 1};
+    *out = (struct dist_layout){.tp = 1, .dp = 1, .ep = 1, .pp = 1};
     unsigned seen = 0;
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, ",");
@@ -65,7 +87,8 @@ sl_status dist_layout_parse(const char *text, struct dist_layout *out, sl_err *e
         p += n;
         if (*p == ',' && !*++p) return SL_FAIL(err, REQUEST, "layout: nothing comes after ','");
     }
-    if (out->ep > 1 && out->ep != out->tp)
+    if (out->dp > 1) SL_TRY(check_dp(text, out, err));
+    if (out->dp == 1 && out->ep > 1 && out->ep != out->tp)
         return SL_FAIL(err, REQUEST,
                        "layout: '%.40s': experts are spread over as many ranks as share the rest: "
                        "tp=%d,ep=%d, or no ep",
@@ -77,5 +100,5 @@ sl_status dist_layout_parse(const char *text, struct dist_layout *out, sl_err *e
 
 int dist_layout_ranks(const struct dist_layout *l)
 {
-    return l->tp * l->pp;
+    return l->tp * l->dp * l->pp;
 }

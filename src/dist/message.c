@@ -215,6 +215,8 @@ static size_t floats_of(const dist *d, const struct dist_piece *p, int rank, int
 {
     size_t n = 0;
     rank -= d->join0;
+    if (p->count) return (size_t)dist_range_for(d, p, rank, for_rank - d->join0).n * (size_t)p->n;
+    if (p->n_of && !p->part) return (size_t)p->n_of[rank] * (size_t)p->n;
     if (p->n_of) return (size_t)p->n_of[rank] * (size_t)p->part[for_rank - d->join0];
     if (!p->of) return (size_t)p->n_row * (size_t)p->part[rank];
     for (int i = 0; i < p->n_row; i++)
@@ -248,7 +250,7 @@ static sl_status give_all(dist *d, struct dist_way *w, const struct dist_piece *
     return send_out(d, w, to, h, floats_of(d, p, d->rank, d->rank) * sizeof *mine, err);
 }
 
-/* Give each rank its columns. */
+/* Give each rank its columns or rows. */
 static sl_status give_each(dist *d, struct dist_way *w, const struct dist_piece *p,
                            const struct head *h, sl_err *err)
 {
@@ -275,7 +277,8 @@ static sl_status exchange(dist *d, const struct dist_piece *p, sl_err *err)
     h.n_row = p->n_row;
     h.n = p->n;
     SL_TRY(expect(d, &w, from, err));
-    SL_TRY(p->n_of ? give_each(d, &w, p, &h, err) : give_all(d, &w, p, &h, err));
+    bool each = p->n_of && (p->part || p->count);
+    SL_TRY(each ? give_each(d, &w, p, &h, err) : give_all(d, &w, p, &h, err));
     int64_t t0 = clock_now_ns();
     SL_TRY(through(d, &w, SAYS_PIECE, err));
     d->count.wait_ns += clock_now_ns() - t0;
