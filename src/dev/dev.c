@@ -39,8 +39,7 @@ int dev_list(struct dev_desc *out, int n, sl_err *err)
         if (more >= 0)
             total = at + more;
         else
-            snprintf(why + k, sizeof why - k, "%s%.*s", k ? "; " : "", 110,
-                     one.text);
+            snprintf(why + k, sizeof why - k, "%s%.*s", k ? "; " : "", 110, one.text);
     }
     if (total < 0) (void)SL_FAIL(err, NOTFOUND, "%s", why);
     return total;
@@ -385,4 +384,12 @@ void dev_slots_init(struct dev_slots *s, int n_expert)
             if (s->expert[i] == e) s->list[n++] = i;
     }
     s->first[n_expert] = n;
+}
+
+int dev_combine_words(enum dev_combine form, int n)
+{
+    int n_group = (n + 31) / 32;
+    return form == DEV_COMBINE_F32    ? n
+           : form == DEV_COMBINE_BF16 ? (n + 1) / 2
+                                      : (33 * n_group + 3) / 4;
 }

@@ -516,8 +516,11 @@ struct dev_joined {
     const int32_t *part;
     const int32_t *of; /* NULL, or [n_row]: row t is that of rank of[t], whose x has n columns */
     /* NULL, or [n_rank]: x are n_of[rank] whole rows, y [n_row, part[rank]] this rank's columns of
-     * those of rank 0, then of rank 1 and so on */
+     * those of rank 0, then of rank 1 and so on; without part all of their columns */
     const int32_t *n_of;
+    /* NULL, or [n_rank, n_rank]: x are rows for rank 0, then for rank 1 and so on, y those for this
+     * rank, of rank 0, then of rank 1 and so on; from which to which how many go */
+    const int32_t *count;
     bool home; /* of use to rank 0 alone: elsewhere y is not used */
 };
 struct dev_ranks {
@@ -543,6 +546,29 @@ struct dev_pick {
     const int32_t *row0; /* [n_rank + 1] host */
     int32_t *of;         /* host */
     const struct dev_ranks *ranks;
+};
+/* The form in which every expert's output is taken before it is weighed and added: as it is,
+ * rounded to bf16, or to 8 bits with a power of two for each 32 values. Another form than f32
+ * changes results, on one rank as on many. */
+enum dev_combine { DEV_COMBINE_F32, DEV_COMBINE_BF16, DEV_COMBINE_Q8 };
+/* Words of 4 bytes of a row of n values in that form. */
+int dev_combine_words(enum dev_combine form, int n);
+/* Where every rank has tokens of its own, and the experts are spread over all of them: ranks give
+ * each other the rows, and what experts make of them. */
+struct dev_spread {
+    const struct dev_ranks *ranks;
+    const int32_t *n_tok_of; /* [n_rank] host: of the step under way */
+    const float *x;          /* [T, D] what act was prepared from */
+    bool swap;               /* a row goes to the ranks that have an expert of it; else to all */
+    dev_act *act;            /* room for the rows of all ranks */
+    int n_all;      /* tokens of all ranks, at most: T is that of one, W dev_combine_words of D */
+    float *send;    /* [T, max(D + K, min(K, n_rank) D)] */
+    float *give;    /* [n_all * K, W] apart: others may still read what was sent */
+    float *in;      /* [n_all, D + K] */
+    float *back;    /* [T * K, W] */
+    int32_t *id;    /* [n_all, K] */
+    int32_t *list;  /* [n_all * K] */
+    int32_t *count; /* [n_rank, n_rank] host */
 };
 /* The routed experts and the shared ones: y[t] = sum_k weight * down_e(silu(gate_e x) * up_e x) (+
  * shared(x)). Sum in the order k = 0 .. K-1, shared last.
@@ -584,6 +610,8 @@ struct dev_moe {
      * undefined. Biases are those of slots, and y, add and before are not used. */
     float *terms;
     struct dev_hits *hits; /* host: counted up, with terms; or NULL */
+    const struct dev_spread *spread; /* NULL, or in place of ranks */
+    enum dev_combine combine;
 };
 /* Of a device that leaves some of the experts to another one. */
 struct dev_hits {
@@ -665,6 +693,7 @@ const char *dev_op_name(enum dev_op_kind kind);
 /* What steps are at most. */
 struct dev_limits {
     int n_tok, n_seq, n_ctx; /* tokens, sequences, positions of a sequence */
+    int n_tok_all;           /* tokens of experts, where they are those of all ranks; 0 = n_tok */
     int n_pass;              /* of a step: 1 + MTP layers, or a second model's; 0 = 1 */
     int mla_expand_from;     /* MLA: prompt tokens at this position and after it are computed with
                                 materialised keys and values, all other tokens are absorbed */

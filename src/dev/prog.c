@@ -54,6 +54,8 @@ static sl_status check_op(const struct dev_op *op, sl_err *err)
     const char *what = c->lacks ? c->lacks(d, op) : NULL;
     if (op->kind == DEV_OP_moe && (op->u.moe.n_late || op->u.moe.before) && !c->takes_late)
         what = "experts that come late";
+    if (op->kind == DEV_OP_moe && (op->u.moe.combine || op->u.moe.spread) && !c->takes_late)
+        what = "another form of experts' outputs (combine), or experts on other ranks";
     if (what)
         return SL_FAIL(err, UNSUPPORTED, "%s: device '%s' can not run operator '%s': %s", where,
                        c->name, dev_op_name(op->kind), what);
@@ -233,6 +235,12 @@ static void run_beside(const dev_prog *p, const struct dev_step *s, const struct
     tell(p, &t);
 }
 
+/* Of a step without tokens: nothing, unless other ranks wait for it. */
+static bool has_work(const struct dev_step *s, const struct dev_op *op)
+{
+    return s->n_tok || (op->kind == DEV_OP_moe && op->u.moe.spread);
+}
+
 sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s, sl_err *err)
 {
     if (kv != p->kv) bind(p, kv);
@@ -241,13 +249,17 @@ sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s, sl_err
     for (int i = 0; i < p->n_op;) {
         const struct dev_op *op = &p->op[i];
         struct dev_fused *f = p->fused[i];
+        if (!has_work(s, op)) {
+            i++;
+            continue;
+        }
         if (op->d != t.d && op->beside) {
             run_beside(p, s, op);
             i++;
             continue;
         }
         if (op->d != t.d) {
-            if (i) SL_TRY(leave(p, &t, op->d, err));
+            if (t.d) SL_TRY(leave(p, &t, op->d, err));
             t = enter(op->d);
         }
         if (f && s->n_tok <= f->n_tok_max && op->d->cls->run_fused(op->d, kv, s, f)) {

@@ -175,7 +175,8 @@ int main(int argc, char **argv)
         void (*fn)(void);
     } all[] = {{"ops", check_ops},   {"attn", check_attn},    {"mla", check_mla},
                {"bits", check_bits}, {"prog", check_prog},    {"slots", check_slots},
-               {"late", check_late}, {"best", check_best},    {"faults", check_faults}};
+               {"spread", check_spread}, {"late", check_late}, {"best", check_best},
+               {"faults", check_faults}};
     for (int r = 0; r < g.repeat; r++, g.seed++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             if (g.filter && !strstr(all[i].name, g.filter)) continue;

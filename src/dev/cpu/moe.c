@@ -9,8 +9,6 @@
 #include "dev/cpu/product.h"
 #include "dev/cpu/work.h"
 
-#define SUM_COLS 512 /* of a token's results: what a worker adds up at a time */
-
 static int n_place(const struct dev_moe *p)
 {
     return p->slots ? p->slots->n : p->n_expert;
@@ -33,12 +31,33 @@ static int64_t expert_at(const struct dev_moe *p, int64_t place)
     return p->slots ? p->slots->expert[first_here(p) + place] : place;
 }
 
-/* Which of all places computes expert e for token t; -1 = none. */
+int dev_cpu_moe_n_here(const struct dev_moe *p)
+{
+    return n_here(p);
+}
+
+/* The rank whose token number t of all is. */
+static int owner_of(const struct dev_spread *s, int t)
+{
+    int r = 0;
+    while (t >= s->n_tok_of[r])
+        t -= s->n_tok_of[r++];
+    return r;
+}
+
+/* Which of all places computes expert e for token t; -1 = none. Of several copies the one on the
+ * rank that has the token, where there is one. */
 static int place_of(const struct dev_moe *p, int e, int t)
 {
     if (!p->slots) return e;
     int first = p->slots->first[e], n = p->slots->first[e + 1] - first;
-    return n ? p->slots->list[first + t % n] : -1;
+    const int32_t *list = p->slots->list + first;
+    if (n == 0) return -1;
+    if (!p->spread || n == 1) return list[t % n];
+    int rank = owner_of(p->spread, t);
+    for (int i = 0; i < n; i++)
+        if (list[i] / n_here(p) == rank) return list[i];
+    return list[(t + rank) % n];
 }
 
 /* What the router chose, and how many terms of a generated token come late. */
@@ -140,6 +159,23 @@ static void give_terms(const struct cpu_moe *m, int64_t t, int64_t at, int n)
     }
 }
 
+/* Columns [at, at + n) of a row of results; room is for CPU_SUM_COLS values. */
+static const float *result_at(const struct cpu_moe *m, int row, int64_t at, int n, float *room)
+{
+    enum dev_combine form = m->p->combine;
+    int D = m->down->m.n_row;
+    if (m->back) {
+        const float *words = m->back + (int64_t)row * dev_combine_words(form, D);
+        if (form == DEV_COMBINE_F32) return words + at;
+        dev_cpu_combine_unpack(form, words, D, (int)at, n, room);
+        return room;
+    }
+    const float *y = results(m) + row * n_sum(m) + at;
+    if (form == DEV_COMBINE_F32) return y;
+    dev_cpu_combine_round(form, y, n, room);
+    return room;
+}
+
 /* Columns [at, at + n) of token t's results, in the order of its list. */
 static void sum_results(const struct cpu_moe *m, int worker, int64_t t, int64_t at, int n)
 {
@@ -147,15 +183,16 @@ static void sum_results(const struct cpu_moe *m, int worker, int64_t t, int64_t 
     struct cpu_scratch *s = &m->c->scratch[worker];
     int64_t n_out = n_sum(m), to = t * n_out + at;
     const float *weight = p->weight + t * p->k, *add = p->add ? p->add + to : NULL;
-    const float *y = results(m) + at;
+    const int32_t *row_of = m->back ? m->back_of : m->c->moe.slot_of;
     bool more = p->before && m->c->generated[t];
     int n_row = 0;
     if (p->late && !m->c->generated[t]) return;
     for (int k = 0; k < p->k; k++) {
-        int32_t slot = m->c->moe.slot_of[t * p->k + k];
-        if (slot < 0) continue;
+        int32_t row = row_of[t * p->k + k];
+        if (row < 0) continue;
         s->row[n_row] = weight[k];
-        s->rowp[n_row++] = y + slot * n_out;
+        s->rowp[n_row] = result_at(m, row, at, n, s->tile + (int64_t)(1 + n_row) * CPU_SUM_COLS);
+        n_row++;
     }
     if (!more) {
         m->c->k.wsum_f32(p->y + to, s->rowp, s->row, n_row, add, n);
@@ -169,11 +206,11 @@ static void sum_results(const struct cpu_moe *m, int worker, int64_t t, int64_t 
 
 void dev_cpu_moe_sum(const struct cpu_moe *m, int worker, int n_w)
 {
-    int64_t n_out = n_sum(m), n_part = (n_out + SUM_COLS - 1) / SUM_COLS, b, e;
+    int64_t n_out = n_sum(m), n_part = (n_out + CPU_SUM_COLS - 1) / CPU_SUM_COLS, b, e;
     par_split(m->n_tok * n_part, worker, n_w, &b, &e);
     for (; b < e; b++) {
-        int64_t at = b % n_part * SUM_COLS;
-        int n = (int)BASE_MIN(n_out - at, SUM_COLS);
+        int64_t at = b % n_part * CPU_SUM_COLS;
+        int n = (int)BASE_MIN(n_out - at, CPU_SUM_COLS);
         if (m->p->terms)
             give_terms(m, b / n_part, at, n);
         else
@@ -287,7 +324,7 @@ static void moe_of_ranks(struct cpu_moe *m)
     par_run(m->c->team, moe_rest, m);
 }
 
-static void moe_here(void *arg, int worker, int n_w)
+void dev_cpu_moe_here(void *arg, int worker, int n_w)
 {
     const struct cpu_moe *m = arg;
     moe_up(arg, worker, n_w);
@@ -296,7 +333,7 @@ static void moe_here(void *arg, int worker, int n_w)
 }
 
 /* Every rank gives the others their columns of what its experts have computed. */
-static void moe_spread(struct cpu_moe *m)
+static void moe_turned(struct cpu_moe *m)
 {
     const struct dev_moe *p = m->p;
     const int32_t *slot0 = m->c->moe.expert_slot0;
@@ -306,12 +343,12 @@ static void moe_spread(struct cpu_moe *m)
     j.n = m->down->m.n_row;
     for (int r = 0; r < p->ranks->n_rank; r++)
         p->n_of[r] = slot0[(r + 1) * n_here(p)] - slot0[r * n_here(p)];
-    par_run(m->c->team, moe_here, m);
+    par_run(m->c->team, dev_cpu_moe_here, m);
     p->ranks->join(p->ranks->user, &j);
     par_run(m->c->team, moe_sum, m);
 }
 
-static void tell_tap(const struct cpu_moe *j)
+void dev_cpu_moe_tell(const struct cpu_moe *j)
 {
     const struct dev_moe *p = j->p;
     int n_ff = j->gate_up->m.n_row;
@@ -334,8 +371,9 @@ void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p
     m->gate_up = dev_cpu_mat_of(p->gate_up);
     m->down = dev_cpu_mat_of(p->down);
     m->parts = !p->tap.fn && !p->h_all && dev_cpu_takes_parts(m->down);
-    ASSERT(n_tok <= c->most.max.n_tok && p->k <= c->most.k && n_place(p) <= c->most.n_expert &&
-           m->gate_up->m.n_row <= c->most.d_ff_expert && m->down->m.n_row <= c->most.d_model);
+    ASSERT(n_tok <= dev_cpu_n_tok_experts(&c->most) && p->k <= c->most.k &&
+           n_place(p) <= c->most.n_expert && m->gate_up->m.n_row <= c->most.d_ff_expert &&
+           m->down->m.n_row <= c->most.d_model);
     group_by_expert(c, p, n_tok);
     if (p->hits) count_hits(p, n_tok);
     m->n_slot = c->moe.expert_slot0[first_here(p) + n_here(p)] - c->moe.expert_slot0[first_here(p)];
@@ -358,17 +396,21 @@ void dev_cpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
     struct cpu *c = dev_cpu_of(d);
     struct cpu_moe m;
     int n_tok = dev_n_row(b, p->n_tok);
+    if (p->spread) {
+        dev_cpu_moe_spread(c, p, n_tok);
+        return;
+    }
     if (n_tok == 0) return;
     dev_cpu_moe_begin(&m, c, p, n_tok);
     dev_cpu_work_split(c, &c->work[0]);
     dev_cpu_work_split(c, &c->work[1]);
     if (p->rows)
-        moe_spread(&m);
+        moe_turned(&m);
     else if (p->ranks)
         moe_of_ranks(&m);
     else
         par_run(c->team, moe_run, &m);
-    if (p->tap.fn) tell_tap(&m);
+    if (p->tap.fn) dev_cpu_moe_tell(&m);
 }
 
 /* ---- the sum of terms that were computed one by one ---- */

@@ -9,6 +9,7 @@
 struct cpu;
 
 #define CPU_EXPERT_MAX 4096
+#define CPU_SUM_COLS 512 /* of a token's results: what a worker adds up at a time */
 
 /* Memory of experts: slots are tokens' experts, sorted by expert. */
 struct cpu_experts {
@@ -32,6 +33,10 @@ struct cpu_moe {
     const struct cpu_mat *gate_up, *down;
     int n_tok, n_slot;
     int parts; /* the hidden values are prepared as they come */
+    /* NULL, or what experts of all ranks have given, in the form of p->combine; and [T, K] in which
+     * row a token's k-th is */
+    const float *back;
+    const int32_t *back_of;
 };
 /* On one thread: tokens are grouped by expert, and the products of all experts in use added to
  * c->work[0] (gate and up) and c->work[1] (down), which the caller divides. */
@@ -42,5 +47,27 @@ void dev_cpu_moe_up(const struct cpu_moe *m, int worker, const struct mm_act_buf
 void dev_cpu_moe_prep(const struct cpu_moe *m, int worker, int n_w);
 void dev_cpu_moe_down(const struct cpu_moe *m, int worker);
 void dev_cpu_moe_sum(const struct cpu_moe *m, int worker, int n_w);
+
+/* What the experts that are here give, by all workers: par_run's function, of a struct cpu_moe. */
+void dev_cpu_moe_here(void *arg, int worker, int n_w);
+/* Tell the tap of their hidden values. */
+void dev_cpu_moe_tell(const struct cpu_moe *m);
+/* Tokens of experts, at most. */
+static inline int dev_cpu_n_tok_experts(const struct dev_shapes *p)
+{
+    return BASE_MAX(p->max.n_tok, p->max.n_tok_all);
+}
+/* moe.c: slots that each rank holds, where they are spread; else all. */
+int dev_cpu_moe_n_here(const struct dev_moe *p);
+/* spread.c: the operator where every rank has tokens of its own. n_tok: of this one. */
+void dev_cpu_moe_spread(struct cpu *c, const struct dev_moe *p, int n_tok);
+
+/* combine.c: an expert's row x [n] into words of that form. */
+void dev_cpu_combine_pack(enum dev_combine form, const float *x, int n, float *words);
+/* Values [at, at + n_y) of such a row, of n; at is a multiple of 32. */
+void dev_cpu_combine_unpack(enum dev_combine form, const float *words, int n, int at, int n_y,
+                            float *y);
+/* y = x as another rank would get it; x begins at a multiple of 32 of its row. */
+void dev_cpu_combine_round(enum dev_combine form, const float *x, int n, float *y);
 
 #endif

@@ -151,7 +151,9 @@ static sl_status reserve_workers(struct cpu *c, size_t attn_floats, sl_err *err)
 {
     size_t n_w = (size_t)c->n_worker, col = size_round((size_t)c->n_col_max, 64) + 64;
     size_t mm = size_round(kern_mm_scratch_bytes(c->n_col_max), 64);
-    c->tile_floats = BASE_MAX((size_t)c->n_tok_max * 16, (size_t)CPU_SET * 16 * 64);
+    size_t n_tok = (size_t)dev_cpu_n_tok_experts(&c->most);
+    c->tile_floats = BASE_MAX(n_tok * 16, (size_t)CPU_SET * 16 * 64);
+    c->tile_floats = BASE_MAX(c->tile_floats, (size_t)(1 + c->most.k) * CPU_SUM_COLS);
     SL_TRY(dev_cpu_scratch(c, n_w, sizeof *c->scratch, &c->scratch, err));
     for (size_t i = 0; i < n_w; i++) {
         struct cpu_scratch *s = &c->scratch[i];
@@ -172,7 +174,7 @@ static sl_status reserve_experts(struct cpu *c, sl_err *err)
 {
     const struct dev_shapes *p = &c->most;
     if (p->n_expert == 0) return SL_OK;
-    size_t slots = (size_t)p->max.n_tok * (size_t)p->k, bytes = 0;
+    size_t slots = (size_t)dev_cpu_n_tok_experts(p) * (size_t)p->k, bytes = 0;
     for (const struct cpu_mat *m = c->mats; m; m = m->next) {
         if (m->use != DEV_USE_EXPERTS) continue;
         size_t n = kern_mm_act_bytes(1u << m->form, p->d_ff_expert, (int)slots);
@@ -281,7 +283,8 @@ static sl_status reserve_tokens(struct cpu *c, sl_err *err)
 {
     const struct dev_shapes *p = &c->most;
     size_t n = (size_t)p->max.n_tok;
-    int64_t n_iota = (int64_t)n * BASE_MAX(BASE_MAX(p->n_head, p->k), 1);
+    int64_t n_iota = BASE_MAX((int64_t)n * BASE_MAX(p->n_head, 1),
+                              (int64_t)dev_cpu_n_tok_experts(p) * BASE_MAX(p->k, 1));
     SL_TRY(dev_cpu_scratch(c, n, sizeof *c->seq_of, &c->seq_of, err));
     SL_TRY(dev_cpu_scratch(c, n, 1, &c->expand, err));
     SL_TRY(dev_cpu_scratch(c, n, 1, &c->generated, err));
