@@ -51,6 +51,24 @@ static void add_layer(struct mats *s, int il, const struct layer *l, enum input 
     }
 }
 
+/* The input of experts, of the tokens of all ranks. */
+static sl_status open_exps(struct model *m, struct side *s, sl_err *err)
+{
+    void *p = NULL;
+    int n_layer = m->cfg.n_layer, n = 0;
+    if (!model_is_own(m)) return SL_OK;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)(n_layer + m->n_mtp), sizeof(dev_mat *), &p, err));
+    const dev_mat **w = p;
+    for (int i = 0; i < n_layer + m->n_mtp; i++) {
+        const struct layer *l = i < n_layer ? &m->layer[i] : &m->mtp[i - n_layer].layer;
+        if (l->gate_up_exps) w[n++] = l->gate_up_exps;
+    }
+    sl_status st =
+        dev_act_open(s->d, w, n, m->cfg.d_model, m->dims.n_dp * m->opts.n_tok_max, &s->a_exps, err);
+    mem_free(p);
+    return st;
+}
+
 /* NULL where nothing on the side takes it. */
 static sl_status open_input(struct model *m, const struct side *side, enum input in, int n_col,
                             dev_act **out, sl_err *err)
@@ -85,6 +103,7 @@ static sl_status open_inputs(struct model *m, struct side *s, sl_err *err)
     SL_TRY(open_input(m, s, IN_ATTN, D, &s->a_attn, err));
     SL_TRY(open_input(m, s, IN_O, n_o, &s->a_o, err));
     SL_TRY(open_input(m, s, IN_FFN, D, &s->a_ffn, err));
+    SL_TRY(open_exps(m, s, err));
     SL_TRY(open_input(m, s, IN_H, wide_ff(c), &s->a_h, err));
     if (c->q_lora) SL_TRY(open_input(m, s, IN_Q_A, c->q_lora, &s->a_q_a, err));
     heads[n_mat++] = m->head;
@@ -189,6 +208,8 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     unsigned sum = any_added(m) ? B_ATTN : 0, hot = any_hot(m) ? B_ATTN : 0;
     bool many = m->ranks.join.n_rank > 1, spread = m->opts.spread;
     unsigned parts = parts_on(m, s);
+    int64_t R = model_is_own(m) ? d->n_dp : 0, W = dev_combine_words(m->opts.combine, (int)D);
+    int64_t home = m->opts.rank ? 0 : R * T;
     const struct buffer all[] = {
         {&s->x, B_EMBED | B_ATTN, T, D},
         {&s->r, B_ATTN | B_DENSE | B_EXPERTS, T, D},
@@ -198,7 +219,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->y, B_ATTN, T, (int64_t)c->n_head * (c->kv_lora ? c->d_v : c->d_head)},
         {&s->qa, B_ATTN, T, c->q_lora},
         {&s->h, B_DENSE | B_SHARED, T, wide_ff(c)},
-        {&s->rows, B_ATTN | B_FFN, T, any_apart(m) ? D : 0},
+        {&s->rows, B_ATTN | B_FFN, T, any_apart(m) || model_is_own(m) ? D : 0},
         {&s->hidden, B_ATTN | B_HEAD, BASE_MAX(T, nl), D},
         {&s->logits, B_HEAD, nl, c->n_vocab},
         {&s->best, B_HEAD, nl, 1},
@@ -219,11 +240,22 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->h_all, B_DENSE | B_SHARED, T, many ? wide_ff(c) : 0},
         {&s->h_exps, B_EXPERTS, T * K, many && K && !spread ? c->d_ff_expert : 0},
         {&s->exp_rows, B_EXPERTS, T * K, spread ? cols(m, MODEL_CUT_MODEL) : 0},
+        {&s->send, B_EXPERTS, R ? T : 0, BASE_MAX(D + K, BASE_MIN(K, R) * D)},
+        {&s->give, B_EXPERTS, R * T * K, W},
+        {&s->in, B_EXPERTS, R * T, D + K},
+        {&s->back, B_EXPERTS, R ? T * K : 0, W},
+        {&s->id_all, B_EXPERTS, R * T, K},
+        {&s->list, B_EXPERTS, R * T, K},
+        {&s->count, B_EXPERTS, R, R},
+        {&s->all_logits, B_HEAD, home ? R * nl : 0, c->n_vocab},
+        {&s->all_best, B_HEAD, home ? R * nl : 0, 1},
+        {&s->all_hidden, B_HEAD, home, D},
+        {&s->all_bad, B_HEAD, R, 2 * (int64_t)m->opts.n_seq_max},
     };
     for (int i = 0; i < BASE_COUNT_OF(all); i++) {
         const struct buffer *b = &all[i];
         void *p = NULL;
-        if (!(b->parts & parts) || b->cols == 0) continue;
+        if (!(b->parts & parts) || b->cols == 0 || b->rows == 0) continue;
         SL_TRY(dev_alloc(s->d, MEM_ACTS, b->rows * b->cols * 4, &p, err));
         memcpy(b->out, &p, sizeof p);
     }
@@ -278,15 +310,35 @@ static sl_status open_host(struct model *m, sl_err *err)
     const struct arch_cfg *c = &m->cfg;
     size_t T = (size_t)BASE_MAX(m->opts.n_tok_max, m->opts.n_logit_max);
     void *p = NULL;
-    SL_TRY(mem_arena_array(&m->arena, 2 * (size_t)m->opts.n_seq_max, 1, &p, err));
+    size_t n_seq = (size_t)m->opts.n_seq_max * (size_t)BASE_MAX(m->dims.n_dp, 1);
+    SL_TRY(mem_arena_array(&m->arena, 2 * n_seq, 1, &p, err));
     m->finite = p;
-    m->n_bad = m->finite + m->opts.n_seq_max;
+    m->n_bad = m->finite + n_seq;
     if (needs_stage(m)) {
         size_t wide = (size_t)BASE_MAX(c->d_model, c->n_expert_used);
         SL_TRY(mem_arena_array(&m->arena, T * wide, sizeof(float), &p, err));
         m->stage = p;
     }
     return open_host_rows(m, err);
+}
+
+/* How rows go to the experts of other ranks, and back. */
+static void spread_of(struct model *m)
+{
+    const struct side *s = model_side(m, MODEL_ATTN);
+    m->ranks.spread = (struct dev_spread){.ranks = &m->ranks.apart,
+                                          .n_tok_of = m->own.n_tok,
+                                          .x = s->rows,
+                                          .swap = m->opts.swap,
+                                          .act = s->a_exps,
+                                          .n_all = m->dims.n_dp * m->opts.n_tok_max,
+                                          .send = s->send,
+                                          .give = s->give,
+                                          .in = s->in,
+                                          .back = s->back,
+                                          .id = s->id_all,
+                                          .list = s->list,
+                                          .count = s->count};
 }
 
 sl_status model_buffers_open(struct model *m, sl_err *err)
@@ -296,6 +348,7 @@ sl_status model_buffers_open(struct model *m, sl_err *err)
         SL_TRY(open_side(m, &m->side[i], err));
         SL_TRY(open_counts(m, &m->side[i], err));
     }
+    if (model_is_own(m)) spread_of(m);
     SL_TRY(model_pieces_open(m, err));
     return open_host(m, err);
 }

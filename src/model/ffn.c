@@ -130,7 +130,9 @@ struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const st
                             .part = m->ranks.part[cut],
                             .h_all = s->h_exps,
                             .rows = s->exp_rows,
-                            .n_of = e->m->ranks.n_of};
+                            .n_of = e->m->ranks.n_of,
+                            .spread = model_is_own(m) ? &m->ranks.spread : NULL,
+                            .combine = m->opts.combine};
 }
 
 /* On a side that has the input; hot ones were begun. */

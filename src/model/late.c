@@ -29,7 +29,7 @@ sl_status model_late_check(const struct model *m, sl_err *err)
     if (n < 0 || n > c->n_expert_used)
         return SL_FAIL(err, REQUEST, "defer: %d: of this model a token has %d experts", n,
                        c->n_expert_used);
-    if (m->dims.n_rank * m->dims.n_stage > 1)
+    if (m->dims.n_rank * m->dims.n_stage > 1 || model_is_own(m))
         return SL_FAIL(err, UNSUPPORTED, "defer: %d: not where ranks share the model (layout)", n);
     return SL_OK;
 }

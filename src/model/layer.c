@@ -86,7 +86,7 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     EMIT(e, matmul, .act = s->a_o, .n_mat = 1, .w = {l->o}, .bias = {l->o_bias},
          .y = {model_cols_of(e, s->r, s->r_cols)});
     model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->r, false});
-    if (model_ffn_apart(e->m, il)) row = s->rows;
+    if (model_ffn_apart(e->m, il) || (model_is_own(e->m) && l->is_moe)) row = s->rows;
     EMIT(e, norm, .x = s->x, .r = s->r, .w = l->ffn_norm, .eps = c->norm_eps, .n = D, .y = row,
          .act = s->a_ffn);
     model_tap_emit(e, MODEL_TAP_FFN, row, D, D);

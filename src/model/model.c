@@ -37,7 +37,7 @@ static int64_t mat_bytes(const dev_mat *w)
 static void count_bytes(struct model *m)
 {
     const struct arch_cfg *c = &m->cfg;
-    double b = (double)mat_bytes(m->head);
+    double b = (double)mat_bytes(m->head), exps = 0;
     for (int i = 0; i < c->n_layer; i++) {
         const struct layer *l = &m->layer[i];
         b += (double)(mat_bytes(l->q) + mat_bytes(l->k) + mat_bytes(l->v) + mat_bytes(l->o) +
@@ -45,10 +45,11 @@ static void count_bytes(struct model *m)
                       mat_bytes(l->k_b) + mat_bytes(l->v_b) + mat_bytes(l->gate_up) +
                       mat_bytes(l->down) + mat_bytes(l->router));
         if (l->is_moe)
-            b += (double)(mat_bytes(l->gate_up_exps) + mat_bytes(l->down_exps)) * c->n_expert_used /
-                 (m->slots ? m->slots[i].n : c->n_expert);
+            exps += (double)(mat_bytes(l->gate_up_exps) + mat_bytes(l->down_exps)) *
+                    c->n_expert_used / (m->slots ? m->slots[i].n : c->n_expert);
     }
-    m->bytes_per_token = (int64_t)b;
+    /* with ranks that have sequences of their own a token is of one of them */
+    m->bytes_per_token = (int64_t)(b / BASE_MAX(m->dims.n_dp, 1) + exps);
 }
 
 /* Bytes of the source, or of the packed file, that this rank has its weights from. */

@@ -24,13 +24,15 @@ struct model_dims {
     int rank, n_rank; /* of those that share its layers */
     int head0, n_head;
     int head_kv0, n_head_kv;
+    int dp, n_dp; /* of ranks with sequences of their own, that have all but experts; n_dp 0 = 1 */
     int stage, n_stage; /* the last one has the MTP layers, the final norm and the head, too */
     int layer0, n_layer;
     int n_slot; /* 0 = some rows of every expert; else so many whole experts of each layer */
 };
-/* Which layers each of n stages has: those from first[s] up to first[s + 1]. */
+/* Which layers each of n stages has: those from first[s] up to first[s + 1]. n_dp: ranks with
+ * sequences of their own; 0 = 1. */
 struct model_stages {
-    int n;
+    int n, n_dp;
     int32_t first[DIST_RANK_MAX + 1];
 };
 /* Rows [row0, row0 + n_row) of a matrix; 0 rows where there are more ranks than parts. */
@@ -146,6 +148,13 @@ struct model_opts {
                     one */
     int n_spare; /* with spread: room for so many experts of each size, which are read while steps
                     go on; then io must stay as long as the model */
+    /* of ranks with sequences of their own: tokens, sequences and rows above are those of one rank.
+     * Steps, and rows of results, are those of all; a sequence is of the rank that its blocks are
+     * of: n_blk[g] are rank 0's, as many rank 1's and so on; the ranks' sequences follow each
+     * other. swap: as of dev_spread */
+    int n_blk[DEV_KV_GROUPS];
+    bool swap;
+    enum dev_combine combine; /* of dev_moe */
     int n_late; /* 0, or: of a generated token so many experts of the smallest weights are added one
                    layer with experts later, all but the last layer's; MTP layers are as always */
     const struct model_hot *hot; /* NULL = none */
@@ -203,7 +212,7 @@ struct model_hits {
     uint64_t saved_bytes;   /* weights that the CPU did not read for it */
 };
 struct model_hits model_hot_hits(const model *m);
-/* The widest row that one of several ranks brings to a join, or gives to the next stage. */
+/* The widest row that one of several ranks brings to a join, or gives to another. */
 int64_t model_join_bytes(const model *m);
 /* Those on d; a table of tokens that is the head too may lie on two devices. */
 int64_t model_weight_bytes_on(const model *m, const dev *d);

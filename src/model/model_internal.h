@@ -60,6 +60,11 @@ struct side {
     float *qa, *h;        /* [T, q_lora], [T, F] */
     float *logit_r, *weight_r, *shared; /* [T, E], [T, K], [T, D] */
     float *rows;   /* [T, D] the feed-forward block's input, where some of the block is elsewhere */
+    dev_act *a_exps; /* of ranks with sequences of their own: that of the tokens of all ranks */
+    float *send, *give, *in, *back; /* as of dev_spread; the next three too */
+    int32_t *id_all, *list, *count;
+    float *all_logits, *all_hidden; /* rows of all ranks, on rank 0 */
+    float *all_best, *all_bad;      /* the same of what best and n_bad say */
     float *hidden; /* [T, D] */
     float *logits; /* [n_logit_max, V] */
     int32_t *best; /* [n_logit_max] */
@@ -93,6 +98,18 @@ struct model_ranks {
     int32_t row0[DIST_RANK_MAX + 1];          /* of the vocabulary, where each rank's begin */
     int32_t *of;                              /* [n_tok_max] whose row a token's is */
     int32_t n_of[DIST_RANK_MAX];              /* rows of experts that each has computed */
+    /* of ranks with sequences of their own; n_rank 0: there is one */
+    struct dev_ranks apart;
+    struct dev_spread spread;
+};
+
+/* Of a step of several ranks with sequences of their own what is this one's. */
+struct model_own {
+    struct dev_step step;
+    /* what each has of the whole step; tok_before: where its tokens began in the pass before */
+    int32_t n_tok[DIST_RANK_MAX], n_seq[DIST_RANK_MAX], n_row[DIST_RANK_MAX], tok_before;
+    int32_t *seq_tok0, *copy, *row_tok, *hidden_row, *blk[DEV_KV_GROUPS];
+    int ld_blk;
 };
 
 /* Pieces of a step. */
@@ -157,6 +174,7 @@ struct model {
     /* the step under way */
     const struct dev_step *step;
     struct model_pieces pieces; /* of several stages */
+    struct model_own own;       /* of several ranks with sequences of their own */
     uint8_t *finite, *n_bad; /* host [n_seq_max] */
     /* host copies of a step's results, where the device's memory is not the host's; else NULL */
     float *host_logits, *host_hidden, *host_row; /* as logits, hidden, a row of hidden */
@@ -246,6 +264,16 @@ sl_status model_pieces_open(struct model *m, sl_err *err) BASE_MUST_USE;
 /* The pass m->step of a stage: rows come from the stage before, and go to the next one. Errors: as
  * model_launch. */
 sl_status model_stages_run(struct model *m, dev_kv *kv, sl_err *err) BASE_MUST_USE;
+/* own.c */
+sl_status model_own_open(struct model *m, sl_err *err) BASE_MUST_USE;
+/* What of s is this rank's becomes m->step. Errors: INTERNAL: it is not sorted by ranks. */
+sl_status model_own_take(struct model *m, const struct dev_step *s, sl_err *err) BASE_MUST_USE;
+/* The rows of all ranks come to rank 0; own: this one's. Elsewhere out has none. */
+void model_own_give(struct model *m, const struct model_rows *own, struct model_rows *out);
+static inline bool model_is_own(const struct model *m)
+{
+    return m->dims.n_dp > 1;
+}
 /* ranks.c: who computes which columns. Errors: REQUEST, UNSUPPORTED: what can not be shared so. */
 sl_status model_ranks_open(struct model *m, sl_err *err) BASE_MUST_USE;
 /* mla.c */

@@ -51,6 +51,7 @@ sl_status model_reserve(struct model *m, sl_err *err)
     struct dev_limits max = {.n_tok = m->opts.n_tok_max,
                              .n_seq = m->opts.n_seq_max,
                              .n_ctx = m->opts.n_ctx,
+                             .n_tok_all = m->opts.n_tok_max * BASE_MAX(m->dims.n_dp, 1),
                              .n_pass = passes(m) + passes(other),
                              .mla_expand_from = m->expand_from,
                              .keep_bytes = m->opts.keep_bytes};

@@ -14,6 +14,20 @@ static void run_on(void *d, void (*fn)(void *arg, int worker, int n_worker), voi
 static void carry(void *user, const struct dev_joined *j)
 {
     struct model *m = user;
+    if (j->count) {
+        dist_swap(
+            m->opts.dist,
+            &(struct dist_swap){
+                .x = j->x, .y = j->y, .n = j->n, .count = j->count, .run = run_on, .user = j->d});
+        return;
+    }
+    if (j->n_of && !j->part) {
+        dist_gather(
+            m->opts.dist,
+            &(struct dist_gather){
+                .x = j->x, .y = j->y, .n = j->n, .n_of = j->n_of, .run = run_on, .user = j->d});
+        return;
+    }
     if (j->of) {
         dist_pick(m->opts.dist, &(struct dist_pick){j->x, j->y, j->n_row, j->n, j->of});
         return;
@@ -93,18 +107,36 @@ static sl_status too_many(const struct model *m, enum model_cut cut, sl_err *err
                    n_rank, of[cut], n);
 }
 
+/* Values that are rounded together must be on one rank. */
+static sl_status check_combine(const struct model *m, sl_err *err)
+{
+    for (int r = 0; r < m->dims.n_rank && m->opts.combine == DEV_COMBINE_Q8; r++) {
+        struct model_dims d = model_dims_of(&m->cfg, r, m->dims.n_rank);
+        if (m->cfg.n_expert && model_slice_of(&m->cfg, &d, ROLE_DOWN, 0).row0 % 32)
+            return SL_FAIL(err, UNSUPPORTED,
+                           "layout: combine q8: %d columns of the model are not shared by %d ranks "
+                           "in groups of 32: bf16 or f32",
+                           m->cfg.d_model, m->dims.n_rank);
+    }
+    return SL_OK;
+}
+
 sl_status model_ranks_open(struct model *m, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     struct model_ranks *k = &m->ranks;
     int n = m->dims.n_rank;
     void *p = NULL;
-    if (n * m->dims.n_stage <= 1) return SL_OK;
+    if (n * m->dims.n_stage <= 1 && !model_is_own(m)) return SL_OK;
     if (m->place.n_dev > 1 || !dev_is_host(m->d))
         return SL_FAIL(err, UNSUPPORTED, "layout: ranks of one CPU device each are all there is");
     for (int i = 0; i < c->n_layer; i++)
         if (c->layer[i].mixer != ARCH_GQA && c->layer[i].mixer != ARCH_MLA)
             return SL_FAIL(err, UNSUPPORTED, "layout: layer %d has a state that is not shared", i);
+    if (model_is_own(m)) {
+        k->apart = (struct dev_ranks){carry, m, m->dims.dp, m->dims.n_dp};
+        return model_own_open(m, err);
+    }
     if (n <= 1) return SL_OK;
     if (c->qk_norm_whole)
         return SL_FAIL(err, UNSUPPORTED,
@@ -112,6 +144,7 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
                        "ranks that share heads lack",
                        c->arch);
     k->join = (struct dev_ranks){carry, m, m->dims.rank, n};
+    SL_TRY(check_combine(m, err));
     for (int cut = 0; cut < MODEL_N_CUT; cut++) {
         for (int r = 0; r < n; r++) {
             struct model_dims d = model_dims_of(c, r, n);
@@ -132,6 +165,7 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
 int64_t model_join_bytes(const model *m)
 {
     int64_t n = m->cfg.d_model; /* of a row that is picked, or given */
+    if (model_is_own(m)) n = BASE_MAX(n + m->cfg.n_expert_used, m->cfg.n_vocab);
     for (int cut = 0; cut < MODEL_N_CUT; cut++)
         for (int r = 0; r < m->dims.n_rank; r++)
             n = BASE_MAX(n, m->ranks.part[cut][r]);

@@ -158,10 +158,11 @@ int64_t model_slice_bytes(const struct arch_cfg *c, const struct model_dims *d, 
                : said.global < 0 ? true
                                  : model_has_global(c, d, (enum arch_global)said.global);
     if (!has) return 0;
-    enum arch_role role = d->n_rank > 1 ? role_of(&said) : N_ROLE;
+    enum arch_role role = role_of(&said);
     struct model_dims all = model_dims_of(c, 0, 1);
-    if (role == N_ROLE) return n_bytes;
-    if (d->n_slot && model_part_of(role) == MODEL_EXPERTS) return n_bytes * d->n_slot / c->n_expert;
+    if (role != N_ROLE && d->n_slot && model_part_of(role) == MODEL_EXPERTS)
+        return n_bytes * d->n_slot / c->n_expert;
+    if (role == N_ROLE || d->n_rank <= 1) return n_bytes;
     int64_t ours = model_slice_of(c, d, role, 1).n_row, of = model_slice_of(c, &all, role, 1).n_row;
     return of > 0 ? (int64_t)((double)n_bytes * (double)ours / (double)of) : n_bytes;
 }

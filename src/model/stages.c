@@ -42,8 +42,8 @@ sl_status model_stages_of(const struct arch_cfg *c, const io_model *io, bool mtp
     void *p = NULL;
     if (s->n > c->n_layer)
         return SL_FAIL(err, REQUEST,
-                       "layout: pp=%d: the model has %d layers: as many stages at most",
-                       s->n, c->n_layer);
+                       "layout: pp=%d: the model has %d layers: as many stages at most", s->n,
+                       c->n_layer);
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)c->n_layer, sizeof(int64_t), &p, err));
     int64_t *layer = p, last = weigh(c, io, mtp, layer);
     cut(layer, c->n_layer, last, s);
@@ -55,9 +55,11 @@ struct model_dims model_stage_dims(const struct arch_cfg *c, const struct model_
                                    int n_rank)
 {
     if (!s) return model_dims_of(c, rank, n_rank);
-    int n = n_rank / s->n; /* ranks of a stage */
+    int n_dp = BASE_MAX(s->n_dp, 1), n = n_rank / s->n / n_dp; /* that share a stage's matrices */
     struct model_dims d = model_dims_of(c, rank % n, n);
-    d.stage = s->n - 1 - rank / n;
+    d.n_dp = n_dp;
+    d.dp = n_dp > 1 ? rank / n : 0;
+    d.stage = n_dp > 1 ? 0 : s->n - 1 - rank / n;
     d.n_stage = s->n;
     d.layer0 = s->first[d.stage];
     d.n_layer = s->first[d.stage + 1] - d.layer0;

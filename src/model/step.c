@@ -20,6 +20,8 @@ static void check_step(const struct model *m, const struct dev_step *s)
 sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *err)
 {
     m->step = s;
+    if (model_is_own(m)) SL_TRY(model_own_take(m, s, err));
+    s = m->step;
     check_step(m, s);
     if (m->dims.n_stage > 1) return model_stages_run(m, kv, err);
     return dev_prog_run((m->tap_fn ? m->tap_prog : m->prog)[s->pass - m->opts.first_pass], kv, s,
@@ -91,15 +93,11 @@ static sl_status finite_seqs(struct model *m, const struct dev_step *s, sl_err *
     return SL_OK;
 }
 
-sl_status model_wait(model *m, struct model_rows *out, sl_err *err)
+static sl_status read_rows(struct model *m, struct model_rows *out, sl_err *err)
 {
     const struct dev_step *s = m->step;
     int64_t n_hidden = (int64_t)s->n_tok * m->cfg.d_model;
     const struct side *home = model_side(m, MODEL_ATTN);
-    *out = (struct model_rows){0};
-    for (int i = 0; i < m->place.n_dev; i++)
-        SL_TRY(dev_sync(m->place.d[i], err));
-    if (m->opts.rank) return SL_OK; /* results are rank 0's */
     if (s->want & DEV_WANT_LOGITS) SL_TRY(read_logits(m, s, &out->logits, err));
     if (s->want & DEV_WANT_BEST) SL_TRY(read_best(m, s, &out->best, err));
     if (s->want & DEV_WANT_HIDDEN)
@@ -109,5 +107,17 @@ sl_status model_wait(model *m, struct model_rows *out, sl_err *err)
         out->finite = m->finite;
         out->n_bad = m->n_bad;
     }
+    return SL_OK;
+}
+
+sl_status model_wait(model *m, struct model_rows *out, sl_err *err)
+{
+    struct model_rows own = {0};
+    *out = (struct model_rows){0};
+    for (int i = 0; i < m->place.n_dev; i++)
+        SL_TRY(dev_sync(m->place.d[i], err));
+    if (!model_is_own(m)) return m->opts.rank ? SL_OK : read_rows(m, out, err); /* rank 0's */
+    SL_TRY(read_rows(m, &own, err));
+    model_own_give(m, &own, out);
     return SL_OK;
 }

@@ -20,7 +20,7 @@ sl_status model_tap(model *m, model_tap_fn *fn, void *user, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     void *p = NULL;
-    if (fn && m->dims.n_rank > 1)
+    if (fn && (m->dims.n_rank > 1 || model_is_own(m)))
         return SL_FAIL(err, UNSUPPORTED, "layout: inputs of matrices are shown with one rank only");
     if (fn && m->opts.n_late)
         return SL_FAIL(err, UNSUPPORTED, "defer: inputs of matrices are shown without it only");

@@ -452,11 +452,11 @@ static void sum_terms(const struct cpu_sum *m, int worker, int64_t t, int64_t at
 static void sum_run(void *arg, int worker, int n_w)
 {
     const struct cpu_sum *m = arg;
-    int64_t n_part = (m->p->n + SUM_COLS - 1) / SUM_COLS, b, e;
+    int64_t n_part = (m->p->n + CPU_SUM_COLS - 1) / CPU_SUM_COLS, b, e;
     par_split(m->n_tok * n_part, worker, n_w, &b, &e);
     for (; b < e; b++) {
-        int64_t at = b % n_part * SUM_COLS;
-        sum_terms(m, worker, b / n_part, at, (int)BASE_MIN(m->p->n - at, SUM_COLS));
+        int64_t at = b % n_part * CPU_SUM_COLS;
+        sum_terms(m, worker, b / n_part, at, (int)BASE_MIN(m->p->n - at, CPU_SUM_COLS));
     }
 }
 

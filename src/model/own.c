@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps of ranks that have sequences of their own: each cuts its part out of the step of all, and
+ * what comes of it goes to rank 0. A rank that has no part of a step runs it all the same, for the
+ * others' tokens come to its experts. */
+#include <string.h>
+
+#include "model/model_internal.h"
+
+static sl_status ints(struct model *m, size_t n, int32_t **out, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_arena_array(&m->arena, n + 1, sizeof(int32_t), &p, err));
+    *out = p;
+    return SL_OK;
+}
+
+sl_status model_own_open(struct model *m, sl_err *err)
+{
+    struct model_own *o = &m->own;
+    const struct model_opts *k = &m->opts;
+    size_t n_seq = (size_t)k->n_seq_max, n_tok = (size_t)k->n_tok_max;
+    o->ld_blk = (k->n_ctx + k->blk_tok - 1) / k->blk_tok;
+    SL_TRY(ints(m, n_seq, &o->seq_tok0, err));
+    SL_TRY(ints(m, 3 * DEV_KV_GROUPS * n_seq, &o->copy, err));
+    SL_TRY(ints(m, (size_t)k->n_logit_max, &o->row_tok, err));
+    SL_TRY(ints(m, n_tok, &o->hidden_row, err));
+    for (int g = 0; g < DEV_KV_GROUPS; g++)
+        if (k->n_blk[g]) SL_TRY(ints(m, n_seq * (size_t)o->ld_blk, &o->blk[g], err));
+    return SL_OK;
+}
+
+static int rank_of_block(const struct model *m, int group, int32_t blk)
+{
+    int n = m->opts.n_blk[group];
+    return n ? blk / n : -1;
+}
+
+/* What each rank has of the step. */
+static sl_status count(struct model *m, const struct dev_step *s, sl_err *err)
+{
+    struct model_own *o = &m->own;
+    int last = 0, row = 0;
+    memset(o->n_tok, 0, sizeof o->n_tok);
+    memset(o->n_seq, 0, sizeof o->n_seq);
+    memset(o->n_row, 0, sizeof o->n_row);
+    for (int i = 0; i < s->n_seq; i++) {
+        int r = rank_of_block(m, DEV_KV_PAGED, s->blk[DEV_KV_PAGED][(int64_t)i * s->ld_blk]);
+        if (r < last || r >= m->dims.n_dp)
+            return SL_FAIL(err, INTERNAL,
+                           "sequence %d of a step is rank %d's, after one of rank %d", i, r, last);
+        last = r;
+        o->n_seq[r]++;
+        o->n_tok[r] += s->seq_tok0[i + 1] - s->seq_tok0[i];
+        for (; row < s->n_row && s->row_tok[row] < s->seq_tok0[i + 1]; row++)
+            o->n_row[r]++;
+    }
+    const struct model_opts *k = &m->opts;
+    for (int r = 0; r < m->dims.n_dp; r++)
+        if (o->n_tok[r] > k->n_tok_max || o->n_seq[r] > k->n_seq_max ||
+            o->n_row[r] > k->n_logit_max)
+            return SL_FAIL(err, INTERNAL, "rank %d has %d tokens, %d sequences, %d rows of a step",
+                           r, o->n_tok[r], o->n_seq[r], o->n_row[r]);
+    return SL_OK;
+}
+
+/* Numbers of blocks become this rank's. */
+static void take_tables(struct model *m, const struct dev_step *s, int seq0, struct dev_step *to)
+{
+    struct model_own *o = &m->own;
+    for (int g = 0; g < DEV_KV_GROUPS; g++) {
+        if (!s->blk[g] || !o->blk[g]) continue;
+        int first = m->dims.dp * m->opts.n_blk[g];
+        for (int i = 0; i < to->n_seq; i++) {
+            int n = (to->pos[to->seq_tok0[i + 1] - 1]) / m->opts.blk_tok + 1;
+            for (int j = 0; j < n; j++) {
+                int32_t blk = s->blk[g][(int64_t)(seq0 + i) * s->ld_blk + j];
+                bool ours = rank_of_block(m, g, blk) == m->dims.dp; /* else nobody reads it */
+                o->blk[g][(int64_t)i * o->ld_blk + j] = ours ? blk - first : 0;
+            }
+        }
+        to->blk[g] = o->blk[g];
+    }
+    to->ld_blk = o->ld_blk;
+}
+
+static void take_copies(struct model *m, const struct dev_step *s, struct dev_step *to)
+{
+    int32_t *at = m->own.copy;
+    to->n_copy = 0;
+    for (const int32_t *c = s->copy, *end = c + 3 * (int64_t)s->n_copy; c < end; c += 3) {
+        int first = m->dims.dp * m->opts.n_blk[c[0]];
+        if (rank_of_block(m, c[0], c[2]) != m->dims.dp) continue;
+        at[3 * to->n_copy] = c[0];
+        at[3 * to->n_copy + 1] = c[1] - first;
+        at[3 * to->n_copy++ + 2] = c[2] - first;
+    }
+    to->copy = at;
+}
+
+sl_status model_own_take(struct model *m, const struct dev_step *s, sl_err *err)
+{
+    struct model_own *o = &m->own;
+    struct dev_step *to = &o->step;
+    int seq0 = 0, row0 = 0, tok0 = 0, me = m->dims.dp;
+    SL_TRY(count(m, s, err));
+    for (int r = 0; r < me; r++) {
+        seq0 += o->n_seq[r];
+        row0 += o->n_row[r];
+        tok0 += o->n_tok[r];
+    }
+    *to = *s;
+    to->n_tok = o->n_tok[me];
+    to->n_seq = o->n_seq[me];
+    to->n_row = o->n_row[me];
+    to->ids += tok0;
+    to->pos += tok0;
+    for (int i = 0; i <= to->n_seq; i++)
+        o->seq_tok0[i] = s->seq_tok0[seq0 + i] - tok0;
+    to->seq_tok0 = o->seq_tok0;
+    to->seat += seq0;
+    to->n_prompt += seq0;
+    if (s->keep) to->keep += seq0;
+    for (int i = 0; i < to->n_row; i++)
+        o->row_tok[i] = s->row_tok[row0 + i] - tok0;
+    to->row_tok = o->row_tok;
+    if (s->row_want) to->row_want += row0;
+    for (int t = 0; s->hidden_row && t < to->n_tok; t++)
+        o->hidden_row[t] = s->hidden_row[tok0 + t] - o->tok_before;
+    if (s->hidden_row) to->hidden_row = o->hidden_row;
+    o->tok_before = tok0;
+    take_tables(m, s, seq0, to);
+    take_copies(m, s, to);
+    m->step = to;
+    return SL_OK;
+}
+
+static void gather(struct model *m, const void *x, float *y, int n, const int32_t *n_of)
+{
+    dist_gather(m->opts.dist,
+                &(struct dist_gather){.x = x, .y = y, .n = n, .n_of = n_of, .home = true});
+}
+
+void model_own_give(struct model *m, const struct model_rows *own, struct model_rows *out)
+{
+    const struct model_own *o = &m->own;
+    const struct dev_step *s = &o->step;
+    const struct side *a = model_side(m, MODEL_ATTN);
+    int n_vocab = s->pass && m->n_draft_vocab ? m->n_draft_vocab : m->cfg.n_vocab, n_seq = 0;
+    bool home = m->opts.rank == 0;
+    *out = (struct model_rows){0};
+    if (s->want & DEV_WANT_LOGITS) gather(m, own->logits, a->all_logits, n_vocab, o->n_row);
+    if (s->want & DEV_WANT_BEST) gather(m, own->best, a->all_best, 1, o->n_row);
+    if (s->want & DEV_WANT_HIDDEN) gather(m, own->hidden, a->all_hidden, m->cfg.d_model, o->n_tok);
+    if (s->want & DEV_WANT_FINITE) {
+        for (int i = 0; i < s->n_seq; i++)
+            a->all_bad[i] = own->n_bad[i];
+        gather(m, a->all_bad, a->all_bad + m->opts.n_seq_max, 1, o->n_seq);
+    }
+    if (!home) return;
+    if (s->want & DEV_WANT_LOGITS) out->logits = a->all_logits;
+    if (s->want & DEV_WANT_BEST) out->best = (const int32_t *)(const void *)a->all_best;
+    if (s->want & DEV_WANT_HIDDEN) out->hidden = a->all_hidden;
+    if (!(s->want & DEV_WANT_FINITE)) return;
+    for (int r = 0; r < m->dims.n_dp; r++)
+        n_seq += o->n_seq[r];
+    for (int i = 0; i < n_seq; i++) {
+        m->n_bad[i] = (uint8_t)a->all_bad[m->opts.n_seq_max + i];
+        m->finite[i] = m->n_bad[i] == 0;
+    }
+    out->finite = m->finite;
+    out->n_bad = m->n_bad;
+}
