@@ -178,6 +178,9 @@ sl_status kv_cache_init(struct kv_pool *p, sl_err *err) BASE_MUST_USE;
  * block owns a snapshot, s->snap, to be copied to the sequence's state before its next step; and
  * s->n_path says how far the tree had blocks: where the path left another one. */
 int kv_cache_match(struct kv_pool *p, const struct kv_path *path, int max_tok, struct kv_seq *s);
+/* How many tokens kv_cache_match would find, at most: nothing changes. (With windows or states it
+ * may give fewer.) */
+int kv_cache_probe(const struct kv_pool *p, const struct kv_path *path, int max_tok);
 /* Put the full blocks of s into the tree: path says what they hold. A block that the tree has
  * already (another sequence computed the same) replaces the one of s. Their contents must be final.
  * A sequence that began before the tree was dropped puts nothing. */

@@ -237,6 +237,17 @@ int kv_cache_match(struct kv_pool *p, const struct kv_path *path, int max_tok, s
     return s->n_tok;
 }
 
+int kv_cache_probe(const struct kv_pool *p, const struct kv_path *path, int max_tok)
+{
+    int n_max = kv_path_whole(path, max_tok, p->blk_tok) / p->blk_tok, n = 0;
+    for (int32_t b = -1; p->node && n < n_max; n++) {
+        struct key k = key_of(p, path, n, b);
+        b = find(p, &k);
+        if (b < 0) break;
+    }
+    return n * p->blk_tok;
+}
+
 void kv_cache_put(struct kv_pool *p, const struct kv_path *path, struct kv_seq *s)
 {
     int n_full = kv_path_whole(path, s->n_tok, p->blk_tok) / p->blk_tok;

@@ -45,6 +45,7 @@ sl_status sched_init(struct sched *s, const struct sched_opts *opts, struct kv_p
     s->owner = p;
     int64_t n_tok =
         BASE_MIN((int64_t)opts->n_run_max * (1 + SCHED_DRAFT_MAX), (int64_t)sched_tok_max(opts));
+    n_tok *= BASE_MAX(opts->n_sched, 1);
     SL_TRY_OUT(sched_cost_init(&s->cost, (int)n_tok, err));
     int cap = (opts->n_ctx + pool->blk_tok - 1) / pool->blk_tok;
     for (int i = 0; i < opts->n_run_max; i++) {
@@ -545,6 +546,25 @@ static void plan_prompts(struct sched *s, int budget)
     }
 }
 
+void sched_beside(struct sched *s, const struct sched_beside *b)
+{
+    s->beside = *b;
+}
+
+/* Tokens for this one's prompts beside n_decode sequences of its own that decode, and those of
+ * others. */
+static int budget_of(struct sched *s, int n_decode, const struct sched_cost_want *own)
+{
+    const struct sched_beside *b = &s->beside;
+    struct sched_cost_want w = *own;
+    if (!own->n_wait || n_decode + b->n_decode == 0) return own->n_max;
+    w.n_wait += b->n_wait;
+    w.n_max *= 1 + b->n_with;
+    int n = sched_cost_budget(&s->cost, n_decode + b->n_decode, &w);
+    int64_t ours = ((int64_t)n * own->n_wait + w.n_wait - 1) / w.n_wait;
+    return (int)BASE_MIN(ours, own->n_max);
+}
+
 const struct sched_plan *sched_step(struct sched *s)
 {
     struct sched_plan *p = &s->plan;
@@ -560,10 +580,10 @@ const struct sched_plan *sched_step(struct sched *s)
     for (int i = 0; i < s->n_wait; i++)
         s->req[s->wait[i]].item = -1;
     admit_urgent(s);
-    int n_decode = count_prompts(s, &want), budget = want.n_max;
+    int n_decode = count_prompts(s, &want);
     want.n_draft = sched_draft_offers(s);
     sched_owner_step(s, want.light);
-    if (n_decode && want.n_wait) budget = sched_cost_budget(&s->cost, n_decode, &want);
+    int budget = budget_of(s, n_decode, &want);
     if (budget == 0 && s->measured) /* never twice: the first in rank advances */
         budget = BASE_MIN(SCHED_MIX_FIRST, s->opts.n_chunk);
     s->measured = budget == 0;
@@ -577,19 +597,31 @@ const struct sched_plan *sched_step(struct sched *s)
     return p;
 }
 
-void sched_observe(struct sched *s, int64_t ns)
+struct sched_planned sched_planned(const struct sched *s)
 {
     const struct sched_plan *p = &s->plan;
-    int n_decode = 0;
-    int64_t sum = 0;
+    struct sched_planned n = {0};
     for (int i = 0; i < p->n_item; i++) {
         const struct sched_item *it = &p->item[i];
-        if (it->answer) n_decode += it->n_tok;
-        if (!it->answer) sum += (int64_t)it->n_tok * it->pos0;
+        if (it->answer) n.n_decode += it->n_tok;
+        if (!it->answer) n.depth += (int64_t)it->n_tok * it->pos0;
     }
-    int n = p->n_tok - n_decode;
-    sched_owner_used(s, ns, sched_cost_decode(&s->cost, n_decode));
-    if (p->n_item) sched_cost_observe(&s->cost, n_decode, n, n ? (int)(sum / n) : 0, ns);
+    n.n_prompt = p->n_tok - n.n_decode;
+    return n;
+}
+
+void sched_observe_all(struct sched *s, const struct sched_planned *all, int64_t ns)
+{
+    int n = all->n_prompt;
+    sched_owner_used(s, ns, sched_cost_decode(&s->cost, all->n_decode));
+    if (n || all->n_decode)
+        sched_cost_observe(&s->cost, all->n_decode, n, n ? (int)(all->depth / n) : 0, ns);
+}
+
+void sched_observe(struct sched *s, int64_t ns)
+{
+    struct sched_planned all = sched_planned(s);
+    sched_observe_all(s, &all, ns);
 }
 
 /* ---- checking ---- */

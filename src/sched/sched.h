@@ -36,6 +36,7 @@ struct sched_opts {
     int n_chunk;    /* prompt tokens of one step */
     int n_ctx;      /* tokens of one sequence; at most the pool's */
     int n_row_max;  /* rows of logits in one step; > n_run_max */
+    int n_sched;    /* schedulers alike whose steps are one, this one too; 0 = 1 */
     int n_snap_tok; /* a snapshot of the state after every so many tokens; 0 = SCHED_SNAP_TOK */
     /* Fill the empty sequence with the blocks that a prefix tree has for request slot, fewer tokens
      * than are known (the last one's logits are wanted). NULL = no tree. */
@@ -134,6 +135,12 @@ struct sched_plan {
     int n_copy;
 };
 
+/* What others have beside a scheduler. */
+struct sched_beside {
+    int n_decode;       /* sequences that decode */
+    int n_wait, n_with; /* prompts; schedulers that have any */
+};
+
 struct sched {
     /* fixed after init */
     struct sched_opts opts;
@@ -155,6 +162,7 @@ struct sched {
     int limit[2], for_at; /* of an owner's prompt tokens for the sake of owner for_at; of its own */
     uint64_t n_order, n_step, n_preempt;
     uint64_t n_query_tok, n_hit_tok; /* tokens of admissions; of them found in the tree */
+    struct sched_beside beside;      /* for the next step */
     bool measured;                   /* the last step only decoded, to measure that */
     int row_left;                    /* of this step, for requests that want all rows */
     struct sched_copy *later;        /* [2 n_run_max] decided since the last step, in order */
@@ -172,12 +180,23 @@ void sched_fini(struct sched *s); /* gives all blocks back */
 /* A new request in a free slot (asserted) that the caller chose. */
 void sched_submit(struct sched *s, int slot, const struct sched_new *q);
 
+/* Of several schedulers whose steps are one: what the others have, for the next sched_step. */
+void sched_beside(struct sched *s, const struct sched_beside *b);
 /* Decide the next step and take the blocks for it. The plan is borrowed until the next call; n_item
  * 0: nothing to do (no request). After the step was computed, the caller names each sampled row's
  * outcome with sched_accept or sched_finish. */
 const struct sched_plan *sched_step(struct sched *s);
 /* How long the step took that was planned last. */
 void sched_observe(struct sched *s, int64_t ns);
+/* What was planned last: tokens of sequences that decode, and of prompts, with the sum of the
+ * positions at which these begin. */
+struct sched_planned {
+    int n_decode, n_prompt;
+    int64_t depth;
+};
+struct sched_planned sched_planned(const struct sched *s);
+/* sched_observe, where what s has planned is a part of all that the step had. */
+void sched_observe_all(struct sched *s, const struct sched_planned *all, int64_t ns);
 
 /* Between steps: n guesses follow the known tokens of a running request. The next step takes as
  * many of them as there are blocks, rows and tokens left for when everything else is planned: none
@@ -214,6 +233,13 @@ struct sched_totals {
     uint64_t n_query_tok, n_hit_tok; /* as in struct sched */
 };
 struct sched_totals sched_totals_get(const struct sched *s);
+/* What it has to do: sequences that decode, prompts that are there, and the tokens that prompts and
+ * answers to be computed again lack. */
+struct sched_load {
+    int n_decode, n_prompt;
+    int64_t n_left;
+};
+struct sched_load sched_load_get(const struct sched *s);
 /* The request of a slot that was submitted and is not over. Borrowed until the next call that
  * changes s. */
 const struct sched_req *sched_request(const struct sched *s, int slot);

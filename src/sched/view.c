@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What other rooms may see of the scheduler: they do not read its fields. */
-#include "sched/sched.h"
+#include "sched/sched_internal.h"
 
 struct sched_totals sched_totals_get(const struct sched *s)
 {
@@ -11,6 +11,20 @@ struct sched_totals sched_totals_get(const struct sched *s)
                                  .n_preempt = s->n_preempt,
                                  .n_query_tok = s->n_query_tok,
                                  .n_hit_tok = s->n_hit_tok};
+}
+
+struct sched_load sched_load_get(const struct sched *s)
+{
+    struct sched_load l = {0};
+    for (int i = 0; i < s->n_active + s->n_wait; i++) {
+        const struct sched_req *r =
+            &s->req[i < s->n_active ? s->active[i] : s->wait[i - s->n_active]];
+        bool decodes = i < s->n_active && sched_decodes(r);
+        l.n_decode += decodes;
+        l.n_prompt += !decodes && !r->fork;
+        if (!decodes && !r->fork) l.n_left += r->n_known - r->n_done;
+    }
+    return l;
 }
 
 const struct sched_req *sched_request(const struct sched *s, int slot)

@@ -260,3 +260,23 @@ TEST(kv_tree_init_fails_cleanly_without_memory)
     }
     fail();
 }
+
+TEST(kv_tree_says_what_it_has_and_changes_nothing)
+{
+    struct rig r;
+    rig_open(&r, 8);
+    struct kv_path p = plain(tok, 20);
+    fill(&r, &r.a, &p, 18);
+    assert_int_equal(kv_cache_probe(&r.p, &p, 20), 16);
+    assert_int_equal(kv_cache_probe(&r.p, &p, 15), 12);
+    struct kv_path q = plain(tok + 4, 16);
+    assert_int_equal(kv_cache_probe(&r.p, &q, 16), 0);
+    kv_seq_clear(&r.p, &r.a);
+    check(&r);
+    int n_free = r.p.n_free, n_kept = r.p.n_kept;
+    assert_int_equal(kv_cache_probe(&r.p, &p, 20), 16);
+    assert_int_equal(r.p.n_free, n_free);
+    assert_int_equal(r.p.n_kept, n_kept);
+    assert_int_equal(kv_cache_match(&r.p, &p, 20, &r.b), 16);
+    rig_close(&r);
+}

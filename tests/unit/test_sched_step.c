@@ -402,3 +402,29 @@ TEST(sched_init_fails_cleanly_without_memory)
     assert_int_equal(n_fail, 9 + small.n_run_max);
     kv_pool_fini(&pool);
 }
+
+TEST(sched_gives_prompts_less_beside_others_that_decode)
+{
+    struct rig r;
+    rig_open(&r, small, 16, 4);
+    submit(&r, 30);
+    sched_beside(&r.s, &(struct sched_beside){.n_decode = 1});
+    assert_int_equal(sched_step(&r.s)->n_tok, 0); /* how long that takes is not known yet */
+    assert_int_equal(sched_step(&r.s)->n_tok, SCHED_MIX_FIRST);
+    struct sched_planned p = sched_planned(&r.s);
+    assert_int_equal(p.n_prompt, SCHED_MIX_FIRST);
+    assert_int_equal(p.n_decode, 0);
+    struct sched_load l = sched_load_get(&r.s);
+    assert_int_equal(l.n_prompt, 1);
+    assert_int_equal(l.n_left, 30 - SCHED_MIX_FIRST);
+    sched_beside(&r.s, &(struct sched_beside){0});
+    assert_int_equal(sched_step(&r.s)->n_tok, 8);
+    while (sched_step(&r.s)->n_item && !r.s.plan.item[0].sample)
+        continue;
+    answer(&r, &r.s.plan);
+    l = sched_load_get(&r.s);
+    assert_int_equal(l.n_decode, 1);
+    assert_int_equal(l.n_left, 0);
+    sched_finish(&r.s, 0);
+    rig_close(&r);
+}
