@@ -343,8 +343,20 @@ typedef struct sl_engine_opts {
      * matrix of it by its rows; each rank has a part of the threads. Answers are the same, bit for
      * bit. NULL = one rank. Ranks are threads of this process; or, where a launcher (mpirun, srun)
      * has started T P processes, those: see sl_follow. "tp=T,ep=T": of experts that are chosen each
-     * rank has some, whole; which of them says expert_load. */
+     * rank has some, whole; which of them says expert_load. "dp=N,ep=N": N ranks, of which each has
+     * all but these experts, and the sequences that came to it: n_seq_max, n_chunk and kv_tokens
+     * are of all of them, and become multiples of N; n_ctx is a sequence's, whose cache is one
+     * rank's. */
     const char *layout;
+    /* Form in which every expert's output is taken before it is weighed and added: "f32", as it
+     * is, "bf16", or "q8", a byte each and a power of two for 32. What ranks of a layout with dp
+     * give each other becomes less. It changes answers, but they do not depend on the layout.
+     * NULL = f32. REQUEST: of a model without experts. */
+    const char *combine;
+    /* With dp, how tokens' rows go to the experts: "gather", all to all ranks; "swap", each to the
+     * ranks that have an expert of it; NULL, "auto": swap with ranks on several machines that are
+     * more than a token's experts. Answers are the same. */
+    const char *dispatch;
     /* How often each expert was chosen, by layer, MTP layers after the others: [n_expert_load,
      * n_expert], read while opening; further layers count as even. By it a layout with ep deals
      * experts out, and makes `redundant` more copies in each layer of those with most. NULL = in
@@ -634,6 +646,9 @@ typedef struct sl_rank_stat {
     uint64_t join_bytes;  /* that it took from other ranks */
     double wait_ms;       /* of step_ms, for other ranks */
     double step_ms;       /* of all steps */
+    /* requests and tokens of its cache: where each rank has its own (dp); else all are rank 0's */
+    int n_running, n_waiting;
+    int64_t kv_used_tok, kv_total_tok;
 } sl_rank_stat;
 /* Up to n of them; returns the number of ranks. Nothing is written where there is one. Threads: the
  * engine's. */

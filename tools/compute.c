@@ -119,6 +119,8 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.n_spare = o->spare ? o->spare : o->rebalance_s ? SPARE : 0;
     eo.place_mbps = o->place_mbps;
     eo.fallback = o->fallback ? "cpu" : NULL;
+    eo.combine = o->combine;
+    eo.dispatch = o->dispatch;
     SL_TRY(place_option(o, place, sizeof place, &eo.place, err));
     eo.draft = compute_draft_source(o);
     eo.draft_max = o->draft_max;

@@ -64,6 +64,7 @@ struct opt_common {
     int hot_update, fallback;
     bool cpu_moe;
     int n_cpu_moe, defer;
+    const char *combine, *dispatch; /* checked by the engine */
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, draft_vocab;
     int dist_deadline_ms, redundant, spare, place_mbps, rebalance_s;
     uint64_t seed;
@@ -120,9 +121,9 @@ struct opt_common {
     {"draft-vocab", 0, OPT_INT, offsetof(S, common.draft_vocab), "N", NULL, 1, 1 << 24,            \
      "guesses of the MTP layer among the N first tokens of the vocabulary only (all)"}
 #define OPT_ROWS_LAYOUT(S)                                                                         \
-    {"layout",  0,  OPT_STR,  offsetof(S, common.layout),  "tp=N,ep=N,pp=N", NULL, 0, 0,           \
+    {"layout",  0,  OPT_STR,  offsetof(S, common.layout),  "tp=N,dp=N,ep=N,pp=N", NULL, 0, 0,      \
      "share the model among ranks, of this process or of mpirun: its matrices (tp), experts as "   \
-     "wholes (ep, as tp), its layers (pp): the same answers"},                                     \
+     "wholes (ep, as tp), its layers (pp); or experts and sequences (ep and dp): same answers"},   \
     {"dist-deadline-ms", 0, OPT_INT, offsetof(S, common.dist_deadline_ms), "N", "0", 0, 3600000,   \
      "how long a rank may be silent in a step (0: 30 s; 20 steps at least)"}
 #define OPT_ROWS_RECORD(S)                                                                         \
@@ -159,6 +160,10 @@ struct opt_common {
      "what computes everything where a device can not be opened"},                                 \
     {"hot-update", 0, OPT_INT, offsetof(S, common.hot_update), "N", "0", 0, 1 << 30,               \
      "when idle choose them again by the last N tokens or more (0: never)"},                       \
+    {"combine", 0,  OPT_STR,  offsetof(S, common.combine), "FORM", NULL, 0, 0,                     \
+     "each expert's output as f32, bf16 or q8: other answers, less between ranks"},                \
+    {"dispatch", 0, OPT_STR,  offsetof(S, common.dispatch), "HOW", NULL, 0, 0,                     \
+     "rows to experts of --layout dp: auto, gather (all to all) or swap"},                         \
     {"pack-cache", 0, OPT_ENUM, offsetof(S, common.pack_cache),                                    \
      "off|beside|cache|ignore", "off", 0, 0, "keep the packed weights for later starts"},          \
     OPT_ROWS_BASIC(S)

@@ -196,8 +196,8 @@ static int fork_samples(sl_engine *e, struct request *r)
     for (int i = 0; i < g->n; i++) {
         struct request *s = g->r[i];
         if (!s || s == r || s->n_ids > s->n_prompt) continue;
-        if (!sched_may_fork(&e->sched, r->slot, s->slot)) continue;
-        if (!sched_fork(&e->sched, r->slot, s->slot)) break;
+        if (!sched_may_fork(engine_sched(e, r), r->slot, s->slot)) continue;
+        if (!sched_fork(engine_sched(e, r), r->slot, s->slot)) break;
         s->t_admit_ns = r->t_admit_ns;
         s->n_cached = r->n_cached;
         s->mtp_like = r->slot + 1;
@@ -233,7 +233,7 @@ static void end_row(sl_engine *e, struct request *r, int n_draft, int n_good,
             return;
         }
     }
-    sched_accept(&e->sched, r->slot, n_right);
+    sched_accept(engine_sched(e, r), r->slot, n_right);
     engine_spec_learn(e, r);
 }
 
@@ -262,7 +262,7 @@ static void one_row(sl_engine *e, const struct sched_plan *p, int i, const struc
         end_nan(e, r);
         return;
     }
-    if (!r->g->no_cache) sched_put(&e->sched, it->req, &path);
+    if (!r->g->no_cache) sched_put(engine_sched(e, r), it->req, &path);
     if (r->pool) {
         if (embed(e, r, it, rows->hidden + (int64_t)e->seq_tok0[i] * e->m->cfg.d_model)) return;
     } else if (it->all_rows) {

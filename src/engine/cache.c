@@ -44,29 +44,39 @@ static void win_freed(void *user, int32_t win)
     dev_kv_free(e->d, e->kv, DEV_KV_WINDOW, win);
 }
 
-sl_status engine_cache_open(sl_engine *e, sl_err *err)
+static sl_status open_pool(const sl_engine *e, struct kv_pool *p, sl_err *err)
 {
     const struct dev_kv_shape *s = &e->kv_shape;
-    SL_TRY(kv_pool_init(&e->pool, s->group[DEV_KV_PAGED].n_blk, ENGINE_BLK_TOK, err));
-    e->pool.on_free = freed;
-    e->pool.on_win_free = win_freed;
-    e->pool.user = e;
-    if (!e->opts.no_reuse) SL_TRY(kv_cache_init(&e->pool, err));
+    SL_TRY(kv_pool_init(p, s->group[DEV_KV_PAGED].n_blk, ENGINE_BLK_TOK, err));
+    if (!e->opts.no_reuse) SL_TRY(kv_cache_init(p, err));
     if (engine_kv_has(&e->m->cfg, DEV_KV_STATE))
-        SL_TRY(kv_snap_init(&e->pool, engine_n_snap(e->n_seq_max), err));
+        SL_TRY(kv_snap_init(p, engine_n_snap(e->n_seat), err));
     if (!engine_kv_has(&e->m->cfg, DEV_KV_WINDOW)) return SL_OK;
-    return kv_win_init(&e->pool, engine_kv_window(&e->m->cfg), s->group[DEV_KV_WINDOW].n_blk, err);
+    return kv_win_init(p, engine_kv_window(&e->m->cfg), s->group[DEV_KV_WINDOW].n_blk, err);
 }
 
-void engine_cache_table(sl_engine *e, int row, const struct kv_seq *seq)
+sl_status engine_cache_open(sl_engine *e, sl_err *err)
+{
+    for (int h = 0; h < e->n_home; h++)
+        SL_TRY(open_pool(e, e->home[h].pool, err));
+    e->pool.on_free = freed; /* this process has no other home's cache */
+    e->pool.on_win_free = win_freed;
+    e->pool.user = e;
+    return SL_OK;
+}
+
+void engine_cache_table(sl_engine *e, int row, int home, const struct kv_seq *seq)
 {
     int32_t *to = e->blk[DEV_KV_PAGED] + (int64_t)row * e->ld_blk;
-    memcpy(to, seq->blk, (size_t)seq->n_blk * sizeof *to);
+    int32_t blk0 = engine_blk0(e, home, DEV_KV_PAGED), win0 = engine_blk0(e, home, DEV_KV_WINDOW);
+    for (int i = 0; i < seq->n_blk; i++)
+        to[i] = blk0 + seq->blk[i];
     if (!e->pool.n_win) return;
     to = e->blk[DEV_KV_WINDOW] + (int64_t)row * e->ld_blk;
-    memset(to, 0, (size_t)seq->win0 * sizeof *to); /* nobody reads these */
+    for (int i = 0; i < seq->win0; i++)
+        to[i] = win0; /* nobody reads these */
     for (int i = seq->win0; i < seq->n_blk; i++)
-        to[i] = kv_win_of(&e->pool, seq->blk[i]);
+        to[i] = win0 + kv_win_of(e->home[home].pool, seq->blk[i]);
 }
 
 static int add_copy(sl_engine *e, int n, int group, int32_t src, int32_t dst)
@@ -83,9 +93,13 @@ int engine_cache_copies(sl_engine *e, const struct sched_plan *p)
     int n = 0;
     for (int i = 0; i < p->n_item; i++) {
         const struct sched_item *it = &p->item[i];
+        int home = it->seat / e->n_seat;
+        int32_t blk0 = engine_blk0(e, home, DEV_KV_PAGED),
+                win0 = engine_blk0(e, home, DEV_KV_WINDOW);
         if (it->copy_src < 0) continue;
-        n = add_copy(e, n, DEV_KV_PAGED, it->copy_src, it->copy_dst);
-        if (it->win_src >= 0) n = add_copy(e, n, DEV_KV_WINDOW, it->win_src, it->win_dst);
+        n = add_copy(e, n, DEV_KV_PAGED, blk0 + it->copy_src, blk0 + it->copy_dst);
+        if (it->win_src >= 0)
+            n = add_copy(e, n, DEV_KV_WINDOW, win0 + it->win_src, win0 + it->win_dst);
     }
     for (int i = 0; i < p->n_copy; i++)
         n = add_copy(e, n, DEV_KV_STATE, p->copy[i].src, p->copy[i].dst);

@@ -149,7 +149,7 @@ struct spec_clock engine_spec_clock(sl_engine *e)
 
 static bool decodes(const sl_engine *e, int slot)
 {
-    const struct sched_req *q = sched_request(&e->sched, slot);
+    const struct sched_req *q = engine_sched_req(e, e->req[slot]);
     return q->n_known - q->n_done == 1 && q->n_done > 0;
 }
 
@@ -163,7 +163,7 @@ static bool run_small(sl_engine *e, struct spec_passes *t)
 {
     int slot;
     if (!e->small.on) return false;
-    for (int i = 0; (slot = sched_running(&e->sched, i)) >= 0; i++) {
+    for (int i = 0; (slot = engine_running(e, i)) >= 0; i++) {
         struct request *r = e->req[slot];
         r->small_wants =
             decodes(e, slot) && has_answer(r) && most_drafts(e, r) > 0 && propose(e, r) == 0;
@@ -178,7 +178,7 @@ bool engine_spec_propose(sl_engine *e, struct spec_passes *t)
     if (!s->on) return false;
     int64_t t0 = clock_now_ns();
     bool ran = run_small(e, t);
-    for (int i = 0; (slot = sched_running(&e->sched, i)) >= 0; i++) {
+    for (int i = 0; (slot = engine_running(e, i)) >= 0; i++) {
         struct request *r = e->req[slot];
         if (!decodes(e, slot)) continue;
         n_seq++;
@@ -190,7 +190,8 @@ bool engine_spec_propose(sl_engine *e, struct spec_passes *t)
     struct spec_clock clock = engine_spec_clock(e);
     if (n_seq) spec_plan_step(&s->plan, s->want, n, n_seq, &clock);
     for (int i = 0; i < n; i++)
-        if (s->want[i].k) sched_draft(&e->sched, s->slot[i], s->want[i].k);
+        if (s->want[i].k)
+            sched_draft(engine_sched(e, e->req[s->slot[i]]), s->slot[i], s->want[i].k);
     e->stats.draft_ns += clock_now_ns() - t0;
     if (ran) e->stats.draft_ns -= (int64_t)(t->ns + t->more_ns); /* counted when it is observed */
     return ran;

@@ -29,6 +29,8 @@ static const enum dev_kv_type kv_types[] = {[SL_KV_AUTO] = DEV_KV_F16,
                                             [SL_KV_F32] = DEV_KV_F32};
 static const char *const kv_names[] = {
     [DEV_KV_BF16] = "bf16", [DEV_KV_F16] = "f16", [DEV_KV_Q8] = "q8", [DEV_KV_F32] = "f32"};
+static const char *const combine_names[] = {
+    [DEV_COMBINE_F32] = "f32", [DEV_COMBINE_BF16] = "bf16", [DEV_COMBINE_Q8] = "q8"};
 static const char *const acts_names[] = {[DEV_ACTS_AUTO] = "auto",
                                          [DEV_ACTS_INT8] = "int8",
                                          [DEV_ACTS_BF16] = "bf16",
@@ -71,6 +73,21 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
     return SL_OK;
 }
 
+/* The form of experts' outputs. */
+static sl_status parse_combine(sl_engine *e, sl_err *err)
+{
+    const char *text = e->opts.combine;
+    for (int i = 0; text && i < BASE_COUNT_OF(combine_names); i++) {
+        if (strcmp(text, combine_names[i]) != 0) continue;
+        if (i && !e->m->cfg.n_expert)
+            return SL_FAIL(err, REQUEST, "combine: %s: %.60s has no experts that are chosen", text,
+                           e->m->name);
+        e->combine = (enum dev_combine)i;
+        return SL_OK;
+    }
+    return text ? SL_FAIL(err, REQUEST, "combine: \"%.40s\": f32, bf16 or q8", text) : SL_OK;
+}
+
 static enum dev_acts acts_of(const sl_engine *e)
 {
     bool small = e->opts.acts == SL_ACTS_AUTO && arch_wants_f32(e->m->io, &e->m->cfg);
@@ -90,11 +107,11 @@ static int blocks_of(int64_t n_tok)
 static struct dev_kv_shape shape_of(const sl_engine *e, int n_blk, int rank)
 {
     struct model_dims d = engine_rank_dims(e, rank);
-    return engine_kv_shape(&e->m->cfg, &d, engine_kv_type(e), n_blk, e->n_seq_max,
-                           e->opts.n_chunk + e->n_seq_max);
+    return engine_kv_shape(&e->m->cfg, &d, engine_kv_type(e), n_blk, e->n_seat,
+                           e->n_chunk + e->n_seat);
 }
 
-/* A cache of n_blk blocks, on all ranks, or on those of this machine. */
+/* A cache of n_blk blocks of each home, on all ranks, or on those of this machine. */
 static int64_t kv_bytes(const sl_engine *e, int n_blk, bool here)
 {
     int64_t n = 0;
@@ -106,7 +123,7 @@ static int64_t kv_bytes(const sl_engine *e, int n_blk, bool here)
     return n + engine_small_kv_bytes(e, n_blk);
 }
 
-/* Tokens of KV cache that fit into bytes: layers with a window need less than the others. */
+/* Tokens of each home's KV cache that fit into bytes: layers with a window need less. */
 static int64_t fits(const sl_engine *e, int64_t bytes)
 {
     int lo = 0, hi = INT_MAX / ENGINE_BLK_TOK;
@@ -131,29 +148,31 @@ static void plan_keep(sl_engine *e, int64_t room, int64_t kv_tokens)
     e->keep_bytes = BASE_MAX(BASE_MIN(left, use), 0);
 }
 
-/* Context and KV tokens, from what is wished and what memory is there once the weights are packed.
- */
+/* Context, and KV tokens of each home, from what is wished and what memory is there once the
+ * weights are packed. */
 static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
 {
     int64_t available, room;
     const sl_engine_opts *o = &e->opts;
+    int64_t asked = (o->kv_tokens + e->n_home - 1) / e->n_home; /* of each home */
     SL_TRY(engine_place_room(e, &room, &available, err));
     int64_t wish = o->n_ctx ? o->n_ctx : e->m->cfg.n_ctx_train;
-    if (!o->n_ctx && o->kv_tokens) wish = BASE_MIN(wish, o->kv_tokens);
-    plan_keep(e, room, BASE_MAX(wish, o->kv_tokens));
+    if (!o->n_ctx && asked) wish = BASE_MIN(wish, asked);
+    plan_keep(e, room, BASE_MAX(wish, asked));
     room -= e->keep_bytes;
     int64_t most = fits(e, room > 0 ? room : 0);
     double gib = 1.0 / (1 << 30);
     if (o->n_ctx > e->m->cfg.n_ctx_train)
         log_msg(LOG_WARN, "context of %d tokens is more than the %d that the model was trained on",
                 o->n_ctx, e->m->cfg.n_ctx_train);
-    int64_t least = o->n_ctx || o->kv_tokens ? BASE_MAX((int64_t)o->n_ctx, o->kv_tokens)
-                                             : BASE_MIN(CTX_LEAST, wish);
+    int64_t least =
+        o->n_ctx || asked ? BASE_MAX((int64_t)o->n_ctx, asked) : BASE_MIN(CTX_LEAST, wish);
     if (most < least)
         return SL_FAIL(err, NOMEM,
                        "not enough memory: weights of %.2f GiB and a KV cache of %" PRId64
                        " tokens: %.2f GiB are available: a smaller -c or --kv q8 needs less",
-                       (double)e->m->bytes * gib, least, (double)available * gib);
+                       (double)engine_ranks_source_bytes(e) * gib, least * e->n_home,
+                       (double)available * gib);
     if (wish > most) {
         log_msg(LOG_WARN,
                 "context cut from %" PRId64 " to %" PRId64
@@ -162,9 +181,8 @@ static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
         wish = most;
     }
     e->n_ctx = (int)wish;
-    int64_t more = (int64_t)(e->n_seq_max - 1) * BASE_MIN(wish, DEFAULT_BATCH_TOK);
-    *kv_tokens = o->kv_tokens ? BASE_MAX(o->kv_tokens, wish)
-                              : BASE_MIN(wish + more, BASE_MIN(most, INT_MAX / 2));
+    int64_t more = (int64_t)(e->n_seat - 1) * BASE_MIN(wish, DEFAULT_BATCH_TOK);
+    *kv_tokens = asked ? BASE_MAX(asked, wish) : BASE_MIN(wish + more, BASE_MIN(most, INT_MAX / 2));
     e->hot.room = room - kv_bytes(e, blocks_of(*kv_tokens), true);
     return SL_OK;
 }
@@ -180,15 +198,8 @@ static sl_status array(size_t n, size_t size, void *out, sl_err *err)
 static sl_status open_tables(sl_engine *e, sl_err *err)
 {
     size_t n_tok = (size_t)e->n_tok_max, n_seq = (size_t)e->n_seq_max;
-    struct sched_opts so = {.n_req_max = e->n_req_max,
-                            .n_run_max = e->n_seq_max,
-                            .n_chunk = e->opts.n_chunk,
-                            .n_ctx = e->n_ctx,
-                            .n_row_max = e->n_logit_max,
-                            .match = engine_match,
-                            .user = e};
     SL_TRY(engine_cache_open(e, err));
-    SL_TRY(sched_init(&e->sched, &so, &e->pool, err));
+    SL_TRY(engine_homes_open(e, err));
     SL_TRY(kv_seq_init(&e->score, blocks_of(e->n_ctx), err));
     SL_TRY(engine_draw_init(e, err));
     SL_TRY(engine_spec_open(e, err));
@@ -209,14 +220,14 @@ static sl_status open_tables(sl_engine *e, sl_err *err)
     return array(n_seq, sizeof *e->item_row, &e->item_row, err);
 }
 
-/* What the model is, its file too where it is one. */
+/* What the model is, its file too where it is one; and in which form its experts' outputs are. */
 static uint64_t model_hash(const sl_engine *e)
 {
     uint64_t size = 0, h = 0;
     int64_t mtime_ns;
     const char *path = io_path(e->m->io);
     if (os_path_kind(path) != OS_FILE || os_stamp(path, &size, &mtime_ns, &h, NULL)) h = 0;
-    return h + engine_record_model(e);
+    return h + engine_record_model(e) + (uint64_t)e->combine;
 }
 
 static void fill_info(sl_engine *e, int64_t pack_ns)
@@ -230,7 +241,7 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
         .n_thread = di.n_thread * engine_n_rank(e),
         .n_ctx = e->n_ctx,
         .n_seq_max = e->n_seq_max,
-        .kv_tokens = (int64_t)e->pool.n_blk * ENGINE_BLK_TOK,
+        .kv_tokens = (int64_t)e->n_home * e->pool.n_blk * ENGINE_BLK_TOK,
         .isa = e->isa,
         .fallback = e->place.fell_back,
         .acts = acts_names[di.acts],
@@ -261,11 +272,13 @@ static sl_status plan(sl_engine *e, const struct dev_opts *o, int64_t *kv_tokens
 static void size_steps(sl_engine *e)
 {
     sl_engine_opts *o = &e->opts;
-    o->n_chunk = BASE_MIN(o->n_chunk, e->n_ctx);
+    e->n_chunk = BASE_MIN(e->n_chunk, e->n_ctx);
+    o->n_chunk = e->n_home * e->n_chunk;
     e->n_tok_max = o->n_chunk + e->n_seq_max;
-    int64_t rows = LOGIT_BYTES / (4 * (int64_t)e->n_vocab);
-    e->n_logit_max =
-        (int)BASE_MIN(BASE_MAX(rows, e->n_seq_max + LOGIT_ROWS), (int64_t)e->n_tok_max);
+    int64_t rows = LOGIT_BYTES / (4 * (int64_t)e->n_vocab) / e->n_home;
+    e->n_row =
+        (int)BASE_MIN(BASE_MAX(rows, e->n_seat + LOGIT_ROWS), (int64_t)e->n_chunk + e->n_seat);
+    e->n_logit_max = e->n_home * e->n_row;
 }
 
 sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err)
@@ -274,11 +287,11 @@ sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err)
     struct dev_kv_shape rank[DIST_RANK_MAX];
     int64_t t0 = clock_now_ns();
     SL_TRY(engine_pack_use(e, &pack, err));
-    struct model_opts mo = {.n_tok_max = e->n_tok_max,
-                            .n_seq_max = e->n_seq_max,
+    struct model_opts mo = {.n_tok_max = e->n_chunk + e->n_seat,
+                            .n_seq_max = e->n_seat,
                             .n_ctx = e->n_ctx,
                             .blk_tok = ENGINE_BLK_TOK,
-                            .n_logit_max = e->n_logit_max,
+                            .n_logit_max = e->n_row,
                             .kv = engine_kv_type(e),
                             .keep_bytes = e->keep_bytes,
                             .place = &e->place.p,
@@ -286,6 +299,7 @@ sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err)
                             .edit = e->m->edit,
                             .no_mtp = !e->mtp.on,
                             .n_draft_vocab = e->opts.draft_vocab,
+                            .combine = e->combine,
                             .pack = pack,
                             .progress = e->opts.progress,
                             .user = e->opts.user};
@@ -331,11 +345,14 @@ static sl_status fill(sl_engine *e, sl_err *err)
     int64_t t0 = clock_now_ns();
     e->n_vocab = e->m->cfg.n_vocab;
     e->n_seq_max = o->n_seq_max ? o->n_seq_max : DEFAULT_SEQ;
-    if (!o->n_chunk) o->n_chunk = DEFAULT_CHUNK;
     struct dev_opts dopts = {
         .n_thread = o->n_thread, .acts = acts_of(e), .no_hugepages = o->no_hugepages};
     SL_TRY(engine_spec_parse(e, err));
+    SL_TRY(parse_combine(e, err));
     SL_TRY(engine_ranks_parse(e, &dopts, err));
+    if (!o->n_chunk) o->n_chunk = DEFAULT_CHUNK * engine_n_home(e);
+    engine_homes_size(e);
+    SL_TRY(engine_homes_alloc(e, err));
     SL_TRY(engine_small_check(e, err));
     e->n_req_max = e->n_seq_max + (o->n_queue_max ? o->n_queue_max : DEFAULT_QUEUE);
     SL_TRY(engine_ranks_gate(e, plan(e, &dopts, &kv_tokens, err), err));
@@ -388,12 +405,7 @@ void sl_engine_close(sl_engine *e)
         if (e->req[i]) engine_request_end(e, e->req[i], -1, SL_FINISH_CANCELLED, NULL);
     engine_rebalance_close(e);
     engine_ranks_close(e); /* they may still be in a step that failed, whose arrays are here */
-    sched_fini(&e->sched);
-    if (e->score.blk) {
-        kv_seq_clear(&e->pool, &e->score);
-        kv_seq_fini(&e->score);
-    }
-    kv_pool_fini(&e->pool);
+    engine_homes_close(e);
     engine_draw_fini(e);
     engine_spec_close(e);
     mem_free(e->req);

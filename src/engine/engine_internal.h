@@ -185,6 +185,7 @@ struct request {
     struct group *g;
     int index, slot, n_prompt; /* slot: of the scheduler; taken at submit */
     /* engine thread */
+    int home;     /* whose scheduler and cache has it */
     int32_t *ids; /* [cap] prompt and answer; after them the drafts of the step under way */
     int n_ids, cap;
     int n_cached, n_echo; /* n_echo: prompt tokens that were told */
@@ -287,6 +288,16 @@ struct engine_pass {
 struct engine_ranks;
 struct engine_rebalance;
 
+/* Who has sequences: each of several ranks has some of its own, in its own cache. What is planned
+ * for all of them is one step, in which the sequences of a home follow those of the one before.
+ * Blocks of a home are numbered from 0; in a step, those of all homes, one after another. */
+struct engine_home {
+    struct kv_pool *pool;
+    struct sched *sched;
+    struct kv_pool own_pool; /* of those after the first */
+    struct sched own_sched;
+};
+
 struct sl_engine {
     /* fixed after open */
     sl_model *m;
@@ -303,11 +314,16 @@ struct sl_engine {
     struct sl_engine_info info;
     char isa[96]; /* of info: the device may be closed and opened again */
     int n_ctx, n_vocab, n_tok_max, n_logit_max, n_seq_max, n_req_max;
+    int n_home, n_seat;       /* homes; sequences of each */
+    int n_chunk, n_row;       /* prompt tokens and rows of logits of each in a step */
+    struct engine_home *home; /* [n_home] */
+    enum dev_combine combine; /* of opts */
     int form_from;      /* model_form_from */
     int64_t keep_bytes; /* of model_opts */
     /* engine thread */
-    struct kv_pool pool;
+    struct kv_pool pool; /* of the first home, and its scheduler */
     struct sched sched;
+    struct sched_plan plan; /* of several homes */
     struct request **req; /* [n_req_max] by slot */
     struct kv_seq score;  /* of sl_score */
     struct engine_sampler
@@ -368,10 +384,43 @@ sl_status engine_check_ids(const sl_engine *e, const char *name, const int32_t *
 
 /* engine.c: the type of the cache. */
 enum dev_kv_type engine_kv_type(const sl_engine *e);
-/* cache.c: e->pool as e->kv_shape says. */
+/* cache.c: the homes' pools as e->kv_shape says. */
 sl_status engine_cache_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
-/* A sequence's blocks into the step's tables. */
-void engine_cache_table(sl_engine *e, int row, const struct kv_seq *seq);
+/* The blocks of a home's sequence into the step's tables. */
+void engine_cache_table(sl_engine *e, int row, int home, const struct kv_seq *seq);
+/* The number in steps of a home's first block of a group. */
+static inline int32_t engine_blk0(const sl_engine *e, int home, int group)
+{
+    return home * e->kv_shape.group[group].n_blk;
+}
+
+/* homes.c: how many there are, and what a step of each has at most; then their schedulers. */
+void engine_homes_size(sl_engine *e);
+sl_status engine_homes_alloc(sl_engine *e, sl_err *err) BASE_MUST_USE;
+sl_status engine_homes_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
+void engine_homes_close(sl_engine *e);
+/* Where a new request goes. */
+int engine_home_for(const sl_engine *e, const struct group *g);
+/* The next step of all of them; an item's seat is numbered among those of all. */
+const struct sched_plan *engine_plan(sl_engine *e);
+/* It took so long. */
+void engine_homes_observe(sl_engine *e, int64_t ns);
+/* A step that nobody planned took so long: as of sched_learn. */
+void engine_homes_learn(sl_engine *e, int n_decode, int n_prompt, int64_t ns);
+/* The slot of the i-th running request of all; -1 = there are no more. */
+int engine_running(const sl_engine *e, int i);
+static inline struct sched *engine_sched(const sl_engine *e, const struct request *r)
+{
+    return e->home[r->home].sched;
+}
+static inline const struct sched_req *engine_sched_req(const sl_engine *e, const struct request *r)
+{
+    return sched_request(engine_sched(e, r), r->slot);
+}
+static inline const struct kv_seq *engine_seq(const sl_engine *e, int seat)
+{
+    return sched_seq(e->home[seat / e->n_seat].sched, seat % e->n_seat);
+}
 /* The copies that the plan needs, into e->copy; returns how many there are. */
 int engine_cache_copies(sl_engine *e, const struct sched_plan *p);
 #define ENGINE_COPIES 5 /* of a sequence: a tail in two groups, and three of states */
@@ -403,6 +452,9 @@ void engine_hot_idle(sl_engine *e);
  * processes. */
 sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err) BASE_MUST_USE;
 int engine_n_rank(const sl_engine *e);
+int engine_n_home(const sl_engine *e); /* ranks with sequences of their own */
+/* Bytes of the source that ranks of this machine hold. */
+int64_t engine_ranks_source_bytes(const sl_engine *e);
 int engine_rank_here(const sl_engine *e);               /* 0 but in processes that follow */
 bool engine_rank_is_here(const sl_engine *e, int rank); /* on this machine */
 bool engine_ranks_share_cpus(const sl_engine *e);       /* of all ranks of this machine */
@@ -445,8 +497,8 @@ struct engine_say {
 };
 sl_status engine_ranks_say(sl_engine *e, const struct engine_say *s, sl_err *err) BASE_MUST_USE;
 struct engine_mover *engine_ranks_mover(const sl_engine *e); /* home's */
-/* dev_kv_touch on every rank. */
-void engine_kv_touch(sl_engine *e, int group, const int32_t *blk, int n);
+/* dev_kv_touch of a home's blocks, on every rank that has them. */
+void engine_kv_touch(sl_engine *e, int home, int group, const int32_t *blk, int n);
 
 /* rebalance.c */
 sl_status engine_rebalance_open(sl_engine *e, sl_err *err) BASE_MUST_USE;

@@ -89,16 +89,18 @@ static int tokens_of(sl_engine *e, const struct request *r, const struct sched_i
 {
     struct engine_mtp_item *x = &e->mtp.item[i];
     const int32_t *old = table_of(e, i);
-    const struct kv_seq *seq = r ? sched_seq(&e->sched, it->seat) : NULL;
-    int n = r ? sched_request(&e->sched, it->req)->n_done - it->pos0 : x->n_known;
+    const struct kv_seq *seq = r ? engine_seq(e, it->seat) : NULL;
+    int home = it->seat / e->n_seat, blk0 = engine_blk0(e, home, DEV_KV_PAGED);
+    const struct kv_pool *pool = e->home[home].pool;
+    int n = r ? engine_sched_req(e, r)->n_done - it->pos0 : x->n_known;
     int j = it->pos0 / ENGINE_BLK_TOK;
     *first = it->pos0;
     if (r && j > 0) j--;
     for (; j * ENGINE_BLK_TOK < it->pos0 + n; j++) {
         int end = (j + 1) * ENGINE_BLK_TOK;
-        if (!r && (!e->pool.node || !e->pool.node[old[j]].in_tree)) break;
-        if (!r || seq->blk[j] == old[j] || end <= x->from) continue;
-        int has = e->mtp.from[seq->blk[j]];
+        if (!r && (!pool->node || !pool->node[old[j] - blk0].in_tree)) break;
+        if (!r || blk0 + seq->blk[j] == old[j] || end <= x->from) continue;
+        int has = e->mtp.from[blk0 + seq->blk[j]];
         if (has == NO_CHAIN && end - ENGINE_BLK_TOK >= it->pos0) continue; /* it gets them now */
         if (has != x->from) x->from = up(BASE_MAX(end, it->pos0));
         *first = BASE_MAX(*first, end);
@@ -114,7 +116,7 @@ static void move_table(sl_engine *e, const struct request *r, const struct sched
                        int s)
 {
     int j0 = e->mtp.item[i].from / ENGINE_BLK_TOK;
-    if (r) engine_cache_table(e, i, sched_seq(&e->sched, it->seat));
+    if (r) engine_cache_table(e, i, it->seat / e->n_seat, engine_seq(e, it->seat));
     for (int g = 0; g < e->kv_shape.n_group; g++)
         memmove(e->blk[g] + (int64_t)s * e->ld_blk, e->blk[g] + (int64_t)i * e->ld_blk + j0,
                 (size_t)(e->ld_blk - j0) * sizeof *e->blk[g]);
@@ -128,11 +130,12 @@ static int add_item(sl_engine *e, const struct request *r, const struct sched_it
     const struct engine_drafter *d = &e->drafter;
     struct engine_mtp_item *x = &e->mtp.item[i];
     int first, row0 = e->seq_tok0[i], n_prompt = e->n_prompt[i];
+    int blk0 = engine_blk0(e, it->seat / e->n_seat, DEV_KV_PAGED);
     int n = tokens_of(e, r, it, i, &first), k0 = first - it->pos0;
     x->done = it->pos0 + n;
     if (k0 >= n) return 0;
     for (int j = first / ENGINE_BLK_TOK; (j + 1) * ENGINE_BLK_TOK <= it->pos0 + n; j++)
-        m->from[r ? sched_seq(&e->sched, it->seat)->blk[j] : table_of(e, i)[j]] = x->from;
+        m->from[r ? blk0 + engine_seq(e, it->seat)->blk[j] : table_of(e, i)[j]] = x->from;
     move_table(e, r, it, i, at.seq);
     e->seq_tok0[at.seq] = at.tok;
     e->seat[at.seq] = it->seat;
@@ -150,7 +153,7 @@ static int add_item(sl_engine *e, const struct request *r, const struct sched_it
 static void fork_chains(sl_engine *e, const struct sched_plan *p)
 {
     int slot;
-    for (int k = 0; (slot = sched_running(&e->sched, k)) >= 0; k++) {
+    for (int k = 0; (slot = engine_running(e, k)) >= 0; k++) {
         struct request *r = e->req[slot];
         for (int i = 0; i < p->n_item && r->mtp_like; i++) {
             if (p->item[i].req != r->mtp_like - 1) continue;
@@ -182,7 +185,7 @@ static struct engine_pass add_items(sl_engine *e, const struct sched_plan *p)
         at.seq++;
         if (!r || !r->has_spec || !it->sample) continue;
         struct engine_drafter_row *row = &e->drafter.row[at.row];
-        const struct kv_seq *seq = sched_seq(&e->sched, it->seat);
+        const struct kv_seq *seq = engine_seq(e, it->seat);
         *row = (struct engine_drafter_row){.r = r, .seq = at.seq - 1};
         row->end = seq->n_blk * ENGINE_BLK_TOK - r->mtp_from;
         e->drafter.row_tok[at.row++] = at.tok - 1;
@@ -198,7 +201,7 @@ static struct engine_pass add_items(sl_engine *e, const struct sched_plan *p)
 static void forget(sl_engine *e, const struct sched_plan *p, const sl_err *why)
 {
     log_msg(LOG_WARN, "the MTP layer failed: %s: no drafts of it for now", why->text);
-    for (int b = 0; b < e->pool.n_blk; b++)
+    for (int b = 0; b < e->n_home * e->pool.n_blk; b++)
         e->mtp.from[b] = NO_CHAIN;
     for (int i = 0; i < p->n_item; i++)
         if (e->req[p->item[i].req]) e->req[p->item[i].req]->mtp_done = NO_CHAIN;
@@ -234,9 +237,10 @@ sl_status engine_mtp_open(sl_engine *e, sl_err *err)
     m->next = p;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *m->item, &p, err));
     m->item = p;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)e->pool.n_blk, sizeof *m->from, &p, err));
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)(e->n_home * e->pool.n_blk), sizeof *m->from, &p,
+                           err));
     m->from = p;
-    for (int b = 0; b < e->pool.n_blk; b++)
+    for (int b = 0; b < e->n_home * e->pool.n_blk; b++)
         m->from[b] = NO_CHAIN;
     return SL_OK;
 }

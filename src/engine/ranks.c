@@ -3,7 +3,12 @@
  * model and cache are those of rank 0, the home rank, and each other rank has a thread, a device, a
  * model and a cache of its own. Or a launcher has started a process for each: then every process
  * opens an engine, and the engines of the others follow home's. Both run the steps that home tells
- * them. */
+ * them. Where ranks have sequences of their own (dp) a step is that of all, and each cuts out its
+ * part (model/own.c).
+ *
+ * Several groups of sequences (homes.c) are the seam for stages that work at the same time, too: a
+ * group in each stage. What that lacks is here: a second message while the first is under way, and
+ * a home rank that waits for the rows of one group only. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -22,7 +27,7 @@
  * SAY_ROUTED and moves a layer. */
 enum { SAY_STEP = 1, SAY_TOUCH = 2, SAY_ROUTED = 3 };
 struct say_head {
-    uint32_t what, at, n_blk, pad;
+    uint32_t what, at, n_blk, home; /* home: whose blocks they are */
 };
 
 #define JOIN_LEAST 1024 /* bytes of a rank's row: what ranks say of moves */
@@ -36,6 +41,7 @@ struct follower {
     struct model_dims dims;
     uint64_t *routed; /* [E] */
     struct engine_mover *mover; /* NULL: no experts move */
+    uint64_t *routed_all; /* [ranks, E] */
     struct record_limits max;
     struct record_step step;
 };
@@ -91,10 +97,32 @@ static sl_status follow_touch(struct follower *f, struct rd *r, const struct say
     if (!rd_ok(r) || h->at >= DEV_KV_GROUPS)
         return SL_FAIL(err, INTERNAL, "a message that names no blocks");
     const int32_t *blk = (const int32_t *)(const void *)p; /* after a head of 16 bytes */
+    if (f->dims.n_dp > 1 && (int)h->home != f->dims.dp) return SL_OK;
     for (uint32_t i = 0; i < h->n_blk; i++)
-        if (blk[i] < 0 || blk[i] >= f->max.n_blk[h->at])
+        if (blk[i] < 0 || blk[i] >= f->max.n_blk[h->at] / BASE_MAX(f->dims.n_dp, 1))
             return SL_FAIL(err, INTERNAL, "a message that names block %d", blk[i]);
     dev_kv_touch(f->d, f->kv, (int)h->at, blk, (int)h->n_blk);
+    return SL_OK;
+}
+
+/* Ranks that have tokens of their own have counted each its own. */
+static sl_status add_routed(struct follower *f, int layer, sl_err *err)
+{
+    const struct arch_cfg *c = model_config(f->net);
+    int32_t n_of[DIST_RANK_MAX];
+    int n = 2 * c->n_expert, R = f->dims.n_dp;
+    SL_TRY(model_routed(f->net, layer, f->routed, c->n_expert, err));
+    for (int r = 0; r < R; r++)
+        n_of[r] = 1;
+    dist_gather(f->end, &(struct dist_gather){.x = (const float *)(const void *)f->routed,
+                                              .y = (float *)(void *)f->routed_all,
+                                              .n = n,
+                                              .n_of = n_of,
+                                              .home = true});
+    if (f->dims.dp) return SL_OK;
+    memset(f->routed, 0, (size_t)c->n_expert * sizeof *f->routed);
+    for (int i = 0; i < R * c->n_expert; i++)
+        f->routed[i % c->n_expert] += f->routed_all[i];
     return SL_OK;
 }
 
@@ -104,6 +132,7 @@ static sl_status pass_routed(struct follower *f, int layer, sl_err *err)
     const struct arch_cfg *c = model_config(f->net);
     const struct model_dims *d = &f->dims;
     int n = 2 * c->n_expert; /* floats that take as many bytes */
+    if (d->n_dp > 1) return add_routed(f, layer, err);
     if (d->rank) return SL_OK;
     if (model_has_layer(c, d, layer))
         SL_TRY(model_routed(f->net, layer, f->routed, c->n_expert, err));
@@ -146,8 +175,10 @@ static sl_status follower_init(struct follower *f, const struct engine_ranks *k,
     void *p = NULL;
     f->dims = model_stage_dims(c, &k->stages, rank, k->n);
     f->max = k->max;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)c->n_expert + 1, sizeof *f->routed, &p, err));
+    size_t n = (size_t)c->n_expert * (size_t)(1 + k->n) + 1;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n, sizeof *f->routed, &p, err));
     f->routed = p;
+    f->routed_all = f->routed + c->n_expert;
     SL_TRY(engine_record_step_init(&f->step, &f->max, err));
     struct engine_mover_opts mo = {.net = f->net,
                                    .end = f->end,
@@ -331,6 +362,30 @@ static sl_status deal_experts(sl_engine *e, int n_rank, sl_err *err)
     return st;
 }
 
+/* How rows go to the experts: what the options say. */
+static sl_status check_dispatch(const sl_engine *e, int n_dp, sl_err *err)
+{
+    const char *text = e->opts.dispatch;
+    if (!text || strcmp(text, "auto") == 0) return SL_OK;
+    if (strcmp(text, "gather") != 0 && strcmp(text, "swap") != 0)
+        return SL_FAIL(err, REQUEST, "dispatch: \"%.40s\": auto, gather or swap", text);
+    if (n_dp > 1) return SL_OK;
+    return SL_FAIL(err, REQUEST, "dispatch: %s: goes with a layout with dp", text);
+}
+
+/* One message to all is less to wait for, rows for whom they are less to carry: that counts between
+ * machines, where a token does not go to nearly all ranks anyway. */
+static bool is_swap(const sl_engine *e)
+{
+    const struct engine_ranks *k = e->ranks;
+    bool one_host = true;
+    if (e->opts.dispatch && strcmp(e->opts.dispatch, "auto") != 0)
+        return strcmp(e->opts.dispatch, "swap") == 0;
+    for (int r = 0; r < k->n; r++)
+        one_host = one_host && dist_here(k->end, r);
+    return !one_host && k->n > e->m->cfg.n_expert_used;
+}
+
 sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
 {
     struct dist_layout l;
@@ -348,12 +403,17 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
     if (e->opts.rebalance_s && !e->opts.n_spare)
         return SL_FAIL(err, REQUEST, "rebalance: %d: experts move into spare room: set spare, too",
                        e->opts.rebalance_s);
+    if (e->opts.n_spare && l.dp > 1)
+        return SL_FAIL(err, UNSUPPORTED, "spare: %d: experts do not move with dp yet",
+                       e->opts.n_spare);
+    SL_TRY(check_dispatch(e, l.dp, err));
     if (dist_layout_ranks(&l) == 1) return SL_OK;
     SL_TRY(os_topology_get(&top, err));
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct engine_ranks), &p, err));
     struct engine_ranks *k = e->ranks = p;
     k->n = dist_layout_ranks(&l);
     k->stages.n = l.pp;
+    k->stages.n_dp = l.dp;
     SL_TRY(model_stages_of(&e->m->cfg, e->m->io, e->mtp.on, &k->stages, err));
     if (l.ep > 1) SL_TRY(deal_experts(e, l.ep, err));
     k->m = e->m;
@@ -386,10 +446,31 @@ bool engine_ranks_share_cpus(const sl_engine *e)
     return e->ranks && e->ranks->dopts.n_rank == e->ranks->n;
 }
 
+int engine_n_home(const sl_engine *e)
+{
+    return e->ranks ? BASE_MAX(e->ranks->stages.n_dp, 1) : 1;
+}
+
 struct model_dims engine_rank_dims(const sl_engine *e, int rank)
 {
     const struct model_stages *s = e->ranks ? &e->ranks->stages : NULL;
     return model_stage_dims(&e->m->cfg, s, rank, engine_n_rank(e));
+}
+
+int64_t engine_ranks_source_bytes(const sl_engine *e)
+{
+    const io_model *io = e->m->io;
+    int64_t n = 0;
+    if (engine_n_home(e) == 1) return e->m->bytes;
+    for (int r = 0; r < e->ranks->n; r++) {
+        struct model_dims d = engine_rank_dims(e, r);
+        d.n_slot = e->ranks->n_slot / d.n_dp;
+        for (int i = 0; dist_here(e->ranks->end, r) && i < io_n_tensor(io); i++) {
+            const struct tensor *t = io_tensor(io, i);
+            n += model_slice_bytes(&e->m->cfg, &d, t->name, (int64_t)t->n_bytes);
+        }
+    }
+    return n;
 }
 
 sl_status engine_ranks_gate(sl_engine *e, sl_status st, sl_err *err)
@@ -408,7 +489,7 @@ struct fact {
     const char *what;
     uint64_t v;
 };
-#define N_FACT 12
+#define N_FACT 14
 
 static uint64_t text_hash(const char *s)
 {
@@ -441,6 +522,8 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
         {"--expert-stats holds other counts, or --redundant differs", slots_hash(e->ranks)},
         {"--draft-vocab differs", (uint64_t)o->draft_vocab},
         {"--spare differs", (uint64_t)o->n_spare},
+        {"--combine differs", (uint64_t)e->combine},
+        {"--dispatch differs", (uint64_t)is_swap(e)},
     };
     memcpy(f, own, sizeof own);
 }
@@ -502,6 +585,9 @@ sl_status engine_ranks_start(sl_engine *e, struct model_opts *o, const struct de
     o->slot_expert = k->slot_expert;
     o->spread = k->slot_expert != NULL;
     o->n_spare = k->n_spare;
+    o->swap = k->stages.n_dp > 1 && is_swap(e);
+    for (int g = 0; g < kv->n_group && k->stages.n_dp > 1; g++)
+        o->n_blk[g] = kv->group[g].n_blk;
     o->keep_bytes /= k->n;
     k->max = engine_record_limits(e);
     for (int i = 1; !k->apart && i < k->n; i++)
@@ -540,7 +626,7 @@ sl_status engine_ranks_open(sl_engine *e, sl_err *err)
     struct engine_ranks *k = e->ranks;
     void *p = NULL;
     if (!k) return SL_OK;
-    size_t n_blk = (size_t)e->kv_shape.group[DEV_KV_PAGED].n_blk;
+    size_t n_blk = (size_t)e->kv_shape.group[DEV_KV_PAGED].n_blk; /* of a home */
     size_t body = BASE_MAX(engine_record_most(e), n_blk * sizeof(int32_t));
     body = BASE_MAX(body, ENGINE_MOVES_MAX * sizeof(struct engine_move));
     k->say.cap = sizeof(struct say_head) + body;
@@ -621,15 +707,15 @@ sl_status engine_ranks_run(sl_engine *e, const struct dev_step *s, struct model_
     return all_done(k, err);
 }
 
-void engine_kv_touch(sl_engine *e, int group, const int32_t *blk, int n)
+void engine_kv_touch(sl_engine *e, int home, int group, const int32_t *blk, int n)
 {
     struct engine_ranks *k = e->ranks;
-    dev_kv_touch(e->d, e->kv, group, blk, n);
+    if (home == 0) dev_kv_touch(e->d, e->kv, group, blk, n);
     if (!k || k->here) return;
     size_t bytes = (size_t)n * sizeof *blk;
     memcpy(k->say.p + sizeof(struct say_head), blk, bytes);
-    tell(k, &(struct say_head){.what = SAY_TOUCH, .at = (uint32_t)group, .n_blk = (uint32_t)n},
-         bytes);
+    struct say_head h = {SAY_TOUCH, (uint32_t)group, (uint32_t)n, (uint32_t)home};
+    tell(k, &h, bytes);
     if (all_done(k, NULL)) return; /* the next step says it again */
 }
 
@@ -638,8 +724,9 @@ sl_status engine_ranks_routed(const sl_engine *e, int layer, uint64_t *out, int 
     struct engine_ranks *k = e->ranks;
     const struct arch_cfg *c = model_config(e->net);
     sl_err why = {0};
-    bool here = !k || k->here || model_has_layer(c, &k->own.dims, layer);
-    if (here || layer < 0 || c->layer[layer].ffn != ARCH_MOE)
+    bool here = !k || k->here || (k->stages.n_dp <= 1 && model_has_layer(c, &k->own.dims, layer));
+    bool is_there = layer >= 0 && layer < c->n_layer + c->n_mtp && c->layer[layer].ffn == ARCH_MOE;
+    if (here || !is_there)
         return model_routed(e->net, layer, out, n, err);
     tell(k, &(struct say_head){.what = SAY_ROUTED, .at = (uint32_t)layer}, 0);
     if (pass_routed(&k->own, layer, &why)) dist_fail(k->end, &why);
@@ -705,6 +792,15 @@ int64_t engine_ranks_bytes_per_token(const sl_engine *e)
     return e->ranks ? sum(e->ranks->bytes_per_token, e->ranks->n) : model_bytes_per_token(e->net);
 }
 
+static void add_home(const struct engine_home *h, sl_rank_stat *s)
+{
+    struct sched_totals t = sched_totals_get(h->sched);
+    s->n_running = t.n_run;
+    s->n_waiting = t.n_wait;
+    s->kv_used_tok = (int64_t)(h->pool->n_blk - kv_pool_avail(h->pool)) * h->pool->blk_tok;
+    s->kv_total_tok = (int64_t)h->pool->n_blk * h->pool->blk_tok;
+}
+
 int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n)
 {
     const struct engine_ranks *k = e->ranks;
@@ -719,6 +815,7 @@ int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n)
             .wait_ms = (double)BASE_MAX(k->step_ns - c.busy_ns, 0) * 1e-6,
             .step_ms = (double)k->step_ns * 1e-6,
         };
+        if (i < e->n_home) add_home(&e->home[i], &out[i]);
     }
     return k->n;
 }

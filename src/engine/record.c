@@ -82,11 +82,12 @@ static struct record_head head_of(const sl_engine *e)
                             .n_chunk = e->opts.n_chunk,
                             .n_pass = 1 + e->mtp.on,
                             .n_defer = e->opts.n_defer,
+                            .combine = (int32_t)e->combine,
                             .n_draft_vocab = e->opts.draft_vocab,
                             .blk_tok = ENGINE_BLK_TOK,
                             .n_vocab = e->n_vocab};
     for (int g = 0; g < e->kv_shape.n_group; g++)
-        h.n_blk[g] = e->kv_shape.group[g].n_blk;
+        h.n_blk[g] = e->n_home * e->kv_shape.group[g].n_blk;
     snprintf(h.isa, sizeof h.isa, "%s", di.isa);
     snprintf(h.program, sizeof h.program, "%s", sl_version());
     return h;
@@ -107,6 +108,7 @@ static void write_head(sl_engine *e)
     put(r, h.isa, sizeof h.isa);
     put(r, h.program, sizeof h.program);
     put_i32(r, h.n_defer);
+    put_i32(r, h.combine);
     put_u64(r, hash_bytes(r->p, r->n, 0));
     give(e);
 }
@@ -234,6 +236,7 @@ sl_status sl_record_opts(const void *p, size_t n, sl_engine_opts *opts, sl_err *
                                [DEV_KV_F16] = SL_KV_F16,
                                [DEV_KV_Q8] = SL_KV_Q8,
                                [DEV_KV_F32] = SL_KV_F32};
+    static const char *const combine[] = {NULL, "bf16", "q8"};
     struct rd r = rd_init(p, n);
     struct record_head h;
     SL_TRY(engine_record_read_head(&r, &h, err));
@@ -243,6 +246,7 @@ sl_status sl_record_opts(const void *p, size_t n, sl_engine_opts *opts, sl_err *
     opts->n_seq_max = h.n_seq_max;
     opts->n_chunk = h.n_chunk;
     opts->n_defer = h.n_defer;
+    opts->combine = combine[h.combine];
     opts->draft = h.n_pass > 1 ? "mtp" : NULL;
     opts->draft_vocab = h.n_draft_vocab;
     opts->kv_tokens = (int64_t)h.n_blk[0] * h.blk_tok;
@@ -268,6 +272,7 @@ static sl_status check_head(const sl_engine *e, const struct record_head *h, sl_
     SL_TRY(differs("chunk", h->n_chunk, own.n_chunk, err));
     SL_TRY(differs("number of passes of a step", h->n_pass, own.n_pass, err));
     SL_TRY(differs("number of experts that come late", h->n_defer, own.n_defer, err));
+    SL_TRY(differs("form of experts' outputs (combine)", h->combine, own.combine, err));
     SL_TRY(
         differs("vocabulary for drafts (draft_vocab)", h->n_draft_vocab, own.n_draft_vocab, err));
     SL_TRY(differs("number of KV blocks", h->n_blk[0], own.n_blk[0], err));
@@ -315,7 +320,7 @@ struct record_limits engine_record_limits(const sl_engine *e)
                                 .blk_tok = ENGINE_BLK_TOK,
                                 .n_vocab = e->n_vocab};
     for (int g = 0; g < e->kv_shape.n_group; g++)
-        max.n_blk[g] = e->kv_shape.group[g].n_blk;
+        max.n_blk[g] = e->n_home * e->kv_shape.group[g].n_blk;
     return max;
 }
 

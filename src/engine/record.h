@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "dev/dev.h"
 
-#define RECORD_VERSION 4
+#define RECORD_VERSION 5
 #define RECORD_HEAD 128 /* bytes of the header */
 #define RECORD_ISA 24
 #define RECORD_PROGRAM 28
@@ -28,6 +28,7 @@ struct record_head {
     int32_t n_draft_vocab;                         /* of model_opts */
     char isa[RECORD_ISA], program[RECORD_PROGRAM]; /* to say where it was made; NUL-terminated */
     int32_t n_defer;                               /* as in sl_engine_opts */
+    int32_t combine;                               /* enum dev_combine */
 };
 
 /* What a step of an engine may be at most. */

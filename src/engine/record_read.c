@@ -42,6 +42,7 @@ sl_status engine_record_read_head(struct rd *r, struct record_head *h, sl_err *e
     text(r, h->isa, sizeof h->isa);
     text(r, h->program, sizeof h->program);
     h->n_defer = (int32_t)rd_u32(r);
+    h->combine = (int32_t)rd_u32(r);
     uint64_t end = r->pos, check = rd_u64(r);
     if (!rd_ok(r)) return bad(r->size, "the recording ends in its header", err);
     if (check != hash_bytes(r->base, end, 0)) return bad(0, "the header is damaged", err);
@@ -52,7 +53,7 @@ sl_status engine_record_read_head(struct rd *r, struct record_head *h, sl_err *e
     }
     if (h->blk_tok < 16 || h->blk_tok > 4096 || h->n_seq_max > 4096 || h->n_pass > 2 ||
         h->acts < 0 || h->acts > DEV_ACTS_F32 || h->kv < 0 || h->kv > DEV_KV_F32 ||
-        h->n_defer < 0 || h->n_defer > LIMIT_MAX)
+        h->n_defer < 0 || h->n_defer > LIMIT_MAX || h->combine < 0 || h->combine > DEV_COMBINE_Q8)
         return bad(20, "a number in the header is not possible", err);
     return SL_OK;
 }

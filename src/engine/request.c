@@ -286,6 +286,7 @@ sl_status sl_submit(sl_engine *e, const sl_request *q, uint64_t *id, sl_err *err
 
 static void take_in(sl_engine *e, struct group *g)
 {
+    int home = engine_home_for(e, g);
     for (int i = 0; i < g->n; i++) {
         struct request *r = g->r[i];
         struct sched_new q = {.n_prompt = g->n_prompt,
@@ -296,7 +297,8 @@ static void take_in(sl_engine *e, struct group *g)
                               .deadline_ns = g->deadline_ns,
                               .fork_of = i ? g->r[0]->slot : -1,
                               .all_rows = g->echo && i == 0};
-        sched_submit(&e->sched, r->slot, &q);
+        r->home = home;
+        sched_submit(engine_sched(e, r), r->slot, &q);
         e->req[r->slot] = r;
     }
 }
@@ -312,6 +314,19 @@ static void end_cancelled(sl_engine *e)
     }
 }
 
+/* Those of several homes may be the same. */
+static void count_owners(sl_engine *e)
+{
+    int n = 0, n_live = 0;
+    for (int h = 0; h < e->n_home; h++) {
+        struct sched_totals t = sched_totals_get(e->home[h].sched);
+        n = BASE_MAX(n, t.n_owner);
+        n_live = BASE_MAX(n_live, t.n_owner_live);
+    }
+    atomic_store_explicit(&e->n_owner, n, memory_order_relaxed);
+    atomic_store_explicit(&e->n_owner_live, n_live, memory_order_relaxed);
+}
+
 void engine_intake(sl_engine *e)
 {
     uint64_t v;
@@ -320,17 +335,18 @@ void engine_intake(sl_engine *e)
     bool cancels = atomic_exchange(&e->any_cancel, 0);
     while (ring_pop(&e->inbox, &v))
         take_in(e, (struct group *)(uintptr_t)v);
-    struct sched_totals all = sched_totals_get(&e->sched);
-    atomic_store_explicit(&e->n_owner, all.n_owner, memory_order_relaxed);
-    atomic_store_explicit(&e->n_owner_live, all.n_owner_live, memory_order_relaxed);
+    count_owners(e);
     if (cancels) end_cancelled(e);
     int64_t now = clock_now_ns();
-    while ((slot = sched_expired(&e->sched, now)) >= 0) {
-        sl_err why;
-        (void)SL_FAIL(&why, TIMEOUT, "the request's time is over");
-        engine_request_end(e, e->req[slot], -1, SL_FINISH_ERROR, &why);
-    }
-    if (atomic_exchange(&e->drop_cache, 0)) kv_cache_drop(&e->pool);
+    for (int h = 0; h < e->n_home; h++)
+        while ((slot = sched_expired(e->home[h].sched, now)) >= 0) {
+            sl_err why;
+            (void)SL_FAIL(&why, TIMEOUT, "the request's time is over");
+            engine_request_end(e, e->req[slot], -1, SL_FINISH_ERROR, &why);
+        }
+    bool drops = atomic_exchange(&e->drop_cache, 0);
+    for (int h = 0; h < e->n_home && drops; h++)
+        kv_cache_drop(e->home[h].pool);
 }
 
 void engine_event(sl_engine *e, struct request *r, sl_event *ev)
@@ -349,7 +365,7 @@ void engine_event(sl_engine *e, struct request *r, sl_event *ev)
     ev->ttft_ns = r->t_first_ns ? r->t_first_ns - g->t_submit_ns : 0;
     ev->queue_ns = r->t_admit_ns ? r->t_admit_ns - g->t_submit_ns : 0;
     ev->prefill_ns = r->t_first_ns ? r->t_first_ns - r->t_admit_ns : 0;
-    const struct sched_req *sr = sched_request(&e->sched, r->slot);
+    const struct sched_req *sr = engine_sched_req(e, r);
     ev->n_done = r->n_ids > r->n_prompt ? r->n_prompt : BASE_MIN(sr->n_done, r->n_prompt);
     if (ev->finish == SL_FINISH_NONE) ev->n_preempt = sr->n_preempt;
     if (ev->finish != SL_FINISH_NONE) ev->done_ns = clock_now_ns() - g->t_submit_ns;
@@ -365,8 +381,8 @@ static void count_end(sl_engine *e, const sl_event *ev)
 void engine_request_done(sl_engine *e, struct request *r, sl_event *ev)
 {
     struct group *g = r->g;
-    ev->n_preempt = sched_request(&e->sched, r->slot)->n_preempt;
-    sched_finish(&e->sched, r->slot);
+    ev->n_preempt = engine_sched_req(e, r)->n_preempt;
+    sched_finish(engine_sched(e, r), r->slot);
     e->req[r->slot] = NULL;
     count_end(e, ev);
     bool last = --g->n_left == 0;

@@ -18,7 +18,7 @@ static sl_status score_chunk(sl_engine *e, struct chunk *c, sl_err *err)
     int32_t src, dst;
     kv_seq_slide(&e->pool, &e->score);
     SL_TRY(kv_seq_grow(&e->pool, &e->score, c->n_chunk, &src, &dst, err));
-    engine_cache_table(e, 0, &e->score);
+    engine_cache_table(e, 0, 0, &e->score);
     int rows = 0;
     struct model_rows out;
     for (int i = 0; i < c->n_chunk; i++) {
@@ -56,9 +56,9 @@ sl_status sl_score(sl_engine *e, const int32_t *ids, int n, int first_row,
                            e->n_vocab - 1);
     struct chunk c = {.ids = ids, .n = n, .first_row = first_row};
     for (; c.pos0 < n && !st; c.pos0 += c.n_chunk) {
-        c.n_chunk = BASE_MIN(n - c.pos0, e->opts.n_chunk);
+        c.n_chunk = BASE_MIN(n - c.pos0, e->n_chunk);
         if (c.pos0 + c.n_chunk > first_row)
-            c.n_chunk = BASE_MIN(c.n_chunk, BASE_MAX(first_row - c.pos0, 0) + e->n_logit_max);
+            c.n_chunk = BASE_MIN(c.n_chunk, BASE_MAX(first_row - c.pos0, 0) + e->n_row);
         st = score_chunk(e, &c, err);
         if (!st && c.n_row && on_rows(user, c.pos0 + c.n_chunk - c.n_row, c.n_row, c.logits))
             st = SL_FAIL(err, CANCELLED, "cancelled");

@@ -217,7 +217,7 @@ static void add(sl_engine *e, struct request *r, int end, bool wants, struct eng
     r->small_wants = false;
     if (to <= from) return;
     e->seq_tok0[at->seq] = at->tok;
-    engine_cache_table(e, at->seq, seq);
+    engine_cache_table(e, at->seq, 0, seq);
     if (seq->n_blk < e->ld_blk)
         e->blk[DEV_KV_PAGED][(int64_t)at->seq * e->ld_blk + seq->n_blk] = e->pool.n_blk + q->seat;
     e->seat[at->seq] = q->seat;

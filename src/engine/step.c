@@ -24,9 +24,10 @@ static void find_leader(const sl_engine *e, const struct request *r, int n_have,
                         struct sched_match *m)
 {
     int slot;
-    for (int i = 0; (slot = sched_running(&e->sched, i)) >= 0; i++) {
+    const struct sched *s = engine_sched(e, r);
+    for (int i = 0; (slot = sched_running(s, i)) >= 0; i++) {
         const struct request *o = e->req[slot];
-        int n_done = sched_request(&e->sched, slot)->n_done;
+        int n_done = sched_request(s, slot)->n_done;
         struct kv_path path = engine_path(e, o);
         path.n = o->n_prompt;
         int most = kv_path_whole(&path, r->n_prompt - 1, ENGINE_BLK_TOK);
@@ -50,8 +51,8 @@ void engine_match(void *user, int slot, struct kv_seq *seq, struct sched_match *
     /* every row of these is wanted */
     if (r->g->no_cache || r->g->embed || (r->g->echo && r->index == 0)) return;
     struct kv_path path = engine_path(e, r);
-    int n =
-        kv_cache_match(&e->pool, &path, r->n_ids - 1, seq); /* the last token's logits are wanted */
+    /* the last token's logits are wanted */
+    int n = kv_cache_match(e->home[r->home].pool, &path, r->n_ids - 1, seq);
     if (r->n_ids == r->n_prompt) find_leader(e, r, n, m);
 }
 
@@ -61,7 +62,7 @@ static void begin_request(sl_engine *e, struct request *r, int64_t now)
 {
     if (r->t_admit_ns) return;
     r->t_admit_ns = now;
-    r->n_cached = sched_request(&e->sched, r->slot)->n_reused;
+    r->n_cached = engine_sched_req(e, r)->n_reused;
 }
 
 struct dev_step engine_step(const sl_engine *e, int n_tok, int n_seq, int n_row)
@@ -128,7 +129,7 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
     for (int i = 0; i < p->n_item; i++) {
         const struct sched_item *it = &p->item[i];
         struct request *r = e->req[it->req];
-        const struct kv_seq *seq = sched_seq(&e->sched, it->seat);
+        const struct kv_seq *seq = engine_seq(e, it->seat);
         begin_request(e, r, now);
         if (r->pool) want |= DEV_WANT_HIDDEN;
         e->seq_tok0[i] = n_tok;
@@ -136,7 +137,7 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
         e->seat[i] = it->seat;
         e->n_prompt[i] = r->n_prompt;
         e->keep[i] = keep_of(r, it);
-        engine_cache_table(e, i, seq);
+        engine_cache_table(e, i, it->seat / e->n_seat, seq);
         for (int k = 0; k < it->n_tok; k++) {
             int at = k - (it->n_tok - 1 - it->n_draft); /* rows of tokens begin at 0 */
             bool draws = it->sample && at >= 0 && !r->pool;
@@ -192,13 +193,15 @@ static int n_right(const sl_stats *s)
 static void check_all(const sl_engine *e)
 {
     const struct kv_seq *seq[SCHED_OWNER_MAX + 1];
-    int n = 0;
-    ASSERT(sched_check(&e->sched) == 0);
-    if (e->n_seq_max > SCHED_OWNER_MAX) return;
-    for (int i = 0; i < e->n_seq_max; i++)
-        seq[n++] = sched_seq(&e->sched, i);
-    seq[n++] = &e->score;
-    ASSERT(kv_pool_check(&e->pool, seq, n) == 0);
+    for (int h = 0; h < e->n_home; h++) {
+        int n = 0;
+        ASSERT(sched_check(e->home[h].sched) == 0);
+        if (e->n_seat > SCHED_OWNER_MAX) return;
+        for (int i = 0; i < e->n_seat; i++)
+            seq[n++] = sched_seq(e->home[h].sched, i);
+        if (h == 0) seq[n++] = &e->score;
+        ASSERT(kv_pool_check(e->home[h].pool, seq, n) == 0);
+    }
 }
 #else
 static void check_all(const sl_engine *e)
@@ -212,7 +215,7 @@ static void check_all(const sl_engine *e)
 /* The model has recurrent states, of which the step may have made no copies: nobody goes on. */
 static void end_states(sl_engine *e, const sl_err *why)
 {
-    for (int slot; (slot = sched_running(&e->sched, 0)) >= 0;)
+    for (int slot; (slot = engine_running(e, 0)) >= 0;)
         engine_request_end(e, e->req[slot], -1, SL_FINISH_ERROR, why);
     kv_cache_drop(&e->pool);
 }
@@ -261,7 +264,7 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     sl_step_record rec = {.t0_ns = clock_now_ns()};
     bool drafted = engine_spec_propose(e, &passes);
     rec.t0_ns += e->small.ns;
-    const struct sched_plan *p = sched_step(&e->sched);
+    const struct sched_plan *p = engine_plan(e);
     check_all(e);
     if (p->n_item == 0) {
         engine_publish(e);
@@ -271,7 +274,7 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     int64_t t1 = clock_now_ns();
     if (engine_run(e, &s, &rows, &why)) return failed_step(e, p, &why, err);
     int64_t t2 = clock_now_ns();
-    sched_observe(&e->sched, t2 - t1);
+    engine_homes_observe(e, t2 - t1);
     rec.n = e->stats.n_step + 1;
     rec.plan_ns = t1 - rec.t0_ns;
     rec.compute_ns = t2 - t1;

@@ -30,21 +30,31 @@ void engine_threads_fini(sl_engine *e)
     os_event_close(&e->event);
 }
 
+static void add_home(sl_stats *s, const struct engine_home *h)
+{
+    const struct kv_pool *p = h->pool;
+    struct sched_totals t = sched_totals_get(h->sched);
+    s->n_running += t.n_run;
+    s->n_waiting += t.n_wait;
+    s->kv_used_tok += (int64_t)(p->n_blk - kv_pool_avail(p)) * p->blk_tok;
+    s->kv_cached_tok += (int64_t)p->n_kept * p->blk_tok;
+    s->window_total_tok += (int64_t)p->n_win * p->blk_tok;
+    s->window_used_tok += (int64_t)(p->n_win - kv_win_avail(p)) * p->blk_tok;
+    s->n_preempt += t.n_preempt;
+    s->cache_query_tok += t.n_query_tok;
+    s->cache_hit_tok += t.n_hit_tok;
+    s->n_evict += p->n_evict;
+}
+
 void engine_publish(sl_engine *e)
 {
     uint64_t word[STAT_WORDS];
     sl_stats *s = &e->stats;
-    struct sched_totals t = sched_totals_get(&e->sched);
-    s->n_running = t.n_run;
-    s->n_waiting = t.n_wait;
-    s->kv_used_tok = (int64_t)(e->pool.n_blk - kv_pool_avail(&e->pool)) * e->pool.blk_tok;
-    s->kv_cached_tok = (int64_t)e->pool.n_kept * e->pool.blk_tok;
-    s->window_total_tok = (int64_t)e->pool.n_win * e->pool.blk_tok;
-    s->window_used_tok = (int64_t)(e->pool.n_win - kv_win_avail(&e->pool)) * e->pool.blk_tok;
-    s->n_preempt = t.n_preempt;
-    s->cache_query_tok = t.n_query_tok;
-    s->cache_hit_tok = t.n_hit_tok;
-    s->n_evict = e->pool.n_evict;
+    s->n_running = s->n_waiting = 0;
+    s->kv_used_tok = s->kv_cached_tok = s->window_total_tok = s->window_used_tok = 0;
+    s->n_preempt = s->cache_query_tok = s->cache_hit_tok = s->n_evict = 0;
+    for (int h = 0; h < e->n_home; h++)
+        add_home(s, &e->home[h]);
     engine_hot_stats(e);
     memcpy(word, s, sizeof word);
     ring_snap_put(&e->snap, word);

@@ -58,6 +58,7 @@ struct trial {
     int n_vocab, n_bad, n_row;
     bool record, state;
     uint64_t rng;
+    long long n_home[DIST_RANK_MAX]; /* trials in which that one had requests */
     long long n_back, n_trial, n_req, n_cancel, n_preempt, n_hit, n_step;
 };
 
@@ -140,7 +141,9 @@ static sl_engine *open_engine(sl_model *m, sl_engine_opts o, struct trial *t)
     must(sl_engine_open(m, &o, &e, &err), &err);
     e->tap = tap;
     e->tap_user = t;
-    e->pool.on_free = poison; /* docs/reliability.md K10: nobody reads a freed block */
+    for (int h = 1; h < e->n_home; h++)
+        ASSERT(!e->home[h].pool->on_free); /* whose cache another rank has */
+    e->pool.on_free = poison;              /* docs/reliability.md K10: nobody reads a freed block */
     e->pool.on_win_free = poison_window;
     e->pool.user = e;
     return e;
@@ -227,8 +230,11 @@ static void one_trial(sl_model *m, struct trial *t)
     spread(m, t, &o);
     o.kv_tokens = CTX + (pick(t, 3) ? pick(t, CTX * 2) : CTX * batch);
     sl_engine *e = open_engine(m, o, t);
-    kv_pool_shuffle(&e->pool, rng_next(&t->rng) | 1);
-    if (pick(t, 4) == 0) e->pool.hash_mask = 0xff;
+    bool collide = pick(t, 4) == 0;
+    for (int h = 0; h < e->n_home; h++) {
+        kv_pool_shuffle(e->home[h].pool, rng_next(&t->rng) | 1);
+        if (collide) e->home[h].pool->hash_mask = 0xff;
+    }
     for (int i = 0; i < n; i++) {
         sl_err err;
         uint64_t id = submit(e, &t->spec[pick(t, N_REQ)], t);
@@ -253,8 +259,12 @@ static void one_trial(sl_model *m, struct trial *t)
     t->n_moved += (long long)st.n_expert_moved;
     t->n_use += (long long)st.n_placement;
     t->n_bad += (int)st.n_move_failed;
-    if (kv_pool_avail(&e->pool) != e->pool.n_blk) t->n_bad++; /* a block leaked */
-    if (kv_win_avail(&e->pool) != e->pool.n_win) t->n_bad++;
+    for (int h = 0; h < e->n_home; h++) {
+        const struct kv_pool *p = e->home[h].pool;
+        if (kv_pool_avail(p) != p->n_blk) t->n_bad++; /* a block leaked */
+        if (kv_win_avail(p) != p->n_win) t->n_bad++;
+        t->n_home[h] += sched_totals_get(e->home[h].sched).n_query_tok > 0;
+    }
     sl_engine_close(e);
     if (t->n_bad) {
         fprintf(
@@ -312,18 +322,16 @@ struct args {
     uint64_t seed;
 };
 
-static bool takes(sl_model *m, const struct args *a)
+static bool takes(sl_model *m, const struct args *a, char *why, size_t n)
 {
-    sl_engine_opts o = {.n_thread = 4,
-                        .n_ctx = CTX,
-                        .n_seq_max = 1,
-                        .layout = a->layout,
-                        .n_defer = a->n_defer};
+    sl_engine_opts o = {
+        .n_thread = 4, .n_ctx = CTX, .n_seq_max = 1, .layout = a->layout, .n_defer = a->n_defer};
     sl_engine *e = NULL;
     sl_err err;
     sl_status st = sl_engine_open(m, &o, &e, &err);
     sl_engine_close(e);
     if (st != SL_OK && st != SL_REQUEST && st != SL_UNSUPPORTED) must(st, &err);
+    if (st) snprintf(why, n, "%.190s", err.text);
     return st == SL_OK;
 }
 
@@ -347,8 +355,9 @@ static void one_model(const struct args *a, const char *name, int i_model, int n
     t->layout = a->layout;
     t->n_defer = a->n_defer;
     t->move = a->move;
-    if ((a->layout || a->n_defer) && !takes(m, a)) {
-        printf("%-30s can not be run so\n", name);
+    char why[200] = "";
+    if ((a->layout || a->n_defer) && !takes(m, a, why, sizeof why)) {
+        printf("%-30s can not be run so: %s\n", name, why);
         sl_model_close(m);
         return;
     }
@@ -423,6 +432,8 @@ int main(int argc, char **argv)
         "%lld trials of %lld requests in %lld steps, %lld cancelled, %lld preemptions, %lld tokens "
         "from the prefix tree; %d rows: all bitwise equal\n",
         all.n_trial, all.n_req, all.n_step, all.n_cancel, all.n_preempt, all.n_hit, total);
+    for (int h = 0; h < DIST_RANK_MAX && all.n_home[1]; h++)
+        if (all.n_home[h]) printf("home %d had requests in %lld trials\n", h, all.n_home[h]);
     if (a.state) printf("%lld times back to an earlier position\n", all.n_back);
     if (a.move) printf("%lld experts moved in %lld times\n", all.n_moved, all.n_use);
     free(all.load);

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that have sequences of their own. Rank 0 plans for all: each has a scheduler and a prefix
+ * tree here. A request goes to one when it comes, and stays; what is planned for all is one step.
+ */
+#include <string.h>
+
+#include "engine/engine_internal.h"
+
+#define SEQ_TOK 32 /* a sequence that is there weighs as much as so many tokens of a prompt */
+#define ALIKE 0.02 /* loads that differ by no more are equal */
+
+static int up(int n, int by)
+{
+    return (n + by - 1) / by;
+}
+
+void engine_homes_size(sl_engine *e)
+{
+    int n = e->n_home = engine_n_home(e);
+    e->n_seat = up(e->n_seq_max, n);
+    e->n_seq_max = n * e->n_seat;
+    e->n_chunk = up(e->opts.n_chunk, n);
+    e->opts.n_chunk = n * e->n_chunk;
+}
+
+sl_status engine_homes_alloc(sl_engine *e, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)e->n_home, sizeof *e->home, &p, err));
+    e->home = p;
+    for (int h = 0; h < e->n_home; h++) {
+        e->home[h].pool = h ? &e->home[h].own_pool : &e->pool;
+        e->home[h].sched = h ? &e->home[h].own_sched : &e->sched;
+    }
+    if (e->n_home == 1) return SL_OK;
+    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)e->n_seq_max, sizeof *e->plan.item, &p, err));
+    e->plan.item = p;
+    return SL_OK;
+}
+
+sl_status engine_homes_open(sl_engine *e, sl_err *err)
+{
+    struct sched_opts so = {.n_req_max = e->n_req_max,
+                            .n_run_max = e->n_seat,
+                            .n_chunk = e->n_chunk,
+                            .n_ctx = e->n_ctx,
+                            .n_row_max = e->n_row,
+                            .n_sched = e->n_home,
+                            .match = engine_match,
+                            .user = e};
+    for (int h = 0; h < e->n_home; h++)
+        SL_TRY(sched_init(e->home[h].sched, &so, e->home[h].pool, err));
+    return SL_OK;
+}
+
+void engine_homes_close(sl_engine *e)
+{
+    for (int h = 0; e->home && h < e->n_home; h++)
+        sched_fini(e->home[h].sched);
+    if (e->score.blk) {
+        kv_seq_clear(&e->pool, &e->score);
+        kv_seq_fini(&e->score);
+    }
+    for (int h = 0; e->home && h < e->n_home; h++)
+        kv_pool_fini(e->home[h].pool);
+    mem_free(e->plan.item);
+    mem_free(e->home);
+}
+
+/* ---- a request's home ---- */
+
+/* Tokens at the beginning of a prompt that a request of that home has, too. */
+static int shared(const sl_engine *e, const struct group *g, int home)
+{
+    const struct request *r = g->r[0];
+    int most = 0;
+    for (int i = 0; i < e->n_req_max; i++) {
+        const struct request *o = e->req[i];
+        if (!o || o->home != home || o->g->no_cache || o->g->salt != g->salt) continue;
+        int n = 0, end = BASE_MIN(o->n_prompt, r->n_prompt - 1);
+        while (n < end && o->ids[n] == r->ids[n])
+            n++;
+        most = BASE_MAX(most, n / ENGINE_BLK_TOK * ENGINE_BLK_TOK);
+    }
+    return most;
+}
+
+static int hit_of(const sl_engine *e, const struct group *g, int home)
+{
+    const struct request *r = g->r[0];
+    if (g->no_cache || g->embed || g->echo) return 0;
+    struct kv_path path = engine_path(e, r);
+    int n = kv_cache_probe(e->home[home].pool, &path, r->n_ids - 1);
+    return BASE_MAX(n, shared(e, g, home));
+}
+
+int engine_home_for(const sl_engine *e, const struct group *g)
+{
+    int best = 0, best_hit = 0;
+    double least = 0;
+    for (int h = 0; h < e->n_home && e->n_home > 1; h++) {
+        struct sched_load l = sched_load_get(e->home[h].sched);
+        struct sched_totals t = sched_totals_get(e->home[h].sched);
+        int hit = hit_of(e, g, h);
+        double load = (double)(l.n_left + g->n_prompt - hit) + SEQ_TOK * (t.n_run + t.n_wait + 1.0);
+        double margin = ALIKE * BASE_MAX(least, load);
+        if (h && load >= least - margin && (load > least + margin || hit <= best_hit)) continue;
+        best = h;
+        best_hit = hit;
+        least = load;
+    }
+    return best;
+}
+
+/* ---- steps ---- */
+
+/* What the others have, for each. */
+static void tell_beside(sl_engine *e)
+{
+    struct sched_beside all = {0};
+    struct sched_load load[DIST_RANK_MAX];
+    for (int h = 0; h < e->n_home; h++) {
+        load[h] = sched_load_get(e->home[h].sched);
+        all.n_decode += load[h].n_decode;
+        all.n_wait += load[h].n_prompt;
+        all.n_with += load[h].n_prompt > 0;
+    }
+    for (int h = 0; h < e->n_home; h++) {
+        struct sched_beside b = all;
+        b.n_decode -= load[h].n_decode;
+        b.n_wait -= load[h].n_prompt;
+        b.n_with -= load[h].n_prompt > 0;
+        sched_beside(e->home[h].sched, &b);
+    }
+}
+
+static void add_plan(sl_engine *e, int home, const struct sched_plan *p)
+{
+    struct sched_plan *to = &e->plan;
+    for (int i = 0; i < p->n_item; i++) {
+        struct sched_item *it = &to->item[to->n_item++];
+        *it = p->item[i];
+        it->seat += home * e->n_seat;
+    }
+    to->n_tok += p->n_tok;
+    to->n_decode += p->n_decode;
+    to->n_draft += p->n_draft;
+    to->n_preempt += p->n_preempt;
+    to->n_spent += p->n_spent;
+}
+
+const struct sched_plan *engine_plan(sl_engine *e)
+{
+    if (e->n_home == 1) return sched_step(&e->sched);
+    e->plan = (struct sched_plan){.item = e->plan.item};
+    tell_beside(e);
+    for (int h = 0; h < e->n_home; h++)
+        add_plan(e, h, sched_step(e->home[h].sched));
+    return &e->plan;
+}
+
+void engine_homes_observe(sl_engine *e, int64_t ns)
+{
+    struct sched_planned all = {0};
+    for (int h = 0; h < e->n_home; h++) {
+        struct sched_planned p = sched_planned(e->home[h].sched);
+        all.n_decode += p.n_decode;
+        all.n_prompt += p.n_prompt;
+        all.depth += p.depth;
+    }
+    for (int h = 0; h < e->n_home; h++)
+        sched_observe_all(e->home[h].sched, &all, ns);
+}
+
+void engine_homes_learn(sl_engine *e, int n_decode, int n_prompt, int64_t ns)
+{
+    for (int h = 0; h < e->n_home; h++)
+        sched_learn(e->home[h].sched, n_decode, n_prompt, ns);
+}
+
+int engine_running(const sl_engine *e, int i)
+{
+    for (int h = 0; h < e->n_home; h++) {
+        int n = sched_totals_get(e->home[h].sched).n_run;
+        if (i < n) return sched_running(e->home[h].sched, i);
+        i -= n;
+    }
+    return -1;
+}
