@@ -6,7 +6,8 @@
 
 Each model runs in four pairs of --acts and --kv, on as many ranks as it can be shared by, up to 4,
 and in the first pair on the most; and in two stages, of one rank and of two; mixtures of experts
-also with experts that are whole (ep), in order and placed with copies. The token ids fill more than
+also with experts that are whole (ep), in order and placed with copies, and with ranks that have
+sequences of their own (dp). The token ids fill more than
 one span of attention. What can not be shared is refused by name.
 --mpi: ranks are processes that mpirun starts, in place of threads."""
 import json
@@ -66,6 +67,33 @@ def spread_layouts(work, name):
     yield 4, ["tp=2,ep=2,pp=2"]
     write_load(load, n, used)
     yield 2, ["tp=2,ep=2", "--expert-stats", load, "--redundant", "2"]
+    for dp in (d for d in (2, 3, 4) if n % d == 0):
+        yield dp, [f"dp={dp},ep={dp}"]
+    yield 2, ["dp=2,ep=2", "--dispatch", "swap"]
+    yield 2, ["dp=2,ep=2", "--expert-stats", load, "--redundant", "2"]
+
+
+def combined(tally, build, work, out, name, with_mpi):
+    """Forms of experts' outputs: the same whatever the layout, and not those of f32."""
+    if name not in EXPERTS:
+        return
+    model = wide.make(work, os.path.join(build, "sluice"), name,
+                      os.path.join(build, "tests", "tiny"))
+    _, plain = logits(build, model, out, 0)
+    for form in ("bf16", "q8"):
+        why, one = logits(build, model, out, 0, "--combine", form)
+        tally.check(f"{name} combine {form}",
+                    why or one == plain and "logits are those of f32")
+        for layout in (["dp=2,ep=2"], ["dp=2,ep=2", "--dispatch", "swap"], ["tp=2,ep=2"],
+                       ["tp=2"], ["pp=2"]):
+            if layout[0] in ("dp=2,ep=2", "tp=2,ep=2") and EXPERTS[name][0] % 2:
+                continue
+            why, got = logits(build, model, out, 2 * with_mpi, "--combine", form, "--layout",
+                              *layout)
+            if form == "q8" and "in groups of 32" in why:
+                continue
+            tally.check(f"{name} combine {form} {' '.join(layout)}",
+                        why or got != one and "logits differ from those of one rank")
 
 
 def refuse(tally, build, work, out):
@@ -76,7 +104,17 @@ def refuse(tally, build, work, out):
              "ranks: 2 copies would be"),
             ("qwen3_moe.int8", ("tp=8,ep=8",), "8 ranks: there are 6 experts"),
             ("qwen3_moe.int8", ("tp=2,ep=2", "--redundant", "2"), "--expert-stats FILE"),
-            ("qwen3_moe.int8", ("tp=2", "--redundant", "2"), "go with a layout with ep")):
+            ("qwen3_moe.int8", ("tp=2", "--redundant", "2"), "go with a layout with ep"),
+            ("llama.q4_0", ("dp=2,ep=2",), "has no experts"),
+            ("qwen3_moe.int8", ("dp=2",), "every rank would hold the whole model"),
+            ("qwen3_moe.int8", ("dp=2,tp=2,ep=4",), "dp beside tp or pp is not there yet"),
+            ("qwen3_moe.int8", ("dp=4,ep=4",), "6 experts and 0 copies are not dealt evenly to 4 "
+             "ranks: 2 copies would be"),
+            ("qwen3_moe.int8", ("dp=2,ep=2", "--dispatch", "some"), "auto, gather or swap"),
+            ("qwen3_moe.int8", ("tp=2", "--dispatch", "swap"), "goes with a layout with dp"),
+            ("qwen3_moe.int8", ("dp=2,ep=2", "--defer", "1"), "not where ranks share the model"),
+            ("qwen3_moe.int8", ("dp=2,ep=2", "--combine", "f16"), "f32, bf16 or q8"),
+            ("llama.q4_0", ("tp=2", "--combine", "q8"), "has no experts")):
         model = wide.make(work, os.path.join(build, "sluice"), name,
                           os.path.join(build, "tests", "tiny"))
         why, _ = logits(build, model, out, 0, "--layout", *args)
@@ -113,6 +151,7 @@ def main():
                 why, got = logits(build, model, out, with_mpi * n, "--layout", *layout, *form)
                 tally.check(f"{name} {acts} {kv} {layout[0]}{' placed' * (len(layout) > 1)}",
                             why or got != one and "logits differ from those of one rank")
+        combined(tally, build, work, out, name, with_mpi)
         if with_mpi:
             continue
         why, got = logits(build, model, out, 0, "--layout", f"tp={most + 1}")

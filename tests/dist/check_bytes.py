@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ranks move, against what the shapes say (docs/distribution.md): for each row of a join every
 rank takes the columns of the others, so that n ranks take n - 1 rows; logits come to rank 0 alone.
-A stage takes a row of the model's columns for every rank of it and every token.
+A stage takes a row of the model's columns for every rank of it and every token. With dp a token's
+row and the numbers of its experts go to the other ranks, and a row comes back from each expert
+that is there: how many are, the counts of experts say.
 
   check_bytes.py [BUILD]"""
+import json
 import os
 import sys
 
@@ -53,6 +56,44 @@ def moved(c, tp, pp, spread=False):
                 ANSWER * (vocab - own))
 
 
+def words(form, n):
+    """Of 4 bytes, of a row of n values on its way back."""
+    return {"f32": n, "bf16": (n + 1) // 2, "q8": (33 * ((n + 31) // 32) + 3) // 4}[form]
+
+
+def check_dp(tally, build, work, name, model, c):
+    """One request, which is rank 0's."""
+    n_exp = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
+    d, used = c["hidden_size"], experts_of(c)[0]
+    layers = c["num_hidden_layers"] - c.get("first_k_dense_replace", 0)
+    stats = os.path.join(work, "stats.json")
+    tokens = PROMPT + ANSWER - 1
+    for n in (n for n in (2, 3, 4) if n_exp % n == 0):
+        for form, how in (("f32", "gather"), ("bf16", "gather"), ("q8", "gather"), ("f32", "swap")):
+            if os.path.exists(stats):
+                os.unlink(stats)
+            code, out, err = e2e.run([
+                e2e.sluice(build), "run", "-m", model, "--ids",
+                ",".join(str(5 + i) for i in range(PROMPT)), "-n", str(ANSWER), "--ignore-eos",
+                "--json", "--layout", f"dp={n},ep={n}", "-t", str(n), "--combine", form,
+                "--dispatch", how, "--expert-stats", stats])
+            what = f"{name} dp={n},ep={n} {form} {how}"
+            if code:
+                tally.check(what, err)
+                continue
+            got = e2e.last_json(out)["wire_bytes_per_token"] * (PROMPT + ANSWER)
+            with open(stats, encoding="utf-8") as f:
+                back = sum(sum(l["counts"][n_exp // n:]) for l in json.load(f)["layers"])
+            come = 4 * back * words(form, d)
+            there = 4 * tokens * layers * (n - 1)  # to each of the other ranks
+            if how == "gather":
+                bad = abs(got - there * (d + used) - come) >= PROMPT + ANSWER
+            else:  # a row goes to no more ranks than it has experts elsewhere
+                least, most = there * used + come, there * used + come + 4 * back * d
+                bad = not least < got <= min(most, least + there * d) + 1
+            tally.check(what, bad and f"{got} bytes: {there * (d + used)} there, {come} back")
+
+
 def main():
     build = e2e.build_dir()
     tally = e2e.Tally("bytes between ranks")
@@ -63,6 +104,8 @@ def main():
         model = wide.make(work, e2e.sluice(build), name, e2e.tiny(build))
         c = wide.CONFIGS[name.split(".")[0]]
         n_exp = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
+        if n_exp:
+            check_dp(tally, build, work, name, model, c)
         ranks = [(n, 1, 1) for n in range(2, most + 1)] + [(1, 1, 2), (2, 1, 2)]
         if n_exp:
             ranks += [(n, n, 1) for n in range(2, most + 1) if n_exp % n == 0] + [(2, 2, 2)]
