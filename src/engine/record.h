@@ -9,7 +9,7 @@
 #include "dev/dev.h"
 
 #define RECORD_VERSION 5
-#define RECORD_HEAD 128 /* bytes of the header */
+#define RECORD_HEAD 132 /* bytes of the header */
 #define RECORD_ISA 24
 #define RECORD_PROGRAM 28
 enum { RECORD_STEP = 1, RECORD_RESULT = 2 };

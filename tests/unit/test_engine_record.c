@@ -223,7 +223,7 @@ TEST(engine_replay_names_what_differs)
     assert_int_equal(info.first_row, 0);
     spoil(step, 8 + 3, 0x40); /* its pass */
     assert_int_equal(replay(m, 1, &info), SL_FORMAT);
-    assert_non_null(strstr(err.text, "byte 136: pass"));
+    assert_non_null(strstr(err.text, "byte 140: pass"));
     spoil(step, 8 + 3, 0x40);
     buf[8] = 1;
     assert_int_equal(sl_record_opts(buf, n_buf, &o, &err), SL_UNSUPPORTED);
