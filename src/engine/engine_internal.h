@@ -399,6 +399,10 @@ void engine_homes_size(sl_engine *e);
 sl_status engine_homes_alloc(sl_engine *e, sl_err *err) BASE_MUST_USE;
 sl_status engine_homes_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_homes_close(sl_engine *e);
+/* What of rank i's stat is its home's. */
+void engine_home_stat(const sl_engine *e, int i, sl_rank_stat *s);
+/* opts.dispatch: REQUEST, also where n_dp is 1. */
+sl_status engine_dispatch_check(const sl_engine *e, int n_dp, sl_err *err) BASE_MUST_USE;
 /* Where a new request goes. */
 int engine_home_for(const sl_engine *e, const struct group *g);
 /* The next step of all of them; an item's seat is numbered among those of all. */

@@ -187,3 +187,42 @@ int engine_running(const sl_engine *e, int i)
     }
     return -1;
 }
+
+/* ---- what they are told, and hold ---- */
+
+int64_t engine_ranks_source_bytes(const sl_engine *e)
+{
+    const io_model *io = e->m->io;
+    int64_t n = 0;
+    if (engine_n_home(e) == 1) return e->m->bytes;
+    for (int r = 0; r < engine_n_rank(e); r++) {
+        struct model_dims d = engine_rank_dims(e, r);
+        d.n_slot = (e->m->cfg.n_expert + e->opts.redundant) / d.n_dp;
+        for (int i = 0; engine_rank_is_here(e, r) && i < io_n_tensor(io); i++) {
+            const struct tensor *t = io_tensor(io, i);
+            n += model_slice_bytes(&e->m->cfg, &d, t->name, (int64_t)t->n_bytes);
+        }
+    }
+    return n;
+}
+
+sl_status engine_dispatch_check(const sl_engine *e, int n_dp, sl_err *err)
+{
+    const char *text = e->opts.dispatch;
+    if (!text || strcmp(text, "auto") == 0) return SL_OK;
+    if (strcmp(text, "gather") != 0 && strcmp(text, "swap") != 0)
+        return SL_FAIL(err, REQUEST, "dispatch: \"%.40s\": auto, gather or swap", text);
+    if (n_dp > 1) return SL_OK;
+    return SL_FAIL(err, REQUEST, "dispatch: %s: goes with a layout with dp", text);
+}
+
+void engine_home_stat(const sl_engine *e, int i, sl_rank_stat *s)
+{
+    if (i >= e->n_home) return;
+    const struct kv_pool *p = e->home[i].pool;
+    struct sched_totals t = sched_totals_get(e->home[i].sched);
+    s->n_running = t.n_run;
+    s->n_waiting = t.n_wait;
+    s->kv_used_tok = (int64_t)(p->n_blk - kv_pool_avail(p)) * p->blk_tok;
+    s->kv_total_tok = (int64_t)p->n_blk * p->blk_tok;
+}

@@ -362,17 +362,6 @@ static sl_status deal_experts(sl_engine *e, int n_rank, sl_err *err)
     return st;
 }
 
-/* How rows go to the experts: what the options say. */
-static sl_status check_dispatch(const sl_engine *e, int n_dp, sl_err *err)
-{
-    const char *text = e->opts.dispatch;
-    if (!text || strcmp(text, "auto") == 0) return SL_OK;
-    if (strcmp(text, "gather") != 0 && strcmp(text, "swap") != 0)
-        return SL_FAIL(err, REQUEST, "dispatch: \"%.40s\": auto, gather or swap", text);
-    if (n_dp > 1) return SL_OK;
-    return SL_FAIL(err, REQUEST, "dispatch: %s: goes with a layout with dp", text);
-}
-
 /* One message to all is less to wait for, rows for whom they are less to carry: that counts between
  * machines, where a token does not go to nearly all ranks anyway. */
 static bool is_swap(const sl_engine *e)
@@ -406,7 +395,7 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
     if (e->opts.n_spare && l.dp > 1)
         return SL_FAIL(err, UNSUPPORTED, "spare: %d: experts do not move with dp yet",
                        e->opts.n_spare);
-    SL_TRY(check_dispatch(e, l.dp, err));
+    SL_TRY(engine_dispatch_check(e, l.dp, err));
     if (dist_layout_ranks(&l) == 1) return SL_OK;
     SL_TRY(os_topology_get(&top, err));
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct engine_ranks), &p, err));
@@ -455,22 +444,6 @@ struct model_dims engine_rank_dims(const sl_engine *e, int rank)
 {
     const struct model_stages *s = e->ranks ? &e->ranks->stages : NULL;
     return model_stage_dims(&e->m->cfg, s, rank, engine_n_rank(e));
-}
-
-int64_t engine_ranks_source_bytes(const sl_engine *e)
-{
-    const io_model *io = e->m->io;
-    int64_t n = 0;
-    if (engine_n_home(e) == 1) return e->m->bytes;
-    for (int r = 0; r < e->ranks->n; r++) {
-        struct model_dims d = engine_rank_dims(e, r);
-        d.n_slot = e->ranks->n_slot / d.n_dp;
-        for (int i = 0; dist_here(e->ranks->end, r) && i < io_n_tensor(io); i++) {
-            const struct tensor *t = io_tensor(io, i);
-            n += model_slice_bytes(&e->m->cfg, &d, t->name, (int64_t)t->n_bytes);
-        }
-    }
-    return n;
 }
 
 sl_status engine_ranks_gate(sl_engine *e, sl_status st, sl_err *err)
@@ -792,15 +765,6 @@ int64_t engine_ranks_bytes_per_token(const sl_engine *e)
     return e->ranks ? sum(e->ranks->bytes_per_token, e->ranks->n) : model_bytes_per_token(e->net);
 }
 
-static void add_home(const struct engine_home *h, sl_rank_stat *s)
-{
-    struct sched_totals t = sched_totals_get(h->sched);
-    s->n_running = t.n_run;
-    s->n_waiting = t.n_wait;
-    s->kv_used_tok = (int64_t)(h->pool->n_blk - kv_pool_avail(h->pool)) * h->pool->blk_tok;
-    s->kv_total_tok = (int64_t)h->pool->n_blk * h->pool->blk_tok;
-}
-
 int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n)
 {
     const struct engine_ranks *k = e->ranks;
@@ -815,7 +779,7 @@ int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n)
             .wait_ms = (double)BASE_MAX(k->step_ns - c.busy_ns, 0) * 1e-6,
             .step_ms = (double)k->step_ns * 1e-6,
         };
-        if (i < e->n_home) add_home(&e->home[i], &out[i]);
+        engine_home_stat(e, i, &out[i]);
     }
     return k->n;
 }
