@@ -54,6 +54,8 @@ static sl_status check_op(const struct dev_op *op, sl_err *err)
     const char *what = c->lacks ? c->lacks(d, op) : NULL;
     if (op->kind == DEV_OP_moe && (op->u.moe.n_late || op->u.moe.before) && !c->takes_late)
         what = "experts that come late";
+    if (op->kind == DEV_OP_moe && op->u.moe.terms && op->u.moe.combine)
+        what = "another form of experts' outputs (combine) beside hot experts";
     if (op->kind == DEV_OP_moe && (op->u.moe.combine || op->u.moe.spread) && !c->takes_late)
         what = "another form of experts' outputs (combine), or experts on other ranks";
     if (what)
