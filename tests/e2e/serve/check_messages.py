@@ -405,7 +405,6 @@ def hostile(s):
              "tool_choice.disable_parallel_tool_use"),
             ("thinking type", ask(thinking={"type": "x"}), "thinking.type"), ("budget", ask(
                 thinking={"type": "enabled", "budget_tokens": "x"}), "thinking.budget_tokens"),
-            ("thread", ask(thread={"type": "create"}), "thread"),
             ("compaction", ask(compaction={"type": "x"}), "compaction"),
             ("display", ask(thinking={"type": "adaptive", "display": 5}), "thinking.display"),
             ("format", ask(output_config={"format": 5}), "output_config.format"),
