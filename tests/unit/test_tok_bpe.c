@@ -599,7 +599,8 @@ TEST(tok_one_long_word_is_near_linear)
             }
             str_fini(&s);
         }
-        if (sec[1] > 0.2 && sec[1] > 28 * BASE_MAX(sec[0], 0.002))
+        /* 16 times the text: quadratic, 256 times as long; on a busy machine, caches of others */
+        if (sec[1] > 0.2 && sec[1] > 64 * BASE_MAX(sec[0], 0.002))
             fail_msg("'%s': %f s for 64 KiB, %f s for 1 MiB", unit[i], sec[0], sec[1]);
     }
     tok_close(t);
