@@ -521,6 +521,7 @@ TEST(engine_moves_experts_without_allocating)
              (sl_engine_opts){.n_seq_max = 4,
                               .n_chunk = 8,
                               .n_thread = 2,
+                              .device = "cpu", /* which ranks are of */
                               .layout = "tp=2,ep=2",
                               .n_spare = 2,
                               .place_mbps = 1 << 20});
@@ -544,7 +545,8 @@ TEST(engine_moves_experts_without_allocating)
 TEST(engine_moves_no_experts_where_it_can_not)
 {
     struct rig r;
-    rig_open(&r, "qwen3_moe_mixed.gguf", (sl_engine_opts){.n_thread = 2, .layout = "tp=2,ep=2"});
+    rig_open(&r, "qwen3_moe_mixed.gguf",
+             (sl_engine_opts){.n_thread = 2, .device = "cpu", .layout = "tp=2,ep=2"});
     ASSERT_STATUS(sl_rebalance(r.e, &err), SL_REQUEST);
     assert_non_null(strstr(err.text, "--spare"));
     rig_close(&r);
