@@ -20,7 +20,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk  # noqa: E402
 from openai.types.responses import Response, ResponseItemList, ResponseStreamEvent  # noqa: E402
 
 T = e2e.Tally("serve: shapes")
-OURS = {"timings", "reasoning_content", "token_ids",
+OURS = {"timings", "reasoning_content", "reasoning", "token_ids",
         "prompt_token_ids", "max_model_len", "meta", "store", "bytes"}
 # where OpenAI's own answers are not what the types say, and what is newer than version 2.3.0 of the
 # specification
