@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks change no bit: logits of wide models (wide.py) with --layout against one rank's.
 
-  check_layout.py [BUILD] [--mpi]
+  check_layout.py [BUILD] [--mpi] [--brief]
 
 Each model runs in four pairs of --acts and --kv, on as many ranks as it can be shared by, up to 4,
 and in the first pair on the most; and in two stages, of one rank and of two; mixtures of experts
 also with experts that are whole (ep), in order and placed with copies, and with ranks that have
-sequences of their own (dp). The token ids fill more than
-one span of attention. What can not be shared is refused by name.
---mpi: ranks are processes that mpirun starts, in place of threads."""
+sequences of their own (dp). The token ids fill more than one span of attention. What can not be
+shared is refused by name.
+--mpi: ranks are processes that mpirun starts, in place of threads.
+--brief: the first pair alone; what goes between ranks is f32 in every form."""
 import json
 import os
 import re
@@ -123,7 +124,8 @@ def refuse(tally, build, work, out):
 
 def main():
     with_mpi = "--mpi" in sys.argv
-    args = [a for a in sys.argv[1:] if a != "--mpi"]
+    forms = FORMS[:1] if "--brief" in sys.argv else FORMS
+    args = [a for a in sys.argv[1:] if a not in ("--mpi", "--brief")]
     build = os.path.abspath(args[0] if args else "build")
     if with_mpi and mpi.missing(build):
         print(f"skipped: {mpi.missing(build)}")
@@ -135,7 +137,7 @@ def main():
     for name, most in MODELS.items():
         model = wide.make(work, os.path.join(build, "sluice"), name,
                           os.path.join(build, "tests", "tiny"))
-        for acts, kv in FORMS:
+        for acts, kv in forms:
             form = ("--acts", acts, "--kv", kv)
             why, one = logits(build, model, out, 0, *form)
             tally.check(f"{name} {acts} {kv} one rank", why)
