@@ -58,7 +58,9 @@ def get_routes(s):
     with open(e2e.ROOT + "/docs/serving.md", encoding="utf-8") as f:
         told = set(re.findall(r"`((?:vllm:|sluice:|http_)[a-z0-9_]+)", f.read()))
     there = {ln.split()[2] for ln in text.split("\n") if ln.startswith("# TYPE ")}
-    there.add("sluice:pipeline_idle_ratio")  # of several stages
+    # of several stages; of ranks that have experts each, after they were placed anew
+    there |= {"sluice:pipeline_idle_ratio", "sluice:rank_load_ratio", "sluice:rank_load_share",
+              "sluice:placement_load_ratio"}
     need("metrics in docs/serving.md", there == told, sorted(there ^ told))
     for line in text.strip().split("\n"):
         if not line.startswith("#"):
