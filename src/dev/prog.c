@@ -56,8 +56,6 @@ static sl_status check_op(const struct dev_op *op, sl_err *err)
         what = "experts that come late";
     if (op->kind == DEV_OP_moe && op->u.moe.terms && op->u.moe.combine)
         what = "another form of experts' outputs (combine) beside hot experts";
-    if (op->kind == DEV_OP_moe && (op->u.moe.combine || op->u.moe.spread) && !c->takes_late)
-        what = "another form of experts' outputs (combine), or experts on other ranks";
     if (what)
         return SL_FAIL(err, UNSUPPORTED, "%s: device '%s' can not run operator '%s': %s", where,
                        c->name, dev_op_name(op->kind), what);

@@ -134,16 +134,10 @@ sl_status dev_cpu_mat_room(dev *d, const struct dev_image *like, int n, enum dev
 {
     struct cpu *c = dev_cpu_of(d);
     struct cpu_mat *w = NULL;
-    void *data = NULL;
     int fmt = kern_mm_fmt_find(like->fmt[0]),
         fmt2 = like->fmt[1] ? kern_mm_fmt_find(like->fmt[1]) : fmt;
     SL_TRY(dev_cpu_mat_new(c, fmt, fmt2, n, like->rows, like->cols, like->is_pair, &w, err));
-    SL_TRY(dev_cpu_carve(c, w->stride * (size_t)n, &data, err));
-    w->m.data = data;
-    if (w->stride2) {
-        SL_TRY(dev_cpu_carve(c, w->stride2 * (size_t)n, &data, err));
-        w->m2.data = data;
-    }
+    SL_TRY(dev_cpu_mat_memory(c, w, err));
     dev_cpu_mat_add(c, w, use);
     *out = &w->head;
     return SL_OK;

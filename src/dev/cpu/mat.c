@@ -172,20 +172,25 @@ sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct weight *first,
     return SL_OK;
 }
 
+sl_status dev_cpu_mat_memory(struct cpu *c, struct cpu_mat *w, sl_err *err)
+{
+    void *data = NULL;
+    SL_TRY(dev_cpu_carve(c, w->stride * (size_t)w->n, &data, err));
+    w->m.data = data;
+    if (!w->stride2) return SL_OK;
+    SL_TRY(dev_cpu_carve(c, w->stride2 * (size_t)w->n, &data, err));
+    w->m2.data = data;
+    return SL_OK;
+}
+
 sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
                            enum dev_use use, void (*drop)(void *user, const struct weight *w),
                            void *user, dev_mat **out, sl_err *err)
 {
     struct cpu *c = dev_cpu_of(d);
     struct cpu_mat *w = NULL;
-    void *data = NULL;
     SL_TRY(dev_cpu_mat_of_weights(c, first, second, n, &w, err));
-    SL_TRY(dev_cpu_carve(c, w->stride * (size_t)n, &data, err));
-    w->m.data = data;
-    if (w->stride2) {
-        SL_TRY(dev_cpu_carve(c, w->stride2 * (size_t)n, &data, err));
-        w->m2.data = data;
-    }
+    SL_TRY(dev_cpu_mat_memory(c, w, err));
     dev_cpu_mat_add(c, w, use);
     struct pack_job j = {w, first, second, (w->m.n_row + 15) / 16, 0, 0};
     int64_t total = (int64_t)n * j.n_tile;

@@ -39,6 +39,8 @@ enum mm_act dev_cpu_form(enum dev_acts acts, int fmt, enum dev_use use);
 sl_status dev_cpu_image_check(const char *name, const struct dev_image *im,
                               sl_err *err) BASE_MUST_USE;
 /* Everything but bytes and scales (which are 0). pair with fmt2 != fmt: two streams, m and m2. */
+/* Memory for all of its matrices. Errors: NOMEM. */
+sl_status dev_cpu_mat_memory(struct cpu *c, struct cpu_mat *w, sl_err *err) BASE_MUST_USE;
 sl_status dev_cpu_mat_new(struct cpu *c, int fmt, int fmt2, int n, int64_t rows, int64_t cols,
                           bool pair, struct cpu_mat **out, sl_err *err) BASE_MUST_USE;
 /* The same, with scales, for weights that were checked to belong together. */

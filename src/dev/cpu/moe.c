@@ -15,7 +15,7 @@ static int n_place(const struct dev_moe *p)
 }
 
 /* Those of them that the stacks hold, from here on: place 0 is the stacks' first. */
-static int n_here(const struct dev_moe *p)
+int dev_cpu_moe_n_here(const struct dev_moe *p)
 {
     return p->slots && p->slots->n_here ? p->slots->n_here : n_place(p);
 }
@@ -29,11 +29,6 @@ static int64_t expert_at(const struct dev_moe *p, int64_t place)
 {
     if (p->terms) return place; /* biases are those of slots */
     return p->slots ? p->slots->expert[first_here(p) + place] : place;
-}
-
-int dev_cpu_moe_n_here(const struct dev_moe *p)
-{
-    return n_here(p);
 }
 
 /* The rank whose token number t of all is. */
@@ -56,7 +51,7 @@ static int place_of(const struct dev_moe *p, int e, int t)
     if (!p->spread || n == 1) return list[t % n];
     int rank = owner_of(p->spread, t);
     for (int i = 0; i < n; i++)
-        if (list[i] / n_here(p) == rank) return list[i];
+        if (list[i] / dev_cpu_moe_n_here(p) == rank) return list[i];
     return list[(t + rank) % n];
 }
 
@@ -176,6 +171,26 @@ static const float *result_at(const struct cpu_moe *m, int row, int64_t at, int 
     return room;
 }
 
+/* Where n columns of a token's sum go, and what is added before its rows and after them. */
+struct rows_sum {
+    float *y;
+    const float *before, *add; /* or NULL */
+    int n_row;                 /* of the worker's scratch */
+};
+
+static void put_sum(struct cpu *c, int worker, const struct rows_sum *t, int n)
+{
+    struct cpu_scratch *s = &c->scratch[worker];
+    if (!t->before) {
+        c->k.wsum_f32(t->y, s->rowp, s->row, t->n_row, t->add, n);
+        return;
+    }
+    /* y may be what is added */
+    c->k.wsum_f32(s->tile, s->rowp, s->row, t->n_row, t->before, n);
+    if (t->add) c->k.add_f32(s->tile, t->add, n);
+    memcpy(t->y, s->tile, sizeof(float) * (size_t)n);
+}
+
 /* Columns [at, at + n) of token t's results, in the order of its list. */
 static void sum_results(const struct cpu_moe *m, int worker, int64_t t, int64_t at, int n)
 {
@@ -194,18 +209,13 @@ static void sum_results(const struct cpu_moe *m, int worker, int64_t t, int64_t 
         s->rowp[n_row] = result_at(m, row, at, n, s->tile + (int64_t)(1 + n_row) * CPU_SUM_COLS);
         n_row++;
     }
-    if (!more) {
-        m->c->k.wsum_f32(p->y + to, s->rowp, s->row, n_row, add, n);
-        return;
-    }
-    /* y may be what is added */
-    m->c->k.wsum_f32(s->tile, s->rowp, s->row, n_row, p->before + to, n);
-    if (add) m->c->k.add_f32(s->tile, add, n);
-    memcpy(p->y + to, s->tile, sizeof(float) * (size_t)n);
+    put_sum(m->c, worker, &(struct rows_sum){p->y + to, more ? p->before + to : NULL, add, n_row},
+            n);
 }
 
-void dev_cpu_moe_sum(const struct cpu_moe *m, int worker, int n_w)
+void dev_cpu_moe_sum(void *arg, int worker, int n_w)
 {
+    const struct cpu_moe *m = arg;
     int64_t n_out = n_sum(m), n_part = (n_out + CPU_SUM_COLS - 1) / CPU_SUM_COLS, b, e;
     par_split(m->n_tok * n_part, worker, n_w, &b, &e);
     for (; b < e; b++) {
@@ -291,17 +301,12 @@ static void moe_down(void *arg, int worker, int n_w)
     dev_cpu_moe_down(m, worker);
 }
 
-static void moe_sum(void *arg, int worker, int n_w)
-{
-    dev_cpu_moe_sum(arg, worker, n_w);
-}
-
 static void moe_rest(void *arg, int worker, int n_w)
 {
     const struct cpu_moe *m = arg;
     moe_down(arg, worker, n_w);
     par_barrier(m->c->team);
-    dev_cpu_moe_sum(m, worker, n_w);
+    dev_cpu_moe_sum(arg, worker, n_w);
 }
 
 static void moe_run(void *arg, int worker, int n_w)
@@ -342,17 +347,17 @@ static void moe_turned(struct cpu_moe *m)
     j.n_row = m->n_tok * p->k;
     j.n = m->down->m.n_row;
     for (int r = 0; r < p->ranks->n_rank; r++)
-        p->n_of[r] = slot0[(r + 1) * n_here(p)] - slot0[r * n_here(p)];
+        p->n_of[r] = slot0[(r + 1) * dev_cpu_moe_n_here(p)] - slot0[r * dev_cpu_moe_n_here(p)];
     par_run(m->c->team, dev_cpu_moe_here, m);
     p->ranks->join(p->ranks->user, &j);
-    par_run(m->c->team, moe_sum, m);
+    par_run(m->c->team, dev_cpu_moe_sum, m);
 }
 
 void dev_cpu_moe_tell(const struct cpu_moe *j)
 {
     const struct dev_moe *p = j->p;
     int n_ff = j->gate_up->m.n_row;
-    for (int e = 0; e < n_here(p); e++) {
+    for (int e = 0; e < dev_cpu_moe_n_here(p); e++) {
         struct rows s = rows_of(j, e);
         struct dev_tapped r = {.what = p->tap.what,
                                .layer = p->tap.layer,
@@ -376,10 +381,11 @@ void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p
            m->down->m.n_row <= c->most.d_model);
     group_by_expert(c, p, n_tok);
     if (p->hits) count_hits(p, n_tok);
-    m->n_slot = c->moe.expert_slot0[first_here(p) + n_here(p)] - c->moe.expert_slot0[first_here(p)];
+    m->n_slot = c->moe.expert_slot0[first_here(p) + dev_cpu_moe_n_here(p)] -
+                c->moe.expert_slot0[first_here(p)];
     dev_cpu_work_clear(&c->work[0]);
     dev_cpu_work_clear(&c->work[1]);
-    for (int e = 0; e < n_here(p); e++) {
+    for (int e = 0; e < dev_cpu_moe_n_here(p); e++) {
         int n = rows_of(m, e).n;
         if (n == 0) continue;
         struct mm_mat gate_up = dev_cpu_mat_at(m->gate_up, e), down = dev_cpu_mat_at(m->down, e);
@@ -440,13 +446,8 @@ static void sum_terms(const struct cpu_sum *m, int worker, int64_t t, int64_t at
         s->row[n_row] = p->weight[i];
         s->rowp[n_row++] = (is_here ? p->here : p->there) + i * p->n + at;
     }
-    if (!more) {
-        m->c->k.wsum_f32(p->y + to, s->rowp, s->row, n_row, add, n);
-        return;
-    }
-    m->c->k.wsum_f32(s->tile, s->rowp, s->row, n_row, p->before + to, n);
-    if (add) m->c->k.add_f32(s->tile, add, n);
-    memcpy(p->y + to, s->tile, sizeof(float) * (size_t)n);
+    put_sum(m->c, worker, &(struct rows_sum){p->y + to, more ? p->before + to : NULL, add, n_row},
+            n);
 }
 
 static void sum_run(void *arg, int worker, int n_w)
@@ -462,8 +463,7 @@ static void sum_run(void *arg, int worker, int n_w)
 
 void dev_cpu_sum(dev *d, const struct dev_step *b, const struct dev_sum *p)
 {
-    struct cpu_sum m = {
-        .c = dev_cpu_of(d), .p = p, .l = {p->id, p->weight, p->k, p->n_late}};
+    struct cpu_sum m = {.c = dev_cpu_of(d), .p = p, .l = {p->id, p->weight, p->k, p->n_late}};
     m.n_tok = dev_n_row(b, p->n_tok);
     ASSERT(p->k <= m.c->most.k);
     if (m.n_tok) par_run(m.c->team, sum_run, &m);

@@ -46,10 +46,11 @@ void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p
 void dev_cpu_moe_up(const struct cpu_moe *m, int worker, const struct mm_act_buf *x);
 void dev_cpu_moe_prep(const struct cpu_moe *m, int worker, int n_w);
 void dev_cpu_moe_down(const struct cpu_moe *m, int worker);
-void dev_cpu_moe_sum(const struct cpu_moe *m, int worker, int n_w);
 
 /* What the experts that are here give, by all workers: par_run's function, of a struct cpu_moe. */
 void dev_cpu_moe_here(void *arg, int worker, int n_w);
+/* Each token's sum of them: the same. */
+void dev_cpu_moe_sum(void *arg, int worker, int n_w);
 /* Tell the tap of their hidden values. */
 void dev_cpu_moe_tell(const struct cpu_moe *m);
 /* Tokens of experts, at most. */

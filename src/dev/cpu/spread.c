@@ -160,11 +160,6 @@ static void give_back(struct spread *a)
         s->list[t] = at[rank_of(a, a->c->moe.slot_of[(int64_t)a->tok0 * a->K + t])]++;
 }
 
-static void sum(void *arg, int worker, int n_w)
-{
-    dev_cpu_moe_sum(arg, worker, n_w);
-}
-
 void dev_cpu_moe_spread(struct cpu *c, const struct dev_moe *p, int n_tok)
 {
     const struct dev_spread *s = p->spread;
@@ -195,5 +190,5 @@ void dev_cpu_moe_spread(struct cpu *c, const struct dev_moe *p, int n_tok)
     a.m.n_tok = n_tok;
     a.m.back = s->back;
     a.m.back_of = s->list;
-    if (n_tok) par_run(c->team, sum, &a.m);
+    if (n_tok) par_run(c->team, dev_cpu_moe_sum, &a.m);
 }

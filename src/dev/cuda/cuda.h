@@ -137,7 +137,5 @@ void dev_cuda_unload(struct cuda *v);
 /* What of a device is missing, in n bytes; "" = it can be used. */
 void dev_cuda_lacks(const struct cuda *v, int device, char *buf, size_t n);
 int dev_cuda_list(struct dev_desc *out, int n, sl_err *err);
-/* The same in a line, as far as it goes into n bytes. */
-void dev_cuda_list_text(char *buf, size_t n);
 
 #endif

@@ -202,7 +202,7 @@ static sl_status pick_card(struct cuda *v, int which, struct gpu_limits *lim, sl
     size_t total = 0;
     int r = v->DeviceGetCount(&n);
     if (!r && which >= n) {
-        dev_cuda_list_text(text, sizeof text);
+        dev_gpu_list_text(dev_cuda_list, text, sizeof text);
         return SL_FAIL(err, NOTFOUND, "there %s %d: %s", n == 1 ? "is" : "are", n, text);
     }
     if (!r) r = v->DeviceGet(&v->device, which);

@@ -87,14 +87,3 @@ int dev_cuda_list(struct dev_desc *out, int n, sl_err *err)
     dev_cuda_unload(&v);
     return n_out;
 }
-
-void dev_cuda_list_text(char *buf, size_t n)
-{
-    struct dev_desc all[16];
-    int n_all = dev_cuda_list(all, BASE_COUNT_OF(all), NULL);
-    size_t k = 0;
-    *buf = '\0';
-    for (int i = 0; i < n_all && i < BASE_COUNT_OF(all) && k < n; i++)
-        k += (size_t)snprintf(buf + k, n - k, "%s%s %s %.0f GB", i ? ", " : "", all[i].name,
-                              all[i].text, (double)all[i].mem / 1e9);
-}

@@ -326,6 +326,9 @@ sl_status dev_gpu_bring(dev *d, const struct dev_op *op, sl_err *err);
 /* Workspace, after c->most is set. */
 sl_status dev_gpu_moe_reserve(struct gpu *c, sl_err *err);
 sl_status dev_gpu_mla_reserve(struct gpu *c, sl_err *err);
+/* The cards that list finds in a line, as far as it goes into n bytes. */
+typedef int dev_gpu_list_fn(struct dev_desc *out, int n, sl_err *err);
+void dev_gpu_list_text(dev_gpu_list_fn *list, char *buf, size_t n);
 
 /* ---- opening, and the table's other entries (open.c) ---- */
 /* options: "[NUMBER][,slab=BYTES][,staged][,fail=alloc:K][,fail=submit:K]". Errors: REQUEST too: an

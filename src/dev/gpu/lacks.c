@@ -11,6 +11,8 @@ static const char *route_lacks(const struct dev_route *p)
 
 static const char *moe_lacks(const struct gpu *c, const struct dev_moe *p)
 {
+    if (p->combine || p->spread)
+        return "another form of experts' outputs (combine), or experts on other ranks";
     if (p->ranks) return "experts shared among ranks: --device cpu does that";
     if (!p->slots != !p->terms)
         return "experts in chosen slots: --place experts=cpu runs them";

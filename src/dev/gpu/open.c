@@ -287,3 +287,17 @@ double dev_gpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
     (void)ms;
     return 0;
 }
+
+void dev_gpu_list_text(dev_gpu_list_fn *list, char *buf, size_t n)
+{
+    struct dev_desc all[16];
+    int n_all = list(all, BASE_COUNT_OF(all), NULL);
+    size_t k = 0;
+    *buf = '\0';
+    for (int i = 0; i < n_all && i < BASE_COUNT_OF(all) && k < n; i++) {
+        char of[32] = " (a CPU; for tests)";
+        if (!all[i].is_cpu) snprintf(of, sizeof of, " %.0f GB", (double)all[i].mem / 1e9);
+        k += (size_t)snprintf(buf + k, n - k, "%s%s %s%s", i ? ", " : "", all[i].name, all[i].text,
+                              of);
+    }
+}

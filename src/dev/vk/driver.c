@@ -300,7 +300,7 @@ static sl_status pick_card(struct vk *v, int which, sl_err *err)
                        "nvidia's)");
     if ((uint32_t)which >= n) {
         char list[160];
-        dev_vk_list_text(list, sizeof list);
+        dev_gpu_list_text(dev_vk_list, list, sizeof list);
         return SL_FAIL(err, NOTFOUND, "there %s %u: %s", n == 1 ? "is" : "are", n, list);
     }
     v->card = card[which];

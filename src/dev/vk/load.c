@@ -139,17 +139,3 @@ int dev_vk_list(struct dev_desc *out, int n, sl_err *err)
     dev_vk_unload(&v);
     return n_out;
 }
-
-void dev_vk_list_text(char *buf, size_t n)
-{
-    struct dev_desc all[16];
-    int n_all = dev_vk_list(all, BASE_COUNT_OF(all), NULL);
-    size_t k = 0;
-    *buf = '\0';
-    for (int i = 0; i < n_all && i < BASE_COUNT_OF(all) && k < n; i++) {
-        char of[32] = " (a CPU; for tests)";
-        if (!all[i].is_cpu) snprintf(of, sizeof of, " %.0f GB", (double)all[i].mem / 1e9);
-        k += (size_t)snprintf(buf + k, n - k, "%s%s %s%s", i ? ", " : "", all[i].name, all[i].text,
-                              of);
-    }
-}

@@ -108,7 +108,5 @@ sl_status dev_vk_device(struct vk *v, sl_err *err);
 /* What stays when everything that was made is gone. */
 void dev_vk_unload(struct vk *v);
 int dev_vk_list(struct dev_desc *out, int n, sl_err *err);
-/* The same in a line, as far as it goes into n bytes. */
-void dev_vk_list_text(char *buf, size_t n);
 
 #endif
