@@ -299,9 +299,7 @@ static struct load load_of(uint64_t *count, int n)
     return l;
 }
 
-#define MOST_LOADS 64     /* to improve a layer with */
-#define ENOUGH 1.05       /* of the fullest over the mean */
-#define RANKS_SHOWN 16    /* with what each has to do */
+#define RANKS_SHOWN 16 /* with what each has to do */
 #define RANKS_PER_LINE 8
 
 /* Over ranks, of the fullest's load to the mean: in order (0: they do not divide), with n_load
@@ -315,7 +313,7 @@ struct spread {
 static void improve(const struct expert_layer *at, const struct dist_experts *p, int32_t *expert,
                     struct dist_steps *steps, struct spread *out)
 {
-    struct dist_goal goal = {ENOUGH, MOST_LOADS};
+    struct dist_goal goal = {DIST_GOAL_RATIO, DIST_GOAL_LOADS};
     dist_improve(p, at->count, &goal, expert, steps);
     out->improved = dist_place_ratio(p, at->count, expert);
     for (int i = 0; i < steps->n; i++)
@@ -334,7 +332,7 @@ static sl_status spread_of(const struct expert_layer *at, const struct dist_expe
     int32_t *expert = mem;
     SL_TRY(mem_arena_array(a, (size_t)p->n_rank, sizeof *out->rank, &mem, err));
     out->rank = mem;
-    SL_TRY(mem_arena_array(a, MOST_LOADS, sizeof *steps.v, &mem, err));
+    SL_TRY(mem_arena_array(a, DIST_GOAL_LOADS, sizeof *steps.v, &mem, err));
     steps.v = mem;
     SL_TRY(mem_arena_alloc(a, dist_improve_room(p), &steps.room, err));
     SL_TRY(dist_place(p, at->count, expert, err));

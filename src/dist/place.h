@@ -38,6 +38,8 @@ struct dist_exchange {
     int n; /* 1 or 2 */
     int32_t slot[2], expert[2];
 };
+#define DIST_GOAL_RATIO 1.05
+#define DIST_GOAL_LOADS 64
 struct dist_goal {
     double ratio; /* enough: the fullest rank's over the mean */
     int n_load;   /* experts that may be loaded */

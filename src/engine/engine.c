@@ -73,6 +73,11 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
     return SL_OK;
 }
 
+const char *engine_combine_name(enum dev_combine form)
+{
+    return combine_names[form];
+}
+
 /* The form of experts' outputs. */
 static sl_status parse_combine(sl_engine *e, sl_err *err)
 {
@@ -306,7 +311,7 @@ sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err)
     for (int r = 0; r < engine_n_rank(e); r++)
         rank[r] = shape_of(e, blocks_of(kv_tokens), r);
     e->kv_shape = rank[engine_rank_here(e)];
-    SL_TRY(engine_hot_choose(e, &mo.hot, err));
+    mo.hot = engine_hot_choose(e);
     SL_TRY(engine_small_load(e, blocks_of(kv_tokens), err));
     mo.beside = e->small.net;
     SL_TRY(engine_ranks_start(e, &mo, rank, err));

@@ -237,6 +237,7 @@ struct engine_hot {
     /* fixed after open */
     bool on, is_chosen;
     int64_t room;           /* auto: bytes of e->d that nothing else takes */
+    int64_t *bytes;         /* [L + MTP] of an expert, of the source */
     int32_t *n, *expert;    /* [L + MTP], and n_max each: as of model_hot */
     struct model_hot of;
     int32_t *order;         /* [E] scratch */
@@ -384,6 +385,7 @@ sl_status engine_check_ids(const sl_engine *e, const char *name, const int32_t *
 
 /* engine.c: the type of the cache. */
 enum dev_kv_type engine_kv_type(const sl_engine *e);
+const char *engine_combine_name(enum dev_combine form); /* as opts.combine has it */
 /* cache.c: the homes' pools as e->kv_shape says. */
 sl_status engine_cache_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 /* The blocks of a home's sequence into the step's tables. */
@@ -442,8 +444,8 @@ sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *availabl
 /* hot.c. bytes: of the source, that hot experts are on e->d (auto: 0), added to e->place. Errors:
  * REQUEST. */
 sl_status engine_hot_bytes(sl_engine *e, sl_err *err) BASE_MUST_USE;
-/* Which they are: *out is e's, or NULL. Errors: NOMEM. */
-sl_status engine_hot_choose(sl_engine *e, const struct model_hot **out, sl_err *err) BASE_MUST_USE;
+/* Which they are, e's; NULL: none. */
+const struct model_hot *engine_hot_choose(sl_engine *e);
 /* Another model is there, of the hot experts of the first. */
 void engine_hot_again(sl_engine *e);
 void engine_hot_stats(sl_engine *e);
@@ -595,6 +597,7 @@ sl_status engine_passes(sl_engine *e, struct engine_pass n, int64_t t0, struct s
  * was nothing to run; else *t is the time that it took. */
 sl_status engine_mtp_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_mtp_close(sl_engine *e);
+void engine_mtp_forget(sl_engine *e); /* what it has stored is gone */
 void engine_mtp_begin(sl_engine *e, const struct sched_plan *p);
 bool engine_mtp_run(sl_engine *e, const struct sched_plan *p, struct spec_passes *t);
 
@@ -626,6 +629,7 @@ void engine_threads_fini(sl_engine *e);
 void engine_publish(sl_engine *e); /* stats, for other threads */
 /* DEVICE where the device is lost. Threads: any. */
 sl_status engine_lost(const sl_engine *e, sl_err *err) BASE_MUST_USE;
+void engine_lose(sl_engine *e, const sl_err *why); /* from now on it is */
 /* The step that stands in the engine's arrays: logits of n_row rows are wanted. */
 struct dev_step engine_step(const sl_engine *e, int n_tok, int n_seq, int n_row);
 /* Run a step to its end. DEVICE: the engine is lost. */

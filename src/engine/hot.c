@@ -20,14 +20,14 @@ static bool may(const sl_engine *e, int il)
     return model_may_be_hot(&e->place.p, &e->m->cfg, il);
 }
 
-static sl_status tables(sl_engine *e, int64_t **bytes, sl_err *err)
+static sl_status tables(sl_engine *e, sl_err *err)
 {
     struct arena *a = &e->place.arena;
     size_t L = (size_t)(e->m->cfg.n_layer + e->m->cfg.n_mtp), E = (size_t)e->m->cfg.n_expert;
     struct engine_hot *h = &e->hot;
     void *p = NULL;
-    SL_TRY(mem_arena_array(a, L, sizeof **bytes, &p, err));
-    *bytes = p;
+    SL_TRY(mem_arena_array(a, L, sizeof *h->bytes, &p, err));
+    h->bytes = p;
     SL_TRY(mem_arena_array(a, L * (E + 1) + E, sizeof(int32_t), &p, err));
     h->n = p;
     h->expert = h->n + L;
@@ -36,14 +36,13 @@ static sl_status tables(sl_engine *e, int64_t **bytes, sl_err *err)
     h->count = p;
     h->seen = h->count + E;
     h->of = (struct model_hot){.n = h->n, .n_max = (int)E, .expert = h->expert};
-    model_expert_bytes(&e->m->cfg, e->m->io, *bytes);
+    model_expert_bytes(&e->m->cfg, e->m->io, h->bytes);
     return SL_OK;
 }
 
 sl_status engine_hot_bytes(sl_engine *e, sl_err *err)
 {
     const struct arch_cfg *c = &e->m->cfg;
-    int64_t *bytes = NULL;
     int n = e->opts.n_hot;
     if (!n) return SL_OK;
     if (engine_n_rank(e) > 1)
@@ -51,12 +50,12 @@ sl_status engine_hot_bytes(sl_engine *e, sl_err *err)
     if (n > c->n_expert)
         return SL_FAIL(err, REQUEST, "hot-experts: %d: this model has %d experts in a layer", n,
                        c->n_expert);
-    SL_TRY(tables(e, &bytes, err));
+    SL_TRY(tables(e, err));
     for (int il = 0; il < n_layers(e); il++) {
         if (!may(e, il)) continue;
         e->hot.on = true;
         e->hot.n[il] = BASE_MAX(n, 0);
-        e->place.bytes[e->place.p.on[MODEL_ATTN]] += e->hot.n[il] * bytes[il];
+        e->place.bytes[e->place.p.on[MODEL_ATTN]] += e->hot.n[il] * e->hot.bytes[il];
     }
     if (e->hot.on) return SL_OK;
     return SL_FAIL(err, REQUEST,
@@ -90,9 +89,10 @@ static void best_of(const uint64_t *count, int E, int n, int32_t *out)
 }
 
 /* auto: one more where it is of most use for its bytes, while there is room. */
-static void share_room(sl_engine *e, const int64_t *bytes)
+static void share_room(sl_engine *e)
 {
     struct engine_hot *h = &e->hot;
+    const int64_t *bytes = h->bytes;
     int E = e->m->cfg.n_expert;
     double left = ROOM_SHARE * (double)h->room;
     for (;;) {
@@ -115,7 +115,7 @@ static void share_room(sl_engine *e, const int64_t *bytes)
     }
 }
 
-static void tell(const sl_engine *e, const int64_t *bytes)
+static void tell(const sl_engine *e)
 {
     int64_t n = 0, sum = 0;
     int n_layer = 0;
@@ -125,7 +125,7 @@ static void tell(const sl_engine *e, const int64_t *bytes)
         known &= load_of(e, il) != NULL;
         n_layer++;
         n += e->hot.n[il];
-        sum += e->hot.n[il] * bytes[il];
+        sum += e->hot.n[il] * e->hot.bytes[il];
     }
     log_msg(LOG_DEBUG, "hot experts: %" PRId64 " in %d layers of %d, %.2f GiB on %s", n, n_layer,
             e->m->cfg.n_expert, (double)sum / (1 << 30),
@@ -139,30 +139,23 @@ static void tell(const sl_engine *e, const int64_t *bytes)
                 e->opts.hot_update ? "until hot-update has chosen" : "of little use");
 }
 
-sl_status engine_hot_choose(sl_engine *e, const struct model_hot **out, sl_err *err)
+const struct model_hot *engine_hot_choose(sl_engine *e)
 {
     struct engine_hot *h = &e->hot;
     int E = e->m->cfg.n_expert;
-    int64_t *bytes = NULL;
-    *out = h->is_chosen ? &h->of : NULL; /* the device was opened again */
-    if (!h->on || h->is_chosen) return SL_OK;
-    void *p = NULL;
-    SL_TRY(mem_arena_array(&e->place.arena, (size_t)(e->m->cfg.n_layer + e->m->cfg.n_mtp),
-                           sizeof *bytes, &p, err));
-    bytes = p;
-    model_expert_bytes(&e->m->cfg, e->m->io, bytes);
+    if (!h->on) return NULL;
+    if (h->is_chosen) return &h->of; /* the device was opened again */
     if (e->opts.n_hot == SL_HOT_AUTO) {
         for (int il = 0; il < n_layers(e); il++) /* in the order in which they would be taken */
             if (may(e, il)) best_of(load_of(e, il), E, E, h->expert + (int64_t)il * E);
-        share_room(e, bytes);
+        share_room(e);
     }
     for (int il = 0; il < n_layers(e); il++)
         if (h->n[il]) best_of(load_of(e, il), E, h->n[il], h->expert + (int64_t)il * E);
-    tell(e, bytes);
+    tell(e);
     e->opts.hot_load = NULL; /* the caller's */
     h->is_chosen = true;
-    *out = &h->of;
-    return SL_OK;
+    return &h->of;
 }
 
 void engine_hot_again(sl_engine *e)
@@ -229,8 +222,7 @@ void engine_hot_idle(sl_engine *e)
     }
     h->n_tok = n_tok;
     if (st) { /* what a slot holds is not known any more */
-        e->lost_err = why;
-        atomic_store(&e->lost, 1);
+        engine_lose(e, &why);
         return;
     }
     e->stats.n_hot_update += n_changed > 0;

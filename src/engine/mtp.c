@@ -197,12 +197,17 @@ static struct engine_pass add_items(sl_engine *e, const struct sched_plan *p)
 
 /* ---- passes ---- */
 
+void engine_mtp_forget(sl_engine *e)
+{
+    for (int b = 0; e->mtp.from && b < e->n_home * e->pool.n_blk; b++)
+        e->mtp.from[b] = NO_CHAIN;
+}
+
 /* A pass failed: what it stored is not known. A lost device ends the next step. */
 static void forget(sl_engine *e, const struct sched_plan *p, const sl_err *why)
 {
     log_msg(LOG_WARN, "the MTP layer failed: %s: no drafts of it for now", why->text);
-    for (int b = 0; b < e->n_home * e->pool.n_blk; b++)
-        e->mtp.from[b] = NO_CHAIN;
+    engine_mtp_forget(e);
     for (int i = 0; i < p->n_item; i++)
         if (e->req[p->item[i].req]) e->req[p->item[i].req]->mtp_done = NO_CHAIN;
 }
@@ -240,8 +245,7 @@ sl_status engine_mtp_open(sl_engine *e, sl_err *err)
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)(e->n_home * e->pool.n_blk), sizeof *m->from, &p,
                            err));
     m->from = p;
-    for (int b = 0; b < e->n_home * e->pool.n_blk; b++)
-        m->from[b] = NO_CHAIN;
+    engine_mtp_forget(e);
     return SL_OK;
 }
 

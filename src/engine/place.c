@@ -115,10 +115,9 @@ void engine_place_close(sl_engine *e)
 static int64_t need_at(const sl_engine *e, int i)
 {
     const struct model_place *p = &e->place.p;
-    int64_t n = engine_ranks_source_bytes(e);
+    int64_t n = e->n_home > 1 ? engine_ranks_source_bytes(e) : 0;
     int n_here = 0;
     if (e->n_home > 1) return n + arch_beside_bytes(n);
-    n = 0;
     for (int r = 0; r < engine_n_rank(e); r++)
         n_here += engine_rank_is_here(e, r);
     for (int k = 0; k < p->n_dev; k++)

@@ -9,10 +9,8 @@
 #include "dist/place.h"
 #include "engine/moves.h"
 
-#define LOADS 64             /* experts of a layer that may move in a pass */
-#define GOAL 1.05            /* of the fullest rank over the mean */
-#define ASK_NS 4000000       /* between two questions */
-#define LEAST_PER_EXPERT 16  /* choices that a layer must have seen before it is moved unasked */
+#define ASK_NS 4000000      /* between two questions */
+#define LEAST_PER_EXPERT 16 /* choices that a layer must have seen before it is moved unasked */
 
 struct engine_rebalance {
     /* fixed after open */
@@ -29,7 +27,7 @@ struct engine_rebalance {
     bool planned, reading;
     uint64_t *seen, *load; /* [n_layer, n_expert] counts at the last pass; what they say of now */
     int32_t *goal;         /* [n_slot] */
-    struct dist_exchange exchange[LOADS];
+    struct dist_exchange exchange[DIST_GOAL_LOADS];
     struct dist_steps step;
     int at; /* steps of the layer that are done */
     struct engine_move batch[ENGINE_MOVES_MAX];
@@ -146,7 +144,7 @@ static void plan_layer(struct engine_rebalance *b)
     if (sum == 0 || (!b->by_hand && sum < (uint64_t)p->n_expert * LEAST_PER_EXPERT)) return;
     memcpy(b->goal, slot, sizeof *slot * (size_t)p->n_slot);
     b->before += dist_place_ratio(p, load, slot);
-    dist_improve(p, load, &(struct dist_goal){GOAL, LOADS}, b->goal, &b->step);
+    dist_improve(p, load, &(struct dist_goal){DIST_GOAL_RATIO, DIST_GOAL_LOADS}, b->goal, &b->step);
     b->after += dist_place_ratio(p, load, b->goal);
     b->n_ratio++;
 }

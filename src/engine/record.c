@@ -236,7 +236,6 @@ sl_status sl_record_opts(const void *p, size_t n, sl_engine_opts *opts, sl_err *
                                [DEV_KV_F16] = SL_KV_F16,
                                [DEV_KV_Q8] = SL_KV_Q8,
                                [DEV_KV_F32] = SL_KV_F32};
-    static const char *const combine[] = {NULL, "bf16", "q8"};
     struct rd r = rd_init(p, n);
     struct record_head h;
     SL_TRY(engine_record_read_head(&r, &h, err));
@@ -246,7 +245,7 @@ sl_status sl_record_opts(const void *p, size_t n, sl_engine_opts *opts, sl_err *
     opts->n_seq_max = h.n_seq_max;
     opts->n_chunk = h.n_chunk;
     opts->n_defer = h.n_defer;
-    opts->combine = combine[h.combine];
+    opts->combine = engine_combine_name((enum dev_combine)h.combine);
     opts->draft = h.n_pass > 1 ? "mtp" : NULL;
     opts->draft_vocab = h.n_draft_vocab;
     opts->kv_tokens = (int64_t)h.n_blk[0] * h.blk_tok;

@@ -26,8 +26,7 @@ sl_status sl_reopen(sl_engine *e, sl_err *err)
     e->net = NULL;
     SL_TRY(engine_place_again(e, err));
     engine_hot_again(e);
-    for (int i = 0; e->mtp.from && i < e->pool.n_blk; i++)
-        e->mtp.from[i] = -1; /* what was stored for drafts is gone */
+    engine_mtp_forget(e);
     SL_TRY(engine_load(e, kv_tokens, err));
     e->stats.n_reopen++;
     atomic_store(&e->lost, 0); /* release; pairs with loads by who submits */

@@ -103,10 +103,7 @@ sl_status engine_run(sl_engine *e, const struct dev_step *s, struct model_rows *
     if (e->record) engine_record_result(e, s, st, out);
     if (!st) return SL_OK;
     e->stats.n_step_failed++;
-    if (st == SL_DEVICE) {
-        e->lost_err = why;
-        atomic_store(&e->lost, 1);
-    }
+    if (st == SL_DEVICE) engine_lose(e, &why);
     if (err) *err = why;
     return st;
 }
@@ -256,10 +253,7 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     sl_err why = {0};
     if (e->remote) return e->remote->step(e->remote->user, err);
     engine_intake(e);
-    if (engine_rebalance_step(e, &why)) {
-        e->lost_err = why;
-        atomic_store(&e->lost, 1);
-    }
+    if (engine_rebalance_step(e, &why)) engine_lose(e, &why);
     if (atomic_load(&e->lost)) return end_all(e, err);
     sl_step_record rec = {.t0_ns = clock_now_ns()};
     bool drafted = engine_spec_propose(e, &passes);

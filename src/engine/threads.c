@@ -74,6 +74,12 @@ void sl_stats_get(const sl_engine *e_, sl_stats *out)
     out->n_busy = atomic_load_explicit(&e->n_busy, memory_order_relaxed);
 }
 
+void engine_lose(sl_engine *e, const sl_err *why)
+{
+    e->lost_err = *why;
+    atomic_store(&e->lost, 1);
+}
+
 sl_status engine_lost(const sl_engine *e, sl_err *err)
 {
     if (!atomic_load(&e->lost)) return SL_OK;

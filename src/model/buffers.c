@@ -60,7 +60,7 @@ static sl_status open_exps(struct model *m, struct side *s, sl_err *err)
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)(n_layer + m->n_mtp), sizeof(dev_mat *), &p, err));
     const dev_mat **w = p;
     for (int i = 0; i < n_layer + m->n_mtp; i++) {
-        const struct layer *l = i < n_layer ? &m->layer[i] : &m->mtp[i - n_layer].layer;
+        const struct layer *l = model_layer(m, i);
         if (l->gate_up_exps) w[n++] = l->gate_up_exps;
     }
     sl_status st =

@@ -83,8 +83,7 @@ void model_hot_emit(struct emit *e, struct chosen chosen);
 bool model_hot_rest(const struct emit *e, struct dev_moe *p);
 void model_hot_bring(struct emit *e);
 struct dev_op *model_hot_sum(struct emit *e, const struct side *s, const struct dev_moe *p);
-/* The operator of the experts of layer l (NULL: its matrices are set later) on a side, whose input
- * is there. */
+/* The operator of the experts of layer l on a side, whose input is there. */
 struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const struct layer *l,
                             struct chosen chosen);
 /* Feed-forward blocks: from a_ffn, and rows where some of the block is elsewhere, to r. */

@@ -19,12 +19,6 @@ bool model_may_be_hot(const struct model_place *p, const struct arch_cfg *c, int
     return c->layer[il].ffn == ARCH_MOE && dev_is_host(p->d[at]) && !dev_is_host(home);
 }
 
-static struct layer *layer_of(const struct model *m, int il)
-{
-    int L = m->cfg.n_layer;
-    return il < L ? &m->layer[il] : &m->mtp[il - L].layer;
-}
-
 /* ---- which they are ---- */
 
 /* Slot s of the device is expert e's; the CPU leaves it to the device. */
@@ -65,7 +59,7 @@ static sl_status fill_bias(const struct model *m, const struct way *w, float *to
 static sl_status fill_slot(struct model *m, int il, int slot, int expert, sl_err *err)
 {
     struct hot *h = &m->hot[il];
-    const struct layer *l = layer_of(m, il);
+    const struct layer *l = model_layer(m, il);
     struct way w = {slot, expert};
     int D = m->cfg.d_model, F = m->cfg.d_ff_expert;
     SL_TRY(fill(h->gate_up, slot, l->gate_up_exps, expert, err));
@@ -120,9 +114,8 @@ const int32_t *model_hot_get(const model *m, int il, int *n)
 
 /* ---- opening ---- */
 
-static sl_status check(const struct model *m, sl_err *err)
+static sl_status check(const struct model *m, const struct model_hot *o, sl_err *err)
 {
-    const struct model_hot *o = m->opts.hot;
     for (int il = 0; il < m->cfg.n_layer + m->n_mtp; il++) {
         if (!o->n[il]) continue;
         if (m->dims.n_rank * m->dims.n_stage > 1)
@@ -164,7 +157,7 @@ static sl_status bias_room(struct model *m, const float *of, int64_t n, float **
 static sl_status open_layer(struct model *m, int il, int n, const int32_t *expert, sl_err *err)
 {
     struct hot *h = &m->hot[il];
-    const struct layer *l = layer_of(m, il);
+    const struct layer *l = model_layer(m, il);
     int64_t D = m->cfg.d_model, F = m->cfg.d_ff_expert, E = m->cfg.n_expert;
     void *p = NULL;
     size_t n_int = 3 * (size_t)n + 2 * (size_t)E + 2 * ((size_t)E + 1);
@@ -196,10 +189,7 @@ sl_status model_hot_open(struct model *m, sl_err *err)
     void *p = NULL;
     m->opts.hot = NULL; /* the caller's */
     if (!o) return SL_OK;
-    m->opts.hot = o;
-    sl_status st = check(m, err);
-    m->opts.hot = NULL;
-    SL_TRY(st);
+    SL_TRY(check(m, o, err));
     SL_TRY(mem_arena_array(&m->arena, (size_t)n_layer, sizeof *m->hot, &p, err));
     m->hot = p;
     for (int il = 0; il < n_layer; il++)
@@ -233,7 +223,7 @@ void model_hot_emit(struct emit *e, struct chosen chosen)
     const struct hot *h = model_hot_of(m, e->layer);
     const struct side *home = model_side(m, MODEL_ATTN);
     if (!h || e->tap.fn) return;
-    struct dev_moe p = model_moe_of(e, home, NULL, chosen);
+    struct dev_moe p = model_moe_of(e, home, model_layer(m, e->layer), chosen);
     p.slots = &h->here;
     p.gate_up = h->gate_up;
     p.down = h->down;

@@ -194,6 +194,11 @@ struct model {
     struct io_reading reading; /* of the source */
 };
 
+/* Layer il; MTP layers follow the others. */
+static inline struct layer *model_layer(const struct model *m, int il)
+{
+    return il < m->cfg.n_layer ? &m->layer[il] : &m->mtp[il - m->cfg.n_layer].layer;
+}
 /* The side on which a part that is not a layer's lies, or all layers' one. */
 static inline struct side *model_side(const struct model *m, enum model_part p)
 {

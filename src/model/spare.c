@@ -9,15 +9,10 @@
 
 #define STRETCH ((int64_t)1 << 20) /* bytes that are read between two pauses */
 
-static struct layer *layer_of(const struct model *m, int il)
-{
-    return il < m->cfg.n_layer ? &m->layer[il] : &m->mtp[il - m->cfg.n_layer].layer;
-}
-
 /* Has this rank experts of that layer? */
 static bool has_experts(const struct model *m, int il)
 {
-    return model_has_layer(&m->cfg, &m->dims, il) && layer_of(m, il)->gate_up_exps;
+    return model_has_layer(&m->cfg, &m->dims, il) && model_layer(m, il)->gate_up_exps;
 }
 
 /* ---- room ---- */
@@ -58,9 +53,9 @@ sl_status model_spares_open(struct model *m, const io_model *io, sl_err *err)
     s->kind = p;
     for (int il = 0; il < n_layer; il++) {
         if (!has_experts(m, il)) continue;
-        SL_TRY(kind_of(m, layer_of(m, il), &s->kind[il], err));
-        SL_TRY(dev_one_open(layer_of(m, il)->gate_up_exps, err));
-        SL_TRY(dev_one_open(layer_of(m, il)->down_exps, err));
+        SL_TRY(kind_of(m, model_layer(m, il), &s->kind[il], err));
+        SL_TRY(dev_one_open(model_layer(m, il)->gate_up_exps, err));
+        SL_TRY(dev_one_open(model_layer(m, il)->down_exps, err));
     }
     SL_TRY(mem_arena_array(&m->arena, (size_t)(n * s->n_kind) + 1, sizeof *s->one, &p, err));
     s->one = p;
@@ -145,7 +140,7 @@ static sl_status read_mapped(const struct model *m, const struct model_move *mv,
 sl_status model_move_read(const model *m, const struct model_move *mv, int spare,
                           const struct model_pace *pace, sl_err *err)
 {
-    const struct layer *l = layer_of(m, mv->layer);
+    const struct layer *l = model_layer(m, mv->layer);
     struct model_spare_one *to = room_of(m, mv->layer, spare);
     struct weight gate, up, down;
     if (m->opts.pack) return read_mapped(m, mv, to, pace, err);
@@ -174,7 +169,7 @@ uint64_t model_spare_sum(const model *m, int layer, int spare)
 
 uint64_t model_slot_sum(const model *m, int layer, int slot)
 {
-    const struct layer *l = layer_of(m, layer);
+    const struct layer *l = model_layer(m, layer);
     struct dev_one one[2];
     int i = slot - m->slots[layer].begin;
     dev_one_get(l->gate_up_exps, i, &one[0]);
@@ -193,6 +188,6 @@ void model_move_apply(model *m, const struct model_move *mv, int spare)
     dev_slots_init(s, m->cfg.n_expert);
     if (i < 0 || i >= s->n_here || !has_experts(m, mv->layer)) return;
     struct model_spare_one *room = room_of(m, mv->layer, spare);
-    dev_one_swap(layer_of(m, mv->layer)->gate_up_exps, i, &room->of[0]);
-    dev_one_swap(layer_of(m, mv->layer)->down_exps, i, &room->of[1]);
+    dev_one_swap(model_layer(m, mv->layer)->gate_up_exps, i, &room->of[0]);
+    dev_one_swap(model_layer(m, mv->layer)->down_exps, i, &room->of[1]);
 }
