@@ -61,6 +61,10 @@ void same_bits(const char *what, const float *a, const float *b, int64_t n);
 /* A weight of random values stored as type (F32, BF16, Q8_0, Q4_0), and its numbers. */
 struct weight rand_weight(enum tensor_dtype type, int rows, int cols);
 double *weight_numbers(const struct weight *w);
+/* A stack of n matrices, those of experts: a[e], or pairs of a[e] and b[e]. */
+#define STACK_MAX 16
+dev_mat *expert_stack(dev *d, const struct weight *a, const struct weight *b, const int32_t *expert,
+                      int n);
 
 /* Workspace for steps of n_tok tokens, up to n_tok sequences and 64 positions with the operators.
  */

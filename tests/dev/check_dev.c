@@ -102,6 +102,19 @@ struct weight rand_weight(enum tensor_dtype type, int rows, int cols)
                            .tensor_scale = 1.0f};
 }
 
+dev_mat *expert_stack(dev *d, const struct weight *a, const struct weight *b, const int32_t *expert,
+                      int n)
+{
+    struct weight w[2][STACK_MAX];
+    dev_mat *m = NULL;
+    for (int i = 0; i < n; i++) {
+        w[0][i] = a[expert[i]];
+        if (b) w[1][i] = b[expert[i]];
+    }
+    MUST(dev_mat_load(d, w[0], b ? w[1] : NULL, n, DEV_USE_EXPERTS, NULL, NULL, &m, &err_));
+    return m;
+}
+
 double *weight_numbers(const struct weight *w)
 {
     double *p = get_mem(sizeof(double) * (size_t)(w->rows * w->cols));

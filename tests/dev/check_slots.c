@@ -3,7 +3,7 @@
  * as with expert e in slot e. */
 #include "check.h"
 
-enum { D = 96, F = 64, E = 7, K = 3, T = 37, MAX_SLOT = 16 };
+enum { D = 96, F = 64, E = 7, K = 3, T = 37 };
 
 struct experts {
     struct weight gate[E], up[E], down[E];
@@ -34,19 +34,6 @@ static void make(struct experts *s)
                 k == 0 ? rand_int(0, rand_int(0, E - 1)) : (s->id[t * K + k - 1] + 1) % E;
 }
 
-static dev_mat *stack(dev *d, const struct weight *a, const struct weight *b, const int32_t *expert,
-                      int n)
-{
-    struct weight w[2][MAX_SLOT];
-    dev_mat *m = NULL;
-    for (int i = 0; i < n; i++) {
-        w[0][i] = a[expert[i]];
-        if (b) w[1][i] = b[expert[i]];
-    }
-    MUST(dev_mat_load(d, w[0], b ? w[1] : NULL, n, DEV_USE_EXPERTS, NULL, NULL, &m, &err_));
-    return m;
-}
-
 /* y [T, D] with n experts in the slots; no table where is is false. */
 static void run(const struct experts *s, const int32_t *expert, int n, bool is, float *y)
 {
@@ -54,13 +41,13 @@ static void run(const struct experts *s, const int32_t *expert, int n, bool is, 
     dev_act *a = NULL;
     struct dev_opts o = {.n_thread = rand_int(1, 3), .acts = DEV_ACTS_INT8};
     struct dev_slots slots = {.n = n, .expert = expert};
-    int32_t table[E + 1 + MAX_SLOT];
+    int32_t table[E + 1 + STACK_MAX];
     slots.first = table;
     slots.list = table + E + 1;
     dev_slots_init(&slots, E);
     MUST(dev_open("cpu", &o, &d, &err_));
-    const dev_mat *gate_up = stack(d, s->gate, s->up, expert, n),
-                  *down = stack(d, s->down, NULL, expert, n);
+    const dev_mat *gate_up = expert_stack(d, s->gate, s->up, expert, n),
+                  *down = expert_stack(d, s->down, NULL, expert, n);
     struct dev_op op = {
         .kind = DEV_OP_moe,
         .u.moe = {.k = K, .n_expert = E, .slots = &slots, .gate_up = gate_up, .down = down}};
@@ -89,7 +76,7 @@ void check_slots(void)
     static const int32_t even[E] = {0, 1, 2, 3, 4, 5, 6};
     for (int trial = 0; trial < 6; trial++) {
         struct experts s;
-        int32_t expert[MAX_SLOT], some[E];
+        int32_t expert[STACK_MAX], some[E];
         float *want = get_mem(sizeof(float) * T * D), *y = get_mem(sizeof(float) * T * D);
         int n = E, n_some = 0;
         make(&s);
@@ -97,7 +84,7 @@ void check_slots(void)
         shuffled(expert, E);
         run(&s, expert, E, true, y);
         same_bits("shuffled slots", y, want, T * D);
-        while (n < MAX_SLOT)
+        while (n < STACK_MAX)
             expert[n++] = trial % 2 ? expert[0] : rand_int(0, E - 1);
         run(&s, expert, n, true, y);
         same_bits("doubled experts", y, want, T * D);

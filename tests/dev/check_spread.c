@@ -53,19 +53,6 @@ static void join(void *user, const struct dev_joined *j)
     pthread_barrier_wait(&a->barrier);
 }
 
-static dev_mat *stack(dev *d, const struct weight *a, const struct weight *b, const int32_t *expert,
-                      int n)
-{
-    struct weight w[2][SLOTS];
-    dev_mat *m = NULL;
-    for (int i = 0; i < n; i++) {
-        w[0][i] = a[expert[i]];
-        if (b) w[1][i] = b[expert[i]];
-    }
-    MUST(dev_mat_load(d, w[0], b ? w[1] : NULL, n, DEV_USE_EXPERTS, NULL, NULL, &m, &err_));
-    return m;
-}
-
 static void *mem(size_t n)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -94,8 +81,8 @@ static void run(struct setup *a, int rank, float *y)
     for (int r = 0; r < rank; r++)
         tok0 += a->n_tok[r];
     MUST(dev_open("cpu", &o, &d, &err_));
-    const dev_mat *gate_up = stack(d, s->gate, s->up, a->expert + slots.begin, n_here),
-                  *down = stack(d, s->down, NULL, a->expert + slots.begin, n_here);
+    const dev_mat *gate_up = expert_stack(d, s->gate, s->up, a->expert + slots.begin, n_here),
+                  *down = expert_stack(d, s->down, NULL, a->expert + slots.begin, n_here);
     struct dev_op op = {
         .kind = DEV_OP_moe,
         .u.moe = {.k = K, .n_expert = E, .slots = &slots, .gate_up = gate_up, .down = down}};

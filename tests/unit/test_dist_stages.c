@@ -5,30 +5,20 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem.h"
-#include "dist/dist_internal.h"
-#include "par/par.h"
-#include "test.h"
+#include "dist_ranks.h"
 
-#define N_MAX 6
 #define WIDE 24
 #define ROWS 9
 #define ROUNDS 200
 
 struct job {
-    dist *end[N_MAX];
-    int n, n_join;
-    size_t half;            /* 0, or: with slots, as of processes */
+    struct ranks all; /* first: the job of a struct ranks is around it */
+    int n_join;
     int skip_rank, skip_at; /* that rank leaves before that round; -1 = none */
     int odd_rank, odd_at;   /* that rank takes a row less in that round; -1 = none */
     atomic_int n_bad, n_round;
 };
-struct side {
-    struct job *j;
-    int rank;
-};
 
-/* What stage number k gives in a round: it adds one to what it took. */
 static float value(int round, int row, int col, int k)
 {
     return (float)(round * 1000 + row * 31 + col + k);
@@ -38,7 +28,7 @@ static void join(struct job *j, int rank, float *x, int n_row)
 {
     static _Thread_local float part[2][ROWS * WIDE];
     static _Thread_local int turn;
-    int32_t cols[N_MAX];
+    int32_t cols[RANKS_MAX];
     int at = rank % j->n_join, n = WIDE / j->n_join;
     float *mine = part[turn ^= 1]; /* the join before may still be read */
     for (int r = 0; r < j->n_join; r++)
@@ -47,16 +37,16 @@ static void join(struct job *j, int rank, float *x, int n_row)
         for (int k = 0; k < n; k++)
             mine[i * n + k] = x[i * WIDE + at * n + k];
     memset(x, 0, sizeof *x * (size_t)n_row * WIDE);
-    dist_cols(j->end[rank],
+    dist_cols(j->all.end[rank],
               &(struct dist_cols){.x = mine, .y = x, .n_row = n_row, .n = WIDE, .part = cols});
 }
 
 static void one_round(struct job *j, int rank, int round)
 {
     static _Thread_local float x[ROWS * WIDE];
-    int n_stage = j->n / j->n_join, stage = n_stage - 1 - rank / j->n_join;
+    int n_stage = j->all.n / j->n_join, stage = n_stage - 1 - rank / j->n_join;
     int n_row = 1 + round % ROWS;
-    dist *d = j->end[rank];
+    dist *d = j->all.end[rank];
     bool odd = rank == j->odd_rank && round == j->odd_at;
     if (stage)
         dist_take(d, x, odd ? n_row - 1 : n_row, WIDE);
@@ -72,22 +62,13 @@ static void one_round(struct job *j, int rank, int round)
     if (stage < n_stage - 1) dist_give(d, x, n_row, WIDE);
 }
 
-static void run_rank(struct job *j, int rank)
+static void run_rank(struct ranks *all, int rank)
 {
-    for (int round = 0; round < ROUNDS && !dist_status(j->end[rank], NULL); round++) {
+    struct job *j = (struct job *)(void *)all;
+    for (int round = 0; round < ROUNDS && !dist_status(j->all.end[rank], NULL); round++) {
         if (rank == j->skip_rank && round == j->skip_at) return;
         one_round(j, rank, round);
         if (rank == 0) atomic_fetch_add(&j->n_round, 1);
-    }
-}
-
-static void side_main(void *arg)
-{
-    const struct side *s = arg;
-    size_t n;
-    while (dist_hear(s->j->end[s->rank], &n)) {
-        run_rank(s->j, s->rank);
-        dist_done(s->j->end[s->rank]);
     }
 }
 
@@ -95,43 +76,24 @@ static sl_err err;
 
 static sl_status run_all(struct job *j, int deadline_ms)
 {
-    struct dist_opts o = {.deadline_ms = deadline_ms, .crowded = true, .n_join = j->n_join};
-    par_side *side[N_MAX] = {NULL};
-    struct side arg[N_MAX];
-    void *board = NULL;
-    ASSERT_OK(dist_team_open(j->n, &o, j->end, &err));
-    if (j->half) {
-        size_t bytes = dist_board_bytes(j->n) + dist_board_room(j->end[0], j->half, sizeof *j);
-        ASSERT_OK(mem_alloc_array(MEM_MISC, 1, bytes, &board, &err));
-        mem_free(j->end[0]->board);
-        dist_board_init(board, j->n, true);
-        for (int r = 0; r < j->n; r++)
-            dist_board_attach(j->end[r], board, j->half, sizeof *j);
-    }
-    for (int r = 1; r < j->n; r++) {
-        arg[r] = (struct side){j, r};
-        ASSERT_OK(par_side_open(side_main, &arg[r], &side[r], &err));
-    }
-    for (int r = 0; r < j->n; r++) /* a first step was there: its limit is not the first one's */
-        j->end[r]->longest_ns = 1;
-    dist_tell(j->end[0], j, sizeof *j);
-    run_rank(j, 0);
-    sl_status st = dist_all_done(j->end[0], &err);
+    struct ranks *a = &j->all;
+    ranks_open(
+        a, &(struct dist_opts){.deadline_ms = deadline_ms, .crowded = true, .n_join = j->n_join});
+    for (int r = 0; r < a->n; r++) /* a first step was there: its limit is not the first one's */
+        a->end[r]->longest_ns = 1;
+    sl_status st = ranks_run(a, &err);
     uint64_t rows = 0, all = 0;
     for (int round = 0; round < ROUNDS; round++)
         rows += (uint64_t)(1 + round % ROWS);
-    for (int r = 0; r < j->n; r++) {
-        struct dist_count c = dist_counts(j->end[0], r);
+    for (int r = 0; r < a->n; r++) {
+        struct dist_count c = dist_counts(a->end[0], r);
         all += c.bytes;
         if (!st) assert_true(c.busy_ns > 0);
     }
-    int n_stage = j->n / j->n_join;
+    int n_stage = a->n / j->n_join;
     uint64_t passed = (uint64_t)((n_stage - 1) * j->n_join), joined = (uint64_t)(j->n_join - 1);
     if (!st) assert_int_equal(all, rows * WIDE * 4 * (passed + joined * (uint64_t)n_stage));
-    dist_tell(j->end[0], NULL, 0);
-    for (int r = 1; r < j->n; r++)
-        par_side_close(side[r]);
-    dist_close(j->end[0]);
+    ranks_close(a);
     return st;
 }
 
@@ -144,9 +106,8 @@ TEST(dist_rows_go_from_stage_to_stage)
     static const size_t halves[] = {0, WIDE * 4, 4096};
     for (int i = 0; i < BASE_COUNT_OF(layouts); i++)
         for (int k = 0; k < BASE_COUNT_OF(halves); k++) {
-            struct job j = {.n = layouts[i].n,
+            struct job j = {.all = {.n = layouts[i].n, .half = halves[k], .run = run_rank},
                             .n_join = layouts[i].n_join,
-                            .half = halves[k],
                             .skip_rank = -1,
                             .odd_rank = -1};
             assert_int_equal(run_all(&j, 0), SL_OK);
@@ -160,9 +121,8 @@ TEST(dist_names_the_stage_that_gives_no_sign)
     for (int rank = 1; rank <= 2; rank++) /* the middle of three, and the first */
         for (int slots = 0; slots < 2; slots++) {
             char what[40];
-            struct job j = {.n = 3,
+            struct job j = {.all = {.n = 3, .half = slots ? 4096 : 0, .run = run_rank},
                             .n_join = 1,
-                            .half = slots ? 4096 : 0,
                             .skip_rank = rank,
                             .skip_at = 7,
                             .odd_rank = -1};
@@ -175,9 +135,8 @@ TEST(dist_names_the_stage_that_gives_no_sign)
 TEST(dist_names_rows_that_are_not_those_given)
 {
     for (int slots = 0; slots < 2; slots++) {
-        struct job j = {.n = 2,
+        struct job j = {.all = {.n = 2, .half = slots ? 4096 : 0, .run = run_rank},
                         .n_join = 1,
-                        .half = slots ? 4096 : 0,
                         .skip_rank = -1,
                         .odd_rank = 0,
                         .odd_at = 4};

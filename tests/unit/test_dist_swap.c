@@ -4,27 +4,17 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/rng.h"
-#include "dist/dist_internal.h"
-#include "par/par.h"
-#include "test.h"
+#include "dist_ranks.h"
 
-#define N_MAX 5
 #define ROUNDS 300
 #define WIDE 29
 #define ROWS 7
 
 struct job {
-    dist *end[N_MAX];
-    int n;
-    size_t half; /* 0, or: ends with slots, as of processes */
-    int odd_at;  /* rank 1 says in that round that a row more comes to it; -1 = none */
+    struct ranks all; /* first: the job of a struct ranks is around it */
+    int odd_at;       /* rank 1 says in that round that a row more comes to it; -1 = none */
     atomic_int n_bad;
-};
-struct side {
-    struct job *j;
-    int rank;
 };
 
 static void check(struct job *j, bool good)
@@ -39,32 +29,32 @@ static float value(int round, int from, int to, int row, int col)
 
 static void gather_round(struct job *j, int rank, int round, float *x, bool home)
 {
-    static _Thread_local float y[N_MAX * ROWS * WIDE];
-    int32_t n_of[N_MAX];
+    static _Thread_local float y[RANKS_MAX * ROWS * WIDE];
+    int32_t n_of[RANKS_MAX];
     int n = 0;
-    for (int r = 0; r < j->n; r++)
+    for (int r = 0; r < j->all.n; r++)
         n_of[r] = (round * 3 + r * r) % ROWS;
     for (int i = 0; i < n_of[rank] * WIDE; i++)
         x[i] = value(round, rank, 0, i / WIDE, i % WIDE);
     memset(y, 0, sizeof y);
-    uint64_t bytes = dist_counts(j->end[rank], rank).bytes;
-    dist_gather(j->end[rank],
+    uint64_t bytes = dist_counts(j->all.end[rank], rank).bytes;
+    dist_gather(j->all.end[rank],
                 &(struct dist_gather){.x = x, .y = y, .n = WIDE, .n_of = n_of, .home = home});
-    if (dist_status(j->end[rank], NULL) || (home && rank)) return;
-    for (int r = 0; r < j->n; r++)
+    if (dist_status(j->all.end[rank], NULL) || (home && rank)) return;
+    for (int r = 0; r < j->all.n; r++)
         for (int i = 0; i < n_of[r]; i++, n++)
             for (int k = 0; k < WIDE; k++)
                 check(j, y[n * WIDE + k] == value(round, r, 0, i, k));
-    bytes = dist_counts(j->end[rank], rank).bytes - bytes;
+    bytes = dist_counts(j->all.end[rank], rank).bytes - bytes;
     check(j, bytes == (uint64_t)(n - n_of[rank]) * WIDE * sizeof *y);
 }
 
 static void swap_round(struct job *j, int rank, int round, float *x)
 {
-    static _Thread_local float y[N_MAX * ROWS * WIDE];
-    int32_t count[N_MAX * N_MAX];
+    static _Thread_local float y[RANKS_MAX * ROWS * WIDE];
+    int32_t count[RANKS_MAX * RANKS_MAX];
     uint64_t rng = (uint64_t)round + 7;
-    int n = 0, N = j->n;
+    int n = 0, N = j->all.n;
     for (int i = 0; i < N * N; i++)
         count[i] = rng_next(&rng) % 3 ? (int32_t)(rng_next(&rng) % ROWS) : 0;
     if (round % 5 == 0) /* all to one rank */
@@ -76,22 +66,23 @@ static void swap_round(struct job *j, int rank, int round, float *x)
                 x[n * WIDE + k] = value(round, rank, q, i, k);
     if (rank == 1 && round == j->odd_at) count[1]++;
     memset(y, 0, sizeof y);
-    uint64_t bytes = dist_counts(j->end[rank], rank).bytes;
-    dist_swap(j->end[rank], &(struct dist_swap){.x = x, .y = y, .n = WIDE, .count = count});
-    if (dist_status(j->end[rank], NULL)) return;
+    uint64_t bytes = dist_counts(j->all.end[rank], rank).bytes;
+    dist_swap(j->all.end[rank], &(struct dist_swap){.x = x, .y = y, .n = WIDE, .count = count});
+    if (dist_status(j->all.end[rank], NULL)) return;
     n = 0;
     for (int r = 0; r < N; r++)
         for (int i = 0; i < count[r * N + rank]; i++, n++)
             for (int k = 0; k < WIDE; k++)
                 check(j, y[n * WIDE + k] == value(round, r, rank, i, k));
-    bytes = dist_counts(j->end[rank], rank).bytes - bytes;
+    bytes = dist_counts(j->all.end[rank], rank).bytes - bytes;
     check(j, bytes == (uint64_t)(n - count[rank * N + rank]) * WIDE * sizeof *y);
 }
 
-static void run_rank(struct job *j, int rank)
+static void run_rank(struct ranks *all, int rank)
 {
-    static _Thread_local float x[4][N_MAX * ROWS * WIDE]; /* those before may still be read */
-    for (int round = 0; round < ROUNDS && !dist_status(j->end[rank], NULL); round++) {
+    struct job *j = (struct job *)(void *)all;
+    static _Thread_local float x[4][RANKS_MAX * ROWS * WIDE]; /* those before may still be read */
+    for (int round = 0; round < ROUNDS && !dist_status(j->all.end[rank], NULL); round++) {
         if (round % 3 == 0)
             swap_round(j, rank, round, x[round & 3]);
         else
@@ -99,45 +90,11 @@ static void run_rank(struct job *j, int rank)
     }
 }
 
-static void side_main(void *arg)
-{
-    const struct side *s = arg;
-    size_t n;
-    while (dist_hear(s->j->end[s->rank], &n)) {
-        run_rank(s->j, s->rank);
-        dist_done(s->j->end[s->rank]);
-    }
-}
-
-static void use_slots(const struct job *j)
-{
-    void *p = NULL;
-    size_t bytes = dist_board_bytes(j->n) + dist_board_room(j->end[0], j->half, sizeof *j);
-    assert_int_equal(mem_alloc_array(MEM_MISC, 1, bytes, &p, NULL), SL_OK);
-    mem_free(j->end[0]->board);
-    dist_board_init(p, j->n, true);
-    for (int r = 0; r < j->n; r++)
-        dist_board_attach(j->end[r], p, j->half, sizeof *j);
-}
-
 static sl_status run_all(struct job *j, sl_err *err)
 {
-    struct dist_opts o = {.deadline_ms = 20000, .crowded = true};
-    par_side *side[N_MAX] = {NULL};
-    struct side arg[N_MAX];
-    assert_int_equal(dist_team_open(j->n, &o, j->end, err), SL_OK);
-    if (j->half) use_slots(j);
-    for (int r = 1; r < j->n; r++) {
-        arg[r] = (struct side){j, r};
-        assert_int_equal(par_side_open(side_main, &arg[r], &side[r], err), SL_OK);
-    }
-    dist_tell(j->end[0], j, sizeof *j);
-    run_rank(j, 0);
-    sl_status st = dist_all_done(j->end[0], err);
-    dist_tell(j->end[0], NULL, 0);
-    for (int r = 1; r < j->n; r++)
-        par_side_close(side[r]);
-    dist_close(j->end[0]);
+    ranks_open(&j->all, &(struct dist_opts){.deadline_ms = 20000, .crowded = true});
+    sl_status st = ranks_run(&j->all, err);
+    ranks_close(&j->all);
     return st;
 }
 
@@ -146,7 +103,8 @@ TEST(dist_swaps_and_gathers_bring_every_row)
     static const size_t halves[] = {0, WIDE * 4, 3 * WIDE * 4 + 8, 4096};
     for (int i = 0; i < 4 * BASE_COUNT_OF(halves); i++) {
         sl_err err = {0};
-        struct job j = {.n = 2 + i % 4, .half = halves[i / 4], .odd_at = -1};
+        struct job j = {.all = {.n = 2 + i % 4, .half = halves[i / 4], .run = run_rank},
+                        .odd_at = -1};
         assert_int_equal(run_all(&j, &err), SL_OK);
         assert_int_equal(atomic_load(&j.n_bad), 0);
     }
@@ -156,7 +114,7 @@ TEST(dist_swap_names_ranks_that_count_otherwise)
 {
     for (int i = 0; i < 2; i++) {
         sl_err err = {0};
-        struct job j = {.n = 3, .half = i ? 4096 : 0, .odd_at = 30};
+        struct job j = {.all = {.n = 3, .half = i ? 4096 : 0, .run = run_rank}, .odd_at = 30};
         assert_int_equal(run_all(&j, &err), SL_INTERNAL);
         assert_non_null(strstr(err.text, "join "));
         assert_non_null(strstr(err.text, "rank 1"));

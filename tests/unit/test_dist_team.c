@@ -3,28 +3,19 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/rng.h"
-#include "dist/dist_internal.h"
-#include "par/par.h"
-#include "test.h"
+#include "dist_ranks.h"
 
-#define N_MAX 5
 #define ROUNDS 400
 #define WIDE 97
 #define ROWS 6
 
 struct job {
-    dist *end[N_MAX];
-    int n, rounds;
-    size_t half; /* 0, or: ends with slots, as of processes */
+    struct ranks all; /* first: the job of a struct ranks is around it */
+    int rounds;
     int skip_rank, skip_at; /* that rank leaves before that round; -1 = none */
     int odd_at;             /* rank 1 brings a row more in that round; -1 = none */
     atomic_int n_bad;
-};
-struct side {
-    struct job *j;
-    int rank;
 };
 
 static float value(int round, int row, int col)
@@ -46,11 +37,11 @@ static void parts(int round, int n, int32_t *part)
 /* Every rank has some whole rows, and gets its columns of all. */
 static void turn_round(struct job *j, int rank, int round, const int32_t *part)
 {
-    static _Thread_local float x[2][ROWS * WIDE], y[N_MAX * ROWS * WIDE];
-    int32_t n_of[N_MAX], n_row = 0, before = 0;
+    static _Thread_local float x[2][ROWS * WIDE], y[RANKS_MAX * ROWS * WIDE];
+    int32_t n_of[RANKS_MAX], n_row = 0, before = 0;
     int at = (int)dist_part_begin(part, rank);
     float *mine = x[round & 1]; /* the join before may still be read */
-    for (int r = 0; r < j->n; r++) {
+    for (int r = 0; r < j->all.n; r++) {
         n_of[r] = (round + r) % ROWS;
         if (r < rank) before += n_of[r];
         n_row += n_of[r];
@@ -59,11 +50,11 @@ static void turn_round(struct job *j, int rank, int round, const int32_t *part)
         for (int k = 0; k < WIDE; k++)
             mine[i * WIDE + k] = value(round, before + i, k);
     memset(y, 0, sizeof y);
-    uint64_t bytes = dist_counts(j->end[rank], rank).bytes;
-    dist_turn(j->end[rank],
+    uint64_t bytes = dist_counts(j->all.end[rank], rank).bytes;
+    dist_turn(j->all.end[rank],
               &(struct dist_turn){.x = mine, .y = y, .n = WIDE, .n_of = n_of, .part = part});
-    if (dist_status(j->end[rank], NULL)) return;
-    bytes = dist_counts(j->end[rank], rank).bytes - bytes;
+    if (dist_status(j->all.end[rank], NULL)) return;
+    bytes = dist_counts(j->all.end[rank], rank).bytes - bytes;
     if (bytes != (uint64_t)(n_row - n_of[rank]) * (uint64_t)part[rank] * sizeof *y)
         atomic_fetch_add(&j->n_bad, 1);
     for (int i = 0; i < n_row; i++)
@@ -74,10 +65,10 @@ static void turn_round(struct job *j, int rank, int round, const int32_t *part)
 static void one_round(struct job *j, int rank, int round)
 {
     static _Thread_local float x[2][(ROWS + 1) * WIDE], y[(ROWS + 1) * WIDE];
-    int32_t part[N_MAX], of[ROWS];
+    int32_t part[RANKS_MAX], of[ROWS];
     int n_row = 1 + round % ROWS, at = 0;
     float *mine = x[round & 1]; /* the join before may still be read */
-    parts(round, j->n, part);
+    parts(round, j->all.n, part);
     if (round % 4 == 3) {
         turn_round(j, rank, round, part);
         return;
@@ -86,7 +77,7 @@ static void one_round(struct job *j, int rank, int round)
         at += part[r];
     bool pick = round % 3 == 2;
     for (int i = 0; i < n_row; i++) {
-        of[i] = (round + i) % j->n;
+        of[i] = (round + i) % j->all.n;
         for (int k = 0; k < (pick ? WIDE : part[rank]); k++)
             mine[i * (pick ? WIDE : part[rank]) + k] =
                 pick ? value(round, i, k) + (of[i] == rank ? 0 : 1e6f) : value(round, i, at + k);
@@ -94,77 +85,43 @@ static void one_round(struct job *j, int rank, int round)
     memset(y, 0, sizeof y);
     if (rank == 1 && round == j->odd_at) n_row++;
     if (pick)
-        dist_pick(j->end[rank], &(struct dist_pick){mine, y, n_row, WIDE, of});
+        dist_pick(j->all.end[rank], &(struct dist_pick){mine, y, n_row, WIDE, of});
     else
-        dist_cols(j->end[rank],
+        dist_cols(j->all.end[rank],
                   &(struct dist_cols){.x = mine, .y = y, .n_row = n_row, .n = WIDE, .part = part});
-    if (dist_status(j->end[rank], NULL)) return;
+    if (dist_status(j->all.end[rank], NULL)) return;
     for (int i = 0; i < n_row; i++)
         for (int k = 0; k < WIDE; k++)
             if (y[i * WIDE + k] != value(round, i, k)) atomic_fetch_add(&j->n_bad, 1);
 }
 
-static void run_rank(struct job *j, int rank)
+static void run_rank(struct ranks *all, int rank)
 {
-    for (int round = 0; round < j->rounds && !dist_status(j->end[rank], NULL); round++) {
+    struct job *j = (struct job *)(void *)all;
+    for (int round = 0; round < j->rounds && !dist_status(j->all.end[rank], NULL); round++) {
         if (rank == j->skip_rank && round == j->skip_at) return;
         one_round(j, rank, round);
     }
 }
 
-static void side_main(void *arg)
-{
-    const struct side *s = arg;
-    size_t n;
-    while (dist_hear(s->j->end[s->rank], &n)) {
-        run_rank(s->j, s->rank);
-        dist_done(s->j->end[s->rank]);
-    }
-}
-
-/* The ends as those of processes: what is longer than a half goes in pieces. */
-static void use_slots(const struct job *j)
-{
-    void *p = NULL;
-    size_t bytes = dist_board_bytes(j->n) + dist_board_room(j->end[0], j->half, sizeof *j);
-    assert_int_equal(mem_alloc_array(MEM_MISC, 1, bytes, &p, NULL), SL_OK);
-    mem_free(j->end[0]->board);
-    dist_board_init(p, j->n, true);
-    for (int r = 0; r < j->n; r++)
-        dist_board_attach(j->end[r], p, j->half, sizeof *j);
-}
-
 static sl_status run_all(struct job *j, int deadline_ms, sl_err *err)
 {
-    struct dist_opts o = {.deadline_ms = deadline_ms, .crowded = true};
-    par_side *side[N_MAX] = {NULL};
-    struct side arg[N_MAX];
-    assert_int_equal(dist_team_open(j->n, &o, j->end, err), SL_OK);
-    if (j->half) use_slots(j);
-    for (int r = 1; r < j->n; r++) {
-        arg[r] = (struct side){j, r};
-        assert_int_equal(par_side_open(side_main, &arg[r], &side[r], err), SL_OK);
-    }
     sl_status st = SL_OK;
-    for (int times = 0; times < 2 && !st; times++) { /* two messages */
-        dist_tell(j->end[0], j, sizeof *j);
-        run_rank(j, 0);
-        st = dist_all_done(j->end[0], err);
-    }
-    struct dist_count c = dist_counts(j->end[0], 0);
+    ranks_open(&j->all, &(struct dist_opts){.deadline_ms = deadline_ms, .crowded = true});
+    for (int times = 0; times < 2 && !st; times++) /* two messages */
+        st = ranks_run(&j->all, err);
+    struct dist_count c = dist_counts(j->all.end[0], 0);
     if (!st) assert_int_equal(c.n_join, 2 * j->rounds);
-    dist_tell(j->end[0], NULL, 0);
-    for (int r = 1; r < j->n; r++)
-        par_side_close(side[r]);
-    dist_close(j->end[0]);
+    ranks_close(&j->all);
     return st;
 }
 
 TEST(dist_joins_give_whole_rows)
 {
-    for (int n = 2; n <= N_MAX; n++) {
+    for (int n = 2; n <= RANKS_MAX; n++) {
         sl_err err = {0};
-        struct job j = {.n = n, .rounds = ROUNDS, .skip_rank = -1, .odd_at = -1};
+        struct job j = {
+            .all = {.n = n, .run = run_rank}, .rounds = ROUNDS, .skip_rank = -1, .odd_at = -1};
         assert_int_equal(run_all(&j, 0, &err), SL_OK);
         assert_int_equal(atomic_load(&j.n_bad), 0);
     }
@@ -175,8 +132,10 @@ TEST(dist_joins_go_in_pieces_through_slots)
     static const size_t halves[] = {WIDE * 4, 1024, 4096};
     for (int i = 0; i < BASE_COUNT_OF(halves); i++) {
         sl_err err = {0};
-        struct job j = {
-            .n = 2 + i, .rounds = ROUNDS, .half = halves[i], .skip_rank = -1, .odd_at = -1};
+        struct job j = {.all = {.n = 2 + i, .half = halves[i], .run = run_rank},
+                        .rounds = ROUNDS,
+                        .skip_rank = -1,
+                        .odd_at = -1};
         assert_int_equal(run_all(&j, 0, &err), SL_OK);
         assert_int_equal(atomic_load(&j.n_bad), 0);
     }
@@ -185,7 +144,10 @@ TEST(dist_joins_go_in_pieces_through_slots)
 TEST(dist_refuses_rows_that_fit_no_slot)
 {
     sl_err err = {0};
-    struct job j = {.n = 2, .rounds = ROUNDS, .half = 100, .skip_rank = -1, .odd_at = -1};
+    struct job j = {.all = {.n = 2, .half = 100, .run = run_rank},
+                    .rounds = ROUNDS,
+                    .skip_rank = -1,
+                    .odd_at = -1};
     assert_int_equal(run_all(&j, 0, &err), SL_INTERNAL);
     assert_non_null(strstr(err.text, "do not fit into 100 bytes"));
 }
@@ -193,7 +155,8 @@ TEST(dist_refuses_rows_that_fit_no_slot)
 TEST(dist_names_a_rank_that_gives_no_sign)
 {
     sl_err err = {0};
-    struct job j = {.n = 3, .rounds = 20, .skip_rank = 2, .skip_at = 7, .odd_at = -1};
+    struct job j = {
+        .all = {.n = 3, .run = run_rank}, .rounds = 20, .skip_rank = 2, .skip_at = 7, .odd_at = -1};
     assert_int_equal(run_all(&j, 150, &err), SL_TIMEOUT);
     assert_non_null(strstr(err.text, "rank 2 gave no sign"));
 }
@@ -201,7 +164,7 @@ TEST(dist_names_a_rank_that_gives_no_sign)
 TEST(dist_names_joins_that_do_not_fit)
 {
     sl_err err = {0};
-    struct job j = {.n = 2, .rounds = 20, .skip_rank = -1, .odd_at = 4};
+    struct job j = {.all = {.n = 2, .run = run_rank}, .rounds = 20, .skip_rank = -1, .odd_at = 4};
     assert_int_equal(run_all(&j, 2000, &err), SL_INTERNAL);
     assert_non_null(strstr(err.text, "join 5: "));
 }
