@@ -113,6 +113,20 @@ def moved(server, want, goal, seconds):
     return gaps
 
 
+def shared(server):
+    """The metrics' lines, and each rank's share: it is told once tokens have gone to experts since
+    the last of them moved."""
+    end = time.time() + 20
+    while True:
+        answer(server, 0, 20)
+        lines = server.get("/metrics")[2].decode().split("\n")
+        shares = [float(ln.split()[-1]) for ln in lines
+                  if ln.startswith("sluice:rank_load_share{")]
+        if shares or time.time() > end:
+            return lines, shares
+        time.sleep(0.1)
+
+
 def wanted(server):
     """What a server without ranks answers, remembered."""
     known = {}
@@ -190,9 +204,7 @@ def main():
             quiet = still(s, want) if LONG else []
         with Server(*SPREAD, *MOVE, *EACH) as s:
             gaps = moved(s, want, 200 if LONG else ENOUGH, 600 if LONG else 120)
-            lines = s.get("/metrics")[2].decode().split("\n")
-            shares = [float(ln.split()[-1]) for ln in lines
-                      if ln.startswith("sluice:rank_load_share{")]
+            lines, shares = shared(s)
             need("each rank's share is told",
                  len(shares) == RANKS and abs(sum(shares) - RANKS) < 0.01,
                  shares)
