@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "arch/arch_internal.h"
+#include "text/keys.h"
 
 /* What the architecture's row says that it obeys is obeyed; of the others the first row whose names
  * fit decides. names: "|"-separated, * stands for any bytes. by: "*" = all obey it, "" = nothing
@@ -213,48 +213,9 @@ static const struct rules {
 } of_hf = {hf_rules, BASE_COUNT_OF(hf_rules)}, of_rope = {rope_rules, BASE_COUNT_OF(rope_rules)},
   of_gguf = {gguf_rules, BASE_COUNT_OF(gguf_rules)};
 
-/* Does name fit one of patterns? */
-static bool fits_one(const char *p, size_t n_p, const char *name)
-{
-    const char *end = p + n_p, *star = NULL, *back = NULL;
-    while (*name) {
-        if (p < end && *p == '*') {
-            star = ++p;
-            back = name;
-        } else if (p < end && *p == *name) {
-            p++;
-            name++;
-        } else if (star) {
-            p = star;
-            name = ++back;
-        } else {
-            return false;
-        }
-    }
-    while (p < end && *p == '*')
-        p++;
-    return p == end;
-}
-
-static bool fits(const char *patterns, const char *name)
-{
-    for (const char *p = patterns ? patterns : ""; *p;) {
-        size_t n = strcspn(p, "|");
-        if (fits_one(p, n, name)) return true;
-        p += n + (p[n] == '|');
-    }
-    return false;
-}
-
-/* A value as the lists spell it. */
-struct value {
-    char text[64];
-    bool empty; /* null, false, 0, nothing in it */
-    double f;   /* of a number, and of a list of equal ones; else NAN */
-};
-
 /* Is it the number that word, "@layers", stands for? */
-static bool is_read(const struct value *v, const char *word, size_t n, const struct arch_cfg *c)
+static bool is_read(const struct text_key_value *v, const char *word, size_t n,
+                    const struct arch_cfg *c)
 {
     const struct {
         const char *word;
@@ -263,93 +224,48 @@ static bool is_read(const struct value *v, const char *word, size_t n, const str
                {"@kv", c->n_head_kv}, {"@model", c->d_model},  {"@ff", c->d_ff}};
     if (n == 4 && memcmp(word, "@eps", 4) == 0) return (float)v->f == c->norm_eps;
     for (int i = 0; i < BASE_COUNT_OF(row); i++)
-        if (n == strlen(row[i].word) && memcmp(word, row[i].word, n) == 0)
-            return v->f == row[i].is;
+        if (n == strlen(row[i].word) && memcmp(word, row[i].word, n) == 0) return v->f == row[i].is;
     return false;
 }
 
-static bool is_neutral(const struct value *v, const char *list, const struct arch_cfg *c)
+static bool is_neutral(const struct text_key_value *v, const char *list, const struct arch_cfg *c)
 {
     for (const char *p = list; *p;) {
         size_t n = strcspn(p, "|");
-        if (n == 1 && *p == '-' && v->empty) return true;
         if (*p == '@' && is_read(v, p, n, c)) return true;
-        if (strlen(v->text) == n && strncasecmp(v->text, p, n) == 0) return true;
         p += n + (p[n] == '|');
     }
-    return false;
+    return text_key_neutral(v, list);
 }
 
 /* Is key something that would be passed over, though it matters? own: what the architecture obeys;
  * rope: the type of its position embedding. */
 static bool matters(const struct rules *all, const char *key, const char *rope,
-                    const struct value *v, const struct arch_cfg *c, const char *own)
+                    const struct text_key_value *v, const struct arch_cfg *c, const char *own)
 {
-    if (fits(own, key)) return false;
+    if (text_key_fits(own, key)) return false;
     for (int i = 0; i < all->n; i++) {
         const struct rule *r = &all->v[i];
-        if (!fits(r->names, key)) continue;
+        if (!text_key_fits(r->names, key)) continue;
         if (r->moe && !c->n_expert) return false;
-        return !(strcmp(r->by, "*") == 0 || fits(r->by, rope)) && !is_neutral(v, r->neutral, c);
+        return !(strcmp(r->by, "*") == 0 || text_key_fits(r->by, rope)) &&
+               !is_neutral(v, r->neutral, c);
     }
     return false;
-}
-
-/* The number that all entries of a list are, or NAN. */
-static double all_equal(const struct json *list)
-{
-    double f = NAN;
-    for (const struct json *v = list->child; v; v = v->next) {
-        bool number = v->kind == JSON_INT_K || v->kind == JSON_REAL_K;
-        if (!number || (v != list->child && v->f != f)) return NAN;
-        f = v->f;
-    }
-    return f;
-}
-
-static struct value of_json(const struct json *v)
-{
-    struct value o = {.text = "null", .empty = true, .f = NAN};
-    switch (v->kind) {
-    case JSON_NULL_K:
-        break;
-    case JSON_BOOL_K:
-        snprintf(o.text, sizeof o.text, "%s", v->b ? "true" : "false");
-        o.empty = !v->b;
-        break;
-    case JSON_INT_K:
-    case JSON_REAL_K:
-        snprintf(o.text, sizeof o.text, "%.9g", v->f);
-        o.empty = v->f == 0;
-        o.f = v->f;
-        break;
-    case JSON_STR_K:
-        snprintf(o.text, sizeof o.text, "%.60s", v->s);
-        o.empty = v->n == 0;
-        break;
-    default:
-        snprintf(o.text, sizeof o.text,
-                 v->kind == JSON_ARRAY_K ? v->n ? "[...]" : "[]"
-                 : v->n                  ? "{...}"
-                                         : "{}");
-        o.empty = v->n == 0;
-        if (v->kind == JSON_ARRAY_K) o.f = all_equal(v);
-    }
-    return o;
 }
 
 /* Does a row name key, other than the last, which names all? */
 static bool is_named(const struct rules *all, const char *key)
 {
     for (int i = 0; i + 1 < all->n; i++)
-        if (fits(all->v[i].names, key)) return true;
+        if (text_key_fits(all->v[i].names, key)) return true;
     return false;
 }
 
 sl_status arch_keys_hf(const struct json *config, const struct arch_cfg *c, sl_err *err)
 {
     for (const struct json *k = config->child; k; k = k->next) {
-        struct value v = of_json(k);
+        struct text_key_value v = text_key_value(k);
         if (!matters(&of_hf, k->key, "", &v, c, c->row->hf_keys)) continue;
         if (!is_named(&of_hf, k->key))
             return SL_FAIL(err, UNSUPPORTED,
@@ -367,42 +283,13 @@ sl_status arch_keys_rope(const struct json *rope, const char *name, const char *
                          const struct arch_cfg *c, sl_err *err)
 {
     for (const struct json *k = rope ? rope->child : NULL; k; k = k->next) {
-        struct value v = of_json(k);
+        struct text_key_value v = text_key_value(k);
         if (matters(&of_rope, k->key, type, &v, c, c->row->hf_keys))
             return SL_FAIL(err, UNSUPPORTED,
                            "%s: %.60s is %s, which is not supported with rope_type '%.20s'", name,
                            k->key, v.text, type);
     }
     return SL_OK;
-}
-
-/* Arrays of numbers are empty where all of them are 0, as the sections of a rope that has none. */
-static struct value of_meta(const io_model *m, const char *key)
-{
-    struct value o = {.text = "[...]", .f = NAN};
-    struct io_array a;
-    const char *s = NULL;
-    uint64_t n = 0;
-    double f = 0;
-    bool b = false;
-    if (io_meta_bool(m, key, &b, NULL) == SL_OK) {
-        snprintf(o.text, sizeof o.text, "%s", b ? "true" : "false");
-        o.empty = !b;
-    } else if (io_meta_f64(m, key, &f, NULL) == SL_OK) {
-        snprintf(o.text, sizeof o.text, "%.7g", f);
-        o.empty = f == 0;
-        o.f = f;
-    } else if (io_meta_str(m, key, &s, &n, NULL) == SL_OK) {
-        snprintf(o.text, sizeof o.text, "%.*s", (int)BASE_MIN(n, 60), s);
-        o.empty = n == 0;
-    } else if (io_meta_array(m, key, &a, NULL) == SL_OK) {
-        o.empty = a.type != IO_STR || a.n == 0;
-        for (uint64_t i = 0; i < a.n && o.empty; i++) {
-            int64_t v = 0;
-            o.empty = (io_array_f64(&a, i, &f) && f == 0) || (io_array_i64(&a, i, &v) && v == 0);
-        }
-    }
-    return o;
 }
 
 sl_status arch_keys_gguf(const io_model *m, const struct arch_cfg *c, sl_err *err)
@@ -413,7 +300,7 @@ sl_status arch_keys_gguf(const io_model *m, const struct arch_cfg *c, sl_err *er
     for (int i = 0; i < io_n_meta(m); i++) {
         const char *key = io_meta_key(m, i);
         if (strncmp(key, arch, n) != 0 || key[n] != '.') continue;
-        struct value v = of_meta(m, key);
+        struct text_key_value v = io_meta_value(m, key);
         if (matters(&of_gguf, key + n + 1, "", &v, c, c->row->gguf_keys))
             return SL_FAIL(err, UNSUPPORTED,
                            "%s: %.80s is %s, which changes what %s computes and is not supported",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Typed access to GGUF metadata. The bytes were checked when the file was opened; here only types
  * and ranges are looked at. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -195,4 +196,32 @@ void io_meta_text(const io_model *m, int i, char *buf, int n)
         snprintf(buf, cap, "%s %.9g", type, f);
     else if (get_int(kv->p, kv->type, &v, &negative))
         snprintf(buf, cap, negative ? "%s %lld" : "%s %llu", type, (unsigned long long)v);
+}
+
+struct text_key_value io_meta_value(const io_model *m, const char *key)
+{
+    struct text_key_value o = {.text = "[...]", .f = NAN};
+    struct io_array a;
+    const char *s = NULL;
+    uint64_t n = 0;
+    double f = 0;
+    bool b = false;
+    if (io_meta_bool(m, key, &b, NULL) == SL_OK) {
+        snprintf(o.text, sizeof o.text, "%s", b ? "true" : "false");
+        o.empty = !b;
+    } else if (io_meta_f64(m, key, &f, NULL) == SL_OK) {
+        snprintf(o.text, sizeof o.text, "%.7g", f);
+        o.empty = f == 0;
+        o.f = f;
+    } else if (io_meta_str(m, key, &s, &n, NULL) == SL_OK) {
+        snprintf(o.text, sizeof o.text, "%.*s", (int)BASE_MIN(n, 60), s);
+        o.empty = n == 0;
+    } else if (io_meta_array(m, key, &a, NULL) == SL_OK) {
+        o.empty = a.type != IO_STR || a.n == 0;
+        for (uint64_t i = 0; i < a.n && o.empty; i++) {
+            int64_t v = 0;
+            o.empty = (io_array_f64(&a, i, &f) && f == 0) || (io_array_i64(&a, i, &v) && v == 0);
+        }
+    }
+    return o;
 }

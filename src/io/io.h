@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "tensor/tensor.h"
 #include "text/json.h"
+#include "text/keys.h"
 
 enum io_kind { IO_GGUF, IO_HF };
 
@@ -114,6 +115,9 @@ int io_n_meta(const io_model *m);
 const char *io_meta_key(const io_model *m, int i);
 /* "u32 7", "str \"qwen3\"", "[str x 151936]": at most n bytes. */
 void io_meta_text(const io_model *m, int i, char *buf, int n);
+/* A value for lists of keys (text/keys.h). Arrays of numbers are empty where all of them are 0, as
+ * the sections of a rope that has none. */
+struct text_key_value io_meta_value(const io_model *m, const char *key);
 
 /* ---- weights: the loader table (io/weight.c): a format is a row: a test, a reader and (in tensor)
  * a reference dequantiser ---- */
