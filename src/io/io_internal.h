@@ -107,6 +107,12 @@ struct io_scheme {
     /* Fill *out where the matrix is quantised, and say so in *done; else leave it. */
     sl_status (*read)(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
 };
+/* quant_keys.c: every key of the configuration is one that the reader of that method knows.
+ * UNSUPPORTED names it and its value. */
+sl_status io_quant_keys(const io_model *m, const char *method, sl_err *err) BASE_MUST_USE;
+/* Rules for single modules: UNSUPPORTED names the first that gives one numbers of its own. */
+sl_status io_quant_dynamic(const io_model *m, sl_err *err) BASE_MUST_USE;
+sl_status io_quant_extra(const io_model *m, sl_err *err) BASE_MUST_USE;
 /* quant.c: what the readers share. Every function that returns a status names the tensor. */
 const struct tensor *io_part_of(const struct io_want *q,
                                 const char *part); /* MODULE.part; NULL = none */

@@ -130,10 +130,7 @@ sl_status io_gptq_prepare(io_model *m, sl_err *err)
         return SL_FAIL(err, UNSUPPORTED,
                        "%s: %s: checkpoint_format \"%.40s\" is not read (gptq and gptq_v2 are)",
                        io_short(m->path), m->quant_file, form);
-    const struct json *dynamic = text_json_get(m->quant, "dynamic");
-    if (dynamic && dynamic->kind != JSON_NULL_K && dynamic->n > 0)
-        return SL_FAIL(err, UNSUPPORTED, "%s: %s: GPTQ with \"dynamic\" rules is not read",
-                       io_short(m->path), m->quant_file);
+    SL_TRY(io_quant_dynamic(m, err));
     a->bits = (int)bits;
     a->zero_add = !v2;
     return SL_OK;
@@ -181,6 +178,7 @@ sl_status io_autoround_prepare(io_model *m, sl_err *err)
         return SL_FAIL(err, UNSUPPORTED,
                        "%s: %s: AutoRound's data_type \"%.20s\" is not read (int is)",
                        io_short(m->path), m->quant_file, type);
+    SL_TRY(io_quant_extra(m, err));
     const char *layout = strncasecmp(form, "auto_round:", 11) == 0 ? form + 11 : form;
     bool awq = strcasecmp(layout, "auto_awq") == 0 || strcasecmp(layout, "awq") == 0;
     if (!awq && strcasecmp(layout, "auto_gptq") != 0 && strcasecmp(layout, "gptq") != 0)

@@ -67,7 +67,8 @@ sl_status io_scheme_choose(io_model *m, sl_err *err)
                 m->quant_method, scheme_names);
         return SL_OK;
     }
-    sl_status st = s->prepare(m, &m->scheme_err);
+    sl_status st = io_quant_keys(m, s->method, &m->scheme_err);
+    if (!st) st = s->prepare(m, &m->scheme_err);
     if (st && strncmp(m->scheme_err.text, io_short(m->path), strlen(io_short(m->path))) != 0)
         status_prefix(&m->scheme_err, "%s: %s", io_short(m->path),
                       m->quant_file); /* the parser names the field alone */
