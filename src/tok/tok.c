@@ -140,6 +140,11 @@ bool tok_is_eog(const tok *t, int32_t id)
     return tok_valid(t, id) && (t->v[id].flags & TOK_F_EOG);
 }
 
+bool tok_is_banned(const tok *t, int32_t id)
+{
+    return tok_valid(t, id) && (t->v[id].flags & TOK_F_BANNED);
+}
+
 int32_t tok_bos(const tok *t)
 {
     return t->bos;
@@ -171,12 +176,21 @@ static const char *special_text(const tok *t, const char *name)
     return NULL;
 }
 
+const char *tok_text_of(const tok *t, int32_t id, size_t *n)
+{
+    const struct tok_entry *e = &t->v[id];
+    if (n) *n = t->chars ? e->n_key : e->n;
+    return t->chars ? e->key : e->p;
+}
+
 int32_t tok_find(const tok *t, const char *text)
 {
-    size_t n = strlen(text);
-    for (int id = 0; id < t->n_vocab; id++)
-        if ((t->v[id].flags & TOK_F_ADDED) && t->v[id].n == n && memcmp(t->v[id].p, text, n) == 0)
-            return id;
+    size_t n = strlen(text), k = 0;
+    for (int id = 0; id < t->n_vocab; id++) {
+        if (!(t->v[id].flags & TOK_F_ADDED)) continue;
+        const char *p = tok_text_of(t, id, &k);
+        if (k == n && memcmp(p, text, n) == 0) return id;
+    }
     uint32_t id = tok_word_find(t, text, n);
     return id == TOK_NONE ? -1 : (int32_t)id;
 }

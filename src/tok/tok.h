@@ -76,9 +76,10 @@ int tok_n_vocab(const tok *t); /* ids 0 .. n-1; holes have no bytes */
 /* Bytes of one token (an added token: its text). NULL and 0 for a hole. Borrowed. */
 const char *tok_bytes(const tok *t, int32_t id, int *n);
 bool tok_is_special(const tok *t, int32_t id); /* control tokens: left out of plain text */
-bool tok_is_chars(const tok *t); /* words of code points (SentencePiece), not of bytes */
-bool tok_is_eog(const tok *t, int32_t id);     /* ends a generation */
-int32_t tok_bos(const tok *t);                 /* -1 = none */
+bool tok_is_chars(const tok *t);           /* words of code points (SentencePiece), not of bytes */
+bool tok_is_eog(const tok *t, int32_t id); /* ends a generation */
+bool tok_is_banned(const tok *t, int32_t id); /* its files want it never drawn */
+int32_t tok_bos(const tok *t);                /* -1 = none */
 int32_t tok_eos(const tok *t);
 /* The model's own wishes for raw prompts: tokens before, tokens after. */
 bool tok_add_bos(const tok *t);

@@ -44,6 +44,7 @@ static size_t symbols(const tok *t, const char *p, size_t n, uint32_t *id)
     if (!t->chars) {
         for (size_t i = 0; i < n; i++) {
             uint32_t b = t->byte_id[(unsigned char)p[i]];
+            if (b == TOK_NONE && t->unk >= 0) b = (uint32_t)t->unk;
             if (b != TOK_NONE) id[k++] = b;
         }
         return k;
@@ -138,8 +139,8 @@ static sl_status short_word(const tok *t, const char *p, size_t n, struct tok_id
         if (best > 0) rank[best - 1] = rank_of(t, id[best - 1], id[best]);
     }
     for (size_t i = 0; i < k; i++)
-        SL_TRY(t->chars ? put_symbol(t, id[i], begin, out, err)
-                        : tok_ids_put(out, (int32_t)id[i], err));
+        SL_TRY(t->chars || t->unk >= 0 ? put_symbol(t, id[i], begin, out, err)
+                                       : tok_ids_put(out, (int32_t)id[i], err));
     return SL_OK;
 }
 
@@ -238,8 +239,8 @@ static sl_status long_word(const tok *t, struct tok_bpe *b, const char *p, size_
         if (8 * i + 1 < w.n_heap) heap_down(&w, i);
     merge_all(t, &w);
     for (uint32_t i = 0; i != TOK_NONE; i = w.v[i].next)
-        SL_TRY(t->chars ? put_symbol(t, w.v[i].id, begin, out, err)
-                        : tok_ids_put(out, (int32_t)w.v[i].id, err));
+        SL_TRY(t->chars || t->unk >= 0 ? put_symbol(t, w.v[i].id, begin, out, err)
+                                       : tok_ids_put(out, (int32_t)w.v[i].id, err));
     return SL_OK;
 }
 

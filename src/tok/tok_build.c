@@ -367,6 +367,11 @@ void tok_build_eog(tok *t, int64_t id)
     e->flags |= TOK_F_EOG | TOK_F_CONTROL;
 }
 
+void tok_build_ban(tok *t, int64_t id)
+{
+    if (tok_valid(t, id)) t->v[id].flags |= TOK_F_BANNED;
+}
+
 sl_status tok_build_around(tok *t, bool front, int32_t id, sl_err *err)
 {
     int *n = front ? &t->n_front : &t->n_back;
@@ -425,16 +430,29 @@ static bool marks_begin_words(const tok *t)
     return true;
 }
 
-/* Where the text of an added token is looked for: as it is, or normalised like texts. */
+/* A text, normalised, as bytes of answers: those that the decoder makes of it. */
+static sl_status read_back(tok *t, struct tok_entry *e, const struct str *s, sl_err *err)
+{
+    char *q = NULL;
+    SL_TRY(mem_arena_str(&t->a, s->p, s->n, &q, err));
+    e->p = q;
+    e->n = (uint32_t)s->n;
+    return unmarked(t, q, s->n, e, err);
+}
+
+/* Where the text of an added token is looked for: as it is, or normalised like texts; then answers
+ * have what was normalised, as in tokenizers since 0.23: a text with it comes back as it was. Among
+ * words of bytes the decoder would take such a text for bytes: there it stays as it is. */
 static sl_status add_to_trie(tok *t, uint32_t id, sl_err *err)
 {
-    const struct tok_entry *e = &t->v[id];
+    struct tok_entry *e = &t->v[id];
     struct str s;
     if (t->split_special && (e->flags & TOK_F_SPECIAL)) return SL_OK;
     if (!(e->flags & TOK_F_NORMALIZED)) return tok_trie_add(&t->raw, e->key, e->n_key, id, err);
     str_init(&s, MEM_TOK, 0);
     sl_status st = tok_norm_text(t, e->key, e->n_key, &s, err);
     if (!st && s.n) st = tok_trie_add(&t->norm, str_c(&s), s.n, id, err);
+    if (!st && s.n && t->chars) st = read_back(t, e, &s, err);
     str_fini(&s);
     return st;
 }
@@ -446,7 +464,8 @@ static void messages_are_no_answers(tok *t)
     int id[3] = {-1, -1, -1};
     for (int i = 0; i < t->n_vocab; i++)
         for (int k = 0; k < 3; k++)
-            if ((t->v[i].flags & TOK_F_ADDED) && strcmp(t->v[i].p, text[k]) == 0) id[k] = i;
+            if ((t->v[i].flags & TOK_F_ADDED) && strcmp(tok_text_of(t, i, NULL), text[k]) == 0)
+                id[k] = i;
     if (id[0] < 0 || id[1] < 0 || id[2] < 0 || id[2] == t->eos) return;
     t->v[id[2]].flags &= ~(uint32_t)TOK_F_EOG;
 }

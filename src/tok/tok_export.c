@@ -31,8 +31,11 @@ enum tok_type tok_spell(const tok *t, int32_t id, struct str *out)
     int byte = added ? -1 : byte_of_token(t, id);
     if (out && byte >= 0)
         str_printf(out, "<0x%02X>", (unsigned)byte);
-    else if (out && !word)
-        str_put(out, added ? e->p : e->key, added ? e->n : e->n_key);
+    else if (out && !word) {
+        size_t n = 0;
+        const char *p = added ? tok_text_of(t, id, &n) : e->key;
+        str_put(out, p, added ? n : e->n_key);
+    }
     for (uint32_t i = 0; out && word && i < e->n; i++) {
         char buf[TEXT_UTF8_MAX];
         str_put(out, buf, (size_t)text_utf8_encode(stand_in((unsigned char)e->p[i]), buf));

@@ -226,8 +226,10 @@ static sl_status read_specials(const io_model *m, tok *t, sl_err *err)
 
 static sl_status read_ids(const io_model *m, tok *t, sl_err *err)
 {
-    static const char *const eog[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                                      "tokenizer.ggml.eom_token_id"};
+    static const char *const eog[] = {
+        "tokenizer.ggml.eos_token_id",     "tokenizer.ggml.eot_token_id",
+        "tokenizer.ggml.eom_token_id",     "tokenizer.ggml.fim_pad_token_id",
+        "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id"};
     struct io_array more = {0};
     bool front, back = false;
     SL_TRY(read_specials(m, t, err));
@@ -400,6 +402,20 @@ static sl_status open_bytes(const io_model *m, tok *t, const struct io_array *wo
     return read_ids(m, t, err);
 }
 
+/* Tokens that are never drawn. */
+static sl_status read_bans(const io_model *m, tok *t, sl_err *err)
+{
+    struct io_array list = {0};
+    SL_TRY(optional(io_meta_array(m, "tokenizer.ggml.suppress_tokens", &list, err)));
+    for (uint64_t i = 0; i < list.n; i++) {
+        int64_t id = -1;
+        if (!io_array_i64(&list, i, &id))
+            return SL_FAIL(err, FORMAT, "tokenizer.ggml.suppress_tokens is no array of integers");
+        tok_build_ban(t, id);
+    }
+    return SL_OK;
+}
+
 sl_status tok_gguf_open(const io_model *m, tok *t, sl_err *err)
 {
     struct io_array words = {0};
@@ -411,5 +427,7 @@ sl_status tok_gguf_open(const io_model *m, tok *t, sl_err *err)
     if (words.type != IO_STR)
         return SL_FAIL(err, FORMAT, "tokenizer.ggml.tokens is no array of strings");
     SL_TRY(t->chars ? open_spm(m, t, &words, err) : open_bytes(m, t, &words, err));
+    SL_TRY(tok_keys_gguf(m, err));
+    SL_TRY(read_bans(m, t, err));
     return read_templates(m, t, err);
 }

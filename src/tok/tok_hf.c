@@ -136,18 +136,41 @@ static sl_status read_templates(const struct tok_src *s, tok *t, sl_err *err)
 
 /* ---- all of it ---- */
 
-/* add_bos_token of the configuration goes before the post-processor's wish: where that has no BOS
- * it is added, as DeepSeek's files mean it. */
+/* Where the configuration has add_bos_token or add_eos_token, they take the place of what the
+ * post-processor wishes, as DeepSeek's files mean it: BOS, EOS, both or nothing. */
 static sl_status read_wishes(const struct tok_src *s, tok *t, sl_err *err)
 {
-    const struct json *v = text_json_get(s->config, "add_bos_token");
-    bool yes = false;
-    if (!v || v->kind == JSON_NULL_K) return SL_OK;
-    SL_TRY(tok_in_file(text_json_bool(s->config, "add_bos_token", false, &yes, err),
-                       "tokenizer_config.json", err));
-    if (!yes) t->n_front = 0;
-    if (!yes || t->n_front || t->bos < 0) return SL_OK;
-    return tok_build_around(t, true, t->bos, err);
+    static const char *const key[] = {"add_bos_token", "add_eos_token"};
+    bool yes[2] = {false}, said = false;
+    for (int i = 0; i < 2; i++) {
+        const struct json *v = text_json_get(s->config, key[i]);
+        said = said || (v && v->kind != JSON_NULL_K);
+        SL_TRY(tok_in_file(text_json_bool(s->config, key[i], false, &yes[i], err),
+                           "tokenizer_config.json", err));
+    }
+    if (!said) return SL_OK;
+    t->n_front = t->n_back = 0;
+    if (yes[0] && t->bos >= 0) SL_TRY(tok_build_around(t, true, t->bos, err));
+    if (yes[1] && t->eos >= 0) SL_TRY(tok_build_around(t, false, t->eos, err));
+    return SL_OK;
+}
+
+/* ---- tokens that are never drawn ---- */
+
+/* suppress_tokens, and those of bad_words_ids that are one token. An end of generation that stands
+ * among the latter is passed over, as in transformers. */
+static void read_bans(const struct json *g, tok *t)
+{
+    const struct json *list = text_json_get(g, "suppress_tokens"),
+                      *words = text_json_get(g, "bad_words_ids");
+    for (const struct json *m = list && list->kind == JSON_ARRAY_K ? list->child : NULL; m;
+         m = m->next)
+        if (m->kind == JSON_INT_K) tok_build_ban(t, m->i);
+    for (const struct json *m = words && words->kind == JSON_ARRAY_K ? words->child : NULL; m;
+         m = m->next)
+        if (m->kind == JSON_ARRAY_K && m->n == 1 && m->item[0]->kind == JSON_INT_K &&
+            !tok_is_eog(t, (int32_t)BASE_MIN(m->item[0]->i, INT32_MAX)))
+            tok_build_ban(t, m->item[0]->i);
 }
 
 static sl_status read_all(const struct tok_files *f, tok *t, struct arena *a, sl_err *err)
@@ -167,8 +190,10 @@ static sl_status read_all(const struct tok_files *f, tok *t, struct arena *a, sl
     } else {
         SL_TRY(tok_vocab_open(&s, t, err));
     }
-    SL_TRY(read_wishes(&s, t, err));
+    if (f->tokenizer_json || !f->tokenizer_model) SL_TRY(read_wishes(&s, t, err));
+    SL_TRY(tok_in_file(tok_keys_config(&s, t, err), "tokenizer_config.json", err));
     all_ends(f, mark_end, t);
+    read_bans(f->generation_config, t);
     return read_templates(&s, t, err);
 }
 

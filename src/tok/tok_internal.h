@@ -27,6 +27,7 @@ enum {
     TOK_F_RSTRIP = 128,
     TOK_F_SINGLE_WORD = 256,
     TOK_F_NORMALIZED = 512, /* looked for after the normaliser */
+    TOK_F_BANNED = 2048,    /* never drawn */
     TOK_F_UNUSED = 1024,    /* merges pass through it, but it is spelled by its halves */
 };
 
@@ -167,11 +168,14 @@ int32_t tok_special_id(const tok *t, const char *name); /* -1 = none */
 /* id ends a generation. One that no file has a text for becomes a token without bytes; one outside
  * the vocabulary is passed over. */
 void tok_build_eog(tok *t, int64_t id);
+void tok_build_ban(tok *t, int64_t id); /* never drawn; outside the vocabulary: passed over */
 /* Before words, after words: a token of post-processing. Too many are LIMIT. */
 sl_status tok_build_around(tok *t, bool front, int32_t id, sl_err *err) BASE_MUST_USE;
 uint32_t tok_word_find(const tok *t, const char *p, size_t n);
 const struct tok_merge *tok_merge_find(const tok *t, uint32_t l, uint32_t r);
 bool tok_valid(const tok *t, int64_t id);
+/* The text of an added token as its file has it, NUL-terminated; n (may be NULL): its bytes. */
+const char *tok_text_of(const tok *t, int32_t id, size_t *n);
 
 /* ---- pre-tokenizers (tok_pre.c) ---- */
 sl_status tok_pre_regex(tok *t, const char *pattern, size_t n, enum tok_step_kind kind, bool invert,
@@ -284,6 +288,16 @@ void tok_join_ids(struct tok_join *j, int64_t n_word, int64_t *top);
 bool tok_join_has(const struct tok_join *j, const char *p, size_t n); /* a file names this text */
 /* After tok_build_index: added tokens, named tokens, BOS and EOS. */
 sl_status tok_join_build(const struct tok_join *j, tok *t, sl_err *err) BASE_MUST_USE;
+
+struct tok_src;
+/* ---- keys of files that nobody reads (tok_keys.c). UNSUPPORTED names one that could matter. ----
+ */
+sl_status tok_keys_json(const struct json *j, sl_err *err) BASE_MUST_USE; /* tokenizer.json */
+/* An added token of whatever file; what: the list it is in. */
+sl_status tok_keys_token(const struct json *token, const char *what, sl_err *err) BASE_MUST_USE;
+/* tokenizer_config.json beside the opened vocabulary: also where they say different things. */
+sl_status tok_keys_config(const struct tok_src *s, const tok *t, sl_err *err) BASE_MUST_USE;
+sl_status tok_keys_gguf(const io_model *m, sl_err *err) BASE_MUST_USE; /* tokenizer.* */
 
 /* ---- sources ---- */
 struct tok_src { /* a folder's files, parsed; NULL = not there */

@@ -44,6 +44,7 @@ static sl_status read_value(const struct json *v, const char *what, bool special
         return SL_FAIL(err, FORMAT, "%s is neither a text nor an object with content", what);
     *out = (struct value){text->s, text->n, TOK_F_SPECIAL, v->kind == JSON_STR_K};
     if (v->kind == JSON_STR_K) return SL_OK;
+    SL_TRY(tok_keys_token(v, what, err));
     out->flags = 0;
     for (int i = 0; i < BASE_COUNT_OF(bit); i++) {
         bool def = i == 0 ? special : i == 1 && !(out->flags & TOK_F_SPECIAL), yes = false;
@@ -90,7 +91,7 @@ static size_t items(const struct json *v)
 static sl_status make_tables(struct tok_join *j, sl_err *err)
 {
     static const char *const key[] = {"added_tokens_decoder", "additional_special_tokens",
-                                      "extra_special_tokens"};
+                                      "extra_special_tokens", "model_specific_special_tokens"};
     size_t n = 2 * items(j->list) + items(j->added) + 2 * TOK_MAX_SPECIAL, cap = 16;
     void *p = NULL;
     for (int i = 0; i < BASE_COUNT_OF(key); i++)
@@ -140,21 +141,21 @@ static sl_status set_special(struct tok_join *j, const char *key, const struct j
     return SL_OK;
 }
 
-/* The names of a model's own: any other KEY_token with a text, and extra_special_tokens where it
- * is an object. */
+/* The names of a model's own: any other KEY_token with a text, and the two objects of names. */
 static sl_status own_specials(struct tok_join *j, const struct json *o, bool special, sl_err *err)
 {
-    const struct json *extra = text_json_get(o, "extra_special_tokens");
+    static const char *const object[] = {"extra_special_tokens", "model_specific_special_tokens"};
     for (const struct json *m = o ? o->child : NULL; m; m = m->next) {
         size_t n = strlen(m->key);
-        bool object = m->kind == JSON_OBJECT_K && text_json_get(m, "content");
+        bool full = m->kind == JSON_OBJECT_K && text_json_get(m, "content");
         if (n < 7 || strcmp(m->key + n - 6, "_token") != 0 || is_usual(m->key)) continue;
-        if (m->kind == JSON_STR_K || object)
-            SL_TRY(set_special(j, m->key, m, m->key, special, err));
+        if (m->kind == JSON_STR_K || full) SL_TRY(set_special(j, m->key, m, m->key, special, err));
     }
-    if (extra && extra->kind == JSON_OBJECT_K)
-        for (const struct json *m = extra->child; m; m = m->next)
-            SL_TRY(set_special(j, m->key, m, "extra_special_tokens", special, err));
+    for (int i = 0; i < BASE_COUNT_OF(object); i++) {
+        const struct json *v = text_json_get(o, object[i]);
+        for (const struct json *m = v && v->kind == JSON_OBJECT_K ? v->child : NULL; m; m = m->next)
+            SL_TRY(set_special(j, m->key, m, object[i], special, err));
+    }
     return SL_OK;
 }
 

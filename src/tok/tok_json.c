@@ -52,11 +52,27 @@ static sl_status decode_mark(tok *t, const struct json *j, sl_err *err)
     return tok_build_mark(t, mark, err);
 }
 
-static sl_status decode_step(tok *t, const struct json *j, sl_err *err)
+/* Tokens are told apart until Fuse, and what comes after it sees one text: steps for tokens, then
+ * Fuse, then steps for the text, is what a decoder here can be. */
+static sl_status check_order(const tok *t, const char *type, bool fused, sl_err *err)
+{
+    bool of_text = strcmp(type, "Strip") == 0;
+    bool of_token = strcmp(type, "ByteFallback") == 0 || strcmp(type, "Metaspace") == 0;
+    if ((of_text && !fused) || (of_token && fused))
+        return SL_FAIL(err, UNSUPPORTED, "decoder %s %s Fuse", type, fused ? "after" : "without");
+    if ((of_text && (t->strip || t->strip_first)) ||
+        (strcmp(type, "Metaspace") == 0 && t->strip_first))
+        return SL_FAIL(err, UNSUPPORTED, "decoder %s after another one", type);
+    return SL_OK;
+}
+
+static sl_status decode_step(tok *t, const struct json *j, bool *fused, sl_err *err)
 {
     const char *type;
     SL_TRY(text_json_str(j, "type", "?", &type, err));
+    SL_TRY(check_order(t, type, *fused, err));
     if (strcmp(type, "ByteFallback") == 0) t->byte_decode = true;
+    if (strcmp(type, "Fuse") == 0) *fused = true;
     if (strcmp(type, "ByteFallback") == 0 || strcmp(type, "Fuse") == 0) return SL_OK;
     if (strcmp(type, "Replace") == 0) return decode_replace(t, j, err);
     if (strcmp(type, "Strip") == 0) return decode_strip(t, j, err);
@@ -64,18 +80,30 @@ static sl_status decode_step(tok *t, const struct json *j, sl_err *err)
     return SL_FAIL(err, UNSUPPORTED, "decoder \"%.40s\"", type);
 }
 
+/* Of words of bytes: what they stand for, and nothing else. */
+static sl_status byte_step(const struct json *j, sl_err *err)
+{
+    const char *type;
+    SL_TRY(text_json_str(j, "type", "?", &type, err));
+    if (strcmp(type, "ByteLevel") == 0 || strcmp(type, "Fuse") == 0) return SL_OK;
+    return SL_FAIL(err, UNSUPPORTED, "decoder \"%.40s\" of words of bytes", type);
+}
+
 static sl_status read_decoder(tok *t, const struct json *j, sl_err *err)
 {
+    bool fused = false, bytes = !t->chars;
+    if (bytes && (!j || j->kind == JSON_NULL_K)) return SL_OK;
     if (!j || j->kind != JSON_OBJECT_K)
         return SL_FAIL(
             err, UNSUPPORTED,
             "no decoder, and no pre_tokenizer ByteLevel: what its words mean is not known");
     const struct json *list = text_json_get(j, "decoders");
-    if (!text_json_is(text_json_get(j, "type"), "Sequence")) return decode_step(t, j, err);
+    if (!text_json_is(text_json_get(j, "type"), "Sequence"))
+        return bytes ? byte_step(j, err) : decode_step(t, j, &fused, err);
     if (!list || list->kind != JSON_ARRAY_K)
         return SL_FAIL(err, FORMAT, "decoder Sequence without decoders");
     for (size_t i = 0; i < list->n; i++)
-        SL_TRY(decode_step(t, list->item[i], err));
+        SL_TRY(bytes ? byte_step(list->item[i], err) : decode_step(t, list->item[i], &fused, err));
     return SL_OK;
 }
 
@@ -88,6 +116,17 @@ static sl_status read_unknown(tok *t, const struct json *model, sl_err *err)
     if (id == TOK_NONE)
         return SL_FAIL(err, FORMAT, "model.unk_token \"%.40s\" is not in the vocabulary", unk->s);
     t->unk = (int32_t)id;
+    return SL_OK;
+}
+
+/* Of words of bytes: are those there that UTF-8 needs? Where some are not, byte_fallback would look
+ * for tokens by how the alphabet spells them. */
+static sl_status want_bytes(const tok *t, sl_err *err)
+{
+    for (int i = 0; i < 0xf5 && !t->chars && t->byte_words; i++)
+        if (t->byte_id[i] == TOK_NONE && i != 0xc0 && i != 0xc1)
+            return SL_FAIL(err, UNSUPPORTED,
+                           "model.byte_fallback with words of bytes of which 0x%02x is missing", i);
     return SL_OK;
 }
 
@@ -113,44 +152,86 @@ static sl_status read_merges(tok *t, const struct json *list, sl_err *err)
 }
 
 /* ---- post-processing ---- */
-static sl_status put_special(tok *t, const struct json *special, bool front, sl_err *err)
+static sl_status put_id(tok *t, int64_t id, bool front, sl_err *err)
 {
-    const struct json *id = text_json_get(special, "id");
-    if (!id || id->kind != JSON_STR_K)
-        return SL_FAIL(err, FORMAT, "post_processor: a special token without a name");
-    int32_t found = tok_find(t, id->s);
-    if (found < 0) return SL_FAIL(err, FORMAT, "post_processor: \"%.40s\" is no token", id->s);
-    if (front && t->n_front == 0 && t->bos < 0) t->bos = found;
-    return tok_build_around(t, front, found, err);
+    if (!tok_valid(t, id))
+        return SL_FAIL(err, FORMAT, "post_processor: %lld is no token", (long long)id);
+    if (front && t->n_front == 0 && t->bos < 0) t->bos = (int32_t)id;
+    return tok_build_around(t, front, (int32_t)id, err);
 }
 
-/* A template: the special tokens before and after the first sequence. */
-static sl_status read_single(tok *t, const struct json *single, sl_err *err)
+/* A special token of a template: the ids that special_tokens gives it, else the token of that text.
+ */
+static sl_status put_special(tok *t, const struct json *special, const struct json *all, bool front,
+                             sl_err *err)
 {
-    bool front = true;
-    for (const struct json *m = single->child; m; m = m->next) {
-        const struct json *special = text_json_get(m, "SpecialToken");
-        if (special)
-            SL_TRY(put_special(t, special, front, err));
-        else
-            front = false;
+    const struct json *name = text_json_get(special, "id");
+    if (!name || name->kind != JSON_STR_K)
+        return SL_FAIL(err, FORMAT, "post_processor: a special token without a name");
+    const struct json *ids = text_json_get(text_json_get(all, name->s), "ids");
+    for (size_t i = 0; ids && ids->kind == JSON_ARRAY_K && i < ids->n; i++) {
+        if (ids->item[i]->kind != JSON_INT_K)
+            return SL_FAIL(err, FORMAT, "post_processor: an id of \"%.40s\" is no number", name->s);
+        SL_TRY(put_id(t, ids->item[i]->i, front, err));
     }
-    return SL_OK;
+    if (ids && ids->kind == JSON_ARRAY_K && ids->n) return SL_OK;
+    int32_t found = tok_find(t, name->s);
+    if (found < 0) return SL_FAIL(err, FORMAT, "post_processor: \"%.40s\" is no token", name->s);
+    return put_id(t, found, front, err);
+}
+
+/* A template: the special tokens before and after the one text. */
+static sl_status read_single(tok *t, const struct json *j, sl_err *err)
+{
+    const struct json *single = text_json_get(j, "single"),
+                      *all = text_json_get(j, "special_tokens");
+    int n_text = 0;
+    if (!single || single->kind != JSON_ARRAY_K)
+        return SL_FAIL(err, FORMAT, "post_processor TemplateProcessing: single is no list");
+    for (const struct json *m = single->child; m; m = m->next) {
+        const struct json *special = text_json_get(m, "SpecialToken"),
+                          *text = text_json_get(m, "Sequence");
+        if (special) SL_TRY(put_special(t, special, all, n_text == 0, err));
+        if (!special && !text)
+            return SL_FAIL(err, FORMAT,
+                           "post_processor: neither a special token nor a sequence in single");
+        n_text += text != NULL;
+    }
+    if (n_text == 1) return SL_OK;
+    return SL_FAIL(err, UNSUPPORTED, "post_processor: %d sequences in single", n_text);
+}
+
+/* [text, id] of BertProcessing and RobertaProcessing. */
+static sl_status put_pair(tok *t, const struct json *j, const char *key, bool front, sl_err *err)
+{
+    const struct json *v = text_json_get(j, key);
+    if (!v || v->kind != JSON_ARRAY_K || v->n != 2 || v->item[1]->kind != JSON_INT_K)
+        return SL_FAIL(err, FORMAT, "post_processor: %s is no text and its id", key);
+    return put_id(t, v->item[1]->i, front, err);
 }
 
 static sl_status read_post(tok *t, const struct json *j, int depth, sl_err *err)
 {
-    if (!j || j->kind != JSON_OBJECT_K) return SL_OK;
-    const struct json *type = text_json_get(j, "type"), *list = text_json_get(j, "processors");
-    if (text_json_is(type, "Sequence") && list && list->kind == JSON_ARRAY_K && depth < 4) {
+    const char *type = NULL;
+    const struct json *list = text_json_get(j, "processors");
+    if (!j || j->kind == JSON_NULL_K) return SL_OK;
+    if (j->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "post_processor is no object");
+    SL_TRY(text_json_str(j, "type", "?", &type, err));
+    if (strcmp(type, "Sequence") == 0) {
+        if (!list || list->kind != JSON_ARRAY_K || depth > 3)
+            return SL_FAIL(err, FORMAT, "post_processor Sequence without processors, or too deep");
         for (const struct json *p = list->child; p; p = p->next)
             SL_TRY(read_post(t, p, depth + 1, err));
         return SL_OK;
     }
-    const struct json *single = text_json_get(j, "single");
-    if (!text_json_is(type, "TemplateProcessing") || !single || single->kind != JSON_ARRAY_K)
-        return SL_OK;
-    return read_single(t, single, err);
+    if (strcmp(type, "ByteLevel") == 0) return SL_OK; /* of offsets */
+    if (t->n_front || t->n_back)
+        return SL_FAIL(err, UNSUPPORTED, "post_processor %.40s after one that adds tokens", type);
+    if (strcmp(type, "TemplateProcessing") == 0) return read_single(t, j, err);
+    if (strcmp(type, "RobertaProcessing") != 0 && strcmp(type, "BertProcessing") != 0)
+        return SL_FAIL(err, UNSUPPORTED, "post_processor \"%.40s\"", type);
+    SL_TRY(put_pair(t, j, "cls", true, err));
+    return put_pair(t, j, "sep", false, err);
 }
 
 /* ---- all of it ---- */
@@ -198,7 +279,7 @@ static sl_status read_rules(const struct json *j, const struct parts *p, tok *t,
     SL_TRY(tok_norm_json(t, text_json_get(j, "normalizer"), err));
     SL_TRY(tok_pre_json(t, text_json_get(j, "pre_tokenizer"), &bytes, err));
     t->chars = !bytes;
-    return bytes ? SL_OK : read_decoder(t, text_json_get(j, "decoder"), err);
+    return read_decoder(t, text_json_get(j, "decoder"), err);
 }
 
 static sl_status build(const struct tok_src *s, const struct json *j, const struct parts *p,
@@ -216,9 +297,11 @@ static sl_status build(const struct tok_src *s, const struct json *j, const stru
                         : tok_build_word(t, m->i, m->key, m->n_key, err));
     SL_TRY(tok_build_index(t, false, err));
     SL_TRY(read_merges(t, p->merges, err));
-    if (t->chars) SL_TRY(read_unknown(t, p->model, err));
+    SL_TRY(read_unknown(t, p->model, err));
+    SL_TRY(want_bytes(t, err));
     SL_TRY(tok_join_build(join, t, err));
-    return read_post(t, text_json_get(j, "post_processor"), 0, err);
+    SL_TRY(read_post(t, text_json_get(j, "post_processor"), 0, err));
+    return tok_keys_json(j, err);
 }
 
 sl_status tok_json_open(const struct tok_src *s, tok *t, sl_err *err)

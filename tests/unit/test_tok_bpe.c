@@ -263,13 +263,14 @@ TEST(tok_normalises_and_still_knows_who_wrote_what)
 
 TEST(tok_bos_eos_and_template_come_from_the_files)
 {
-    tok *t = standard("",
-                      BYTES ADDED ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":"
-                                  "[{\"SpecialToken\":{\"id\":\"<|im_start|>\"}}]}",
-                      "{\"eos_token\":{\"content\":\"<think>\"},\"model_max_length\":"
-                      "1000000000000000019884624838656,"
-                      "\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"T\"},{\"name\":"
-                      "\"default\",\"template\":\"D\"}]}");
+    tok *t =
+        standard("",
+                 BYTES ADDED ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":"
+                             "[{\"SpecialToken\":{\"id\":\"<|im_start|>\"}},{\"Sequence\":{}}]}",
+                 "{\"eos_token\":{\"content\":\"<think>\"},\"model_max_length\":"
+                 "1000000000000000019884624838656,"
+                 "\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"T\"},{\"name\":"
+                 "\"default\",\"template\":\"D\"}]}");
     const char *text = NULL;
     size_t n;
     assert_int_equal(tok_bos(t), 900);
