@@ -447,9 +447,9 @@ typedef struct sl_sampling {
 } sl_sampling;
 
 /* What the model's files recommend (generation_config.json, general.sampling.* of a GGUF) over what
- * *s holds: temperature, top_k, top_p, min_p and repeat_penalty, as far as they say. *max_tokens: 0
- * = nothing. Returns how many values there were. What can not be used is logged and left out.
- * Threads: any. */
+ * *s holds: temperature, top_k, top_p, min_p and the penalties. *max_tokens: 0 = nothing. Returns
+ * how many values there were; -1 where a file asks for what can not be done, which is logged. What
+ * is no such value is logged and left out. Threads: any. */
 SL_API int sl_model_sampling(const sl_model *m, sl_sampling *s, int *max_tokens);
 
 typedef enum sl_finish {

@@ -15,7 +15,7 @@
 #include "os/os.h"
 #include "trace.h"
 
-#define PROBE_MS 60 /* of reading memory, for the metrics */
+#define PROBE_MS 60        /* of reading memory, for the metrics */
 #define LOST_NS 2000000000 /* left to the readers of the last bytes when the engine failed */
 #endif
 
@@ -225,19 +225,23 @@ static void let_go(net_server *s, int64_t deadline)
 }
 
 /* Sampling of requests that say nothing: the options, else the model's files, else OpenAI's. */
-static void read_sampling(const struct compute *c, const struct serve_opts *o, struct api_opts *ao)
+static sl_status read_sampling(const struct compute *c, const struct serve_opts *o,
+                               struct api_opts *ao, sl_err *err)
 {
     const struct sampling_opts *x = &o->sampling;
     sl_sampling s = {.temperature = 1, .top_p = 1, .repeat_penalty = 1, .seed = o->common.seed};
     int n = o->recommended == 0 ? sl_model_sampling(c->m, &s, &ao->max_tokens) : 0;
+    if (n < 0)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "--generation-config off serves without what the model's files recommend");
     bool own = x->temp >= 0 || x->top_k >= 0 || x->top_p >= 0 || x->min_p >= 0 || x->repeat >= 0;
     if (x->temp >= 0) s.temperature = (float)x->temp;
     if (x->top_k >= 0) s.top_k = x->top_k;
     if (x->top_p >= 0) s.top_p = (float)x->top_p;
     if (x->min_p >= 0) s.min_p = (float)x->min_p;
     if (x->repeat >= 0) s.repeat_penalty = (float)x->repeat;
-    s.presence_penalty = (float)x->presence;
-    s.frequency_penalty = (float)x->frequency;
+    if (x->presence != 0) s.presence_penalty = (float)x->presence;
+    if (x->frequency != 0) s.frequency_penalty = (float)x->frequency;
     ao->sampling = s;
     if (n || own)
         log_msg(LOG_WARN,
@@ -245,6 +249,7 @@ static void read_sampling(const struct compute *c, const struct serve_opts *o, s
                 "min_p %g, repetition_penalty %g%s",
                 (double)s.temperature, s.top_k, (double)s.top_p, (double)s.min_p,
                 (double)s.repeat_penalty, n ? ", as the model's files recommend" : "");
+    return SL_OK;
 }
 
 /* The names of the options, each of which may be several with commas between them. */
@@ -338,7 +343,7 @@ static sl_status open_api(struct compute *c, const struct serve_opts *o, struct 
     sl_probe_result probe;
     struct net_hooks hooks;
     sl_probe(c->e, PROBE_MS, &probe);
-    read_sampling(c, o, &ao);
+    SL_TRY(read_sampling(c, o, &ao, err));
     if (o->attach.n) ao.max_batch = c->ei.n_seq_max;
     ao.model = c->m;
     ao.engine = c->e;

@@ -50,7 +50,7 @@ struct sl_model {
     bool has_cfg;
     char *name;
     int64_t params, active_params, bytes;
-    int32_t *hole; /* ids that have no bytes: never sampled */
+    int32_t *hole; /* ids that have no bytes, or that files ban: never sampled */
     int n_hole;
     int32_t *eog; /* ids that end a generation */
     int n_eog;

@@ -58,7 +58,8 @@ static sl_status read_tokenizer(sl_model *m, const char *template_file, sl_err *
     return template_file ? file_template(m, template_file, err) : own_templates(m, err);
 }
 
-/* Ids below n that have no bytes, ids that end a generation, and the longest token. */
+/* Ids below n that have no bytes or that the files want never drawn, ids that end a generation, and
+ * the longest token. */
 static sl_status list_tokens(sl_model *m, int n, sl_err *err)
 {
     void *p = NULL;
@@ -69,8 +70,8 @@ static sl_status list_tokens(sl_model *m, int n, sl_err *err)
         for (int i = 0; m->tok && i < n; i++) {
             int len = 0;
             const char *bytes = i < n_tok ? tok_bytes(m->tok, i, &len) : NULL;
-            bool hole = !bytes;
-            bool eog = !hole && tok_is_eog(m->tok, i);
+            bool hole = !bytes || tok_is_banned(m->tok, i);
+            bool eog = bytes && tok_is_eog(m->tok, i);
             if (pass) h = hash_bytes(bytes, (size_t)len, h + (uint64_t)eog);
             if (pass && hole) m->hole[m->n_hole] = i;
             if (pass && eog) m->eog[m->n_eog] = i;

@@ -191,6 +191,14 @@ static void compare_templates(const struct both *x)
 }
 
 /* Tokens that one of them alone has: padding, which has no bytes, is none. */
+static int count_bans(const tok *t)
+{
+    int n = 0;
+    for (int i = 0; i < tok_n_vocab(t); i++)
+        n += tok_is_banned(t, i);
+    return n;
+}
+
 static void compare_size(const struct both *x)
 {
     int n[2] = {0, 0}, len;
@@ -232,6 +240,7 @@ sl_status quant_compare_text(const io_model *ma, const io_model *mb, const char 
     compare_id(&x, "BOS before raw text", tok_add_bos(t[0]), tok_add_bos(t[1]));
     compare_id(&x, "EOS after raw text", tok_add_eos(t[0]), tok_add_eos(t[1]));
     compare_ends(&x);
+    compare_id(&x, "tokens that are never drawn", count_bans(t[0]), count_bans(t[1]));
     compare_templates(&x);
     st = probe(t[0], t[1], rep, err);
 out:

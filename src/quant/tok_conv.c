@@ -252,7 +252,21 @@ static sl_status tokenizer_config(const tok *t, struct str *out, sl_err *err)
     return str_status(out, err);
 }
 
-/* End tokens, and what general.sampling says. */
+/* Tokens that are never drawn. */
+static void put_bans(const tok *t, struct json_w *w)
+{
+    bool any = false;
+    for (int i = 0; i < tok_n_vocab(t); i++) {
+        if (!tok_is_banned(t, i)) continue;
+        if (!any) text_jw_key(w, "suppress_tokens");
+        if (!any) text_jw_arr(w);
+        any = true;
+        text_jw_int(w, i);
+    }
+    if (any) text_jw_arr_end(w);
+}
+
+/* End tokens, and what general.sampling says: a temperature of 0 is do_sample false. */
 static sl_status generation_config(const io_model *m, const tok *t, struct str *out, sl_err *err)
 {
     static const char *const row[][2] = {{"temp", "temperature"},
@@ -261,7 +275,7 @@ static sl_status generation_config(const io_model *m, const tok *t, struct str *
                                          {"min_p", "min_p"},
                                          {"penalty_repeat", "repetition_penalty"}};
     struct json_w w;
-    bool any = false;
+    bool any = false, greedy = false;
     text_jw_init(&w, out);
     text_jw_obj(&w);
     if (tok_bos(t) >= 0) {
@@ -280,13 +294,16 @@ static sl_status generation_config(const io_model *m, const tok *t, struct str *
         snprintf(key, sizeof key, "general.sampling.%s", row[i][0]);
         if (io_meta_f64(m, key, &v, NULL) != SL_OK) continue;
         any = true;
+        greedy = greedy || (i == 0 && v == 0);
+        if (i == 0 && v == 0) continue;
         text_jw_key(&w, row[i][1]);
         if (i == 1)
             text_jw_int(&w, (int64_t)v);
         else
             text_jw_real(&w, v, 7);
     }
-    if (any) put_bool(&w, "do_sample", true);
+    if (any) put_bool(&w, "do_sample", !greedy);
+    put_bans(t, &w);
     text_jw_obj_end(&w);
     return str_status(out, err);
 }

@@ -101,6 +101,17 @@ static sl_status put_ends(const tok *t, struct arena *a, struct quant_report *re
     return SL_OK;
 }
 
+/* Tokens that are never drawn. */
+static void put_bans(const tok *t, io_out *out)
+{
+    int n = 0;
+    for (int i = 0; i < tok_n_vocab(t); i++)
+        n += tok_is_banned(t, i);
+    if (n) io_out_array(out, GGML "suppress_tokens", IO_I32, (uint64_t)n);
+    for (int i = 0; i < tok_n_vocab(t); i++)
+        if (tok_is_banned(t, i)) io_out_elem_i32(out, i);
+}
+
 /* Does text get just this token on one side? */
 static sl_status put_around(const tok *t, bool front, struct quant_report *rep, io_out *out,
                             sl_err *err)
@@ -162,10 +173,11 @@ void quant_put_sampling(const struct quant_plan *p, io_out *out)
                                          {"top_p", "top_p"},
                                          {"min_p", "min_p"},
                                          {"repetition_penalty", "penalty_repeat"}};
-    static const char *const silent[] = {"transformers_version", "_from_model_config",
-                                         "bos_token_id",         "eos_token_id",
-                                         "pad_token_id",         "do_sample"};
-    const struct json *g = io_generation_config(p->src);
+    static const char *const silent[] = {
+        "transformers_version", "_from_model_config", "bos_token_id",   "eos_token_id",
+        "pad_token_id",         "do_sample",          "suppress_tokens"};
+    const struct json *g = io_generation_config(p->src), *sample = text_json_get(g, "do_sample");
+    bool greedy = sample && sample->kind == JSON_BOOL_K && !sample->b;
     char list[160] = "";
     int n = 0;
     for (const struct json *m = g ? g->child : NULL; m; m = m->next) {
@@ -175,7 +187,7 @@ void quant_put_sampling(const struct quant_plan *p, io_out *out)
             k++;
         while (q < BASE_COUNT_OF(silent) && strcmp(silent[q], m->key) != 0)
             q++;
-        if (m->kind == JSON_NULL_K || q < BASE_COUNT_OF(silent)) continue;
+        if (m->kind == JSON_NULL_K || q < BASE_COUNT_OF(silent) || (greedy && k == 0)) continue;
         if (k < BASE_COUNT_OF(row) && (m->kind == JSON_INT_K || m->kind == JSON_REAL_K)) {
             snprintf(key, sizeof key, "general.sampling.%s", row[k][1]);
             if (k == 1)
@@ -188,9 +200,7 @@ void quant_put_sampling(const struct quant_plan *p, io_out *out)
         size_t len = strlen(list);
         snprintf(list + len, sizeof list - len, "%s%.40s", n++ ? ", " : "", m->key);
     }
-    const struct json *sample = text_json_get(g, "do_sample");
-    if (sample && sample->kind == JSON_BOOL_K && !sample->b)
-        quant_note(p->rep, "generation_config.json: do_sample false: GGUF can not say it");
+    if (greedy) io_out_f32(out, "general.sampling.temp", 0.0f);
     if (n) quant_note(p->rep, "generation_config.json: %s: no key in GGUF", list);
 }
 
@@ -256,6 +266,7 @@ static sl_status to_gguf(const struct quant_plan *p, const tok *t, struct arena 
     SL_TRY(scored ? put_scored(t, n, a, out, err) : put_merged(t, n, a, out, err));
     put_named(t, p->rep, out);
     SL_TRY(put_ends(t, a, p->rep, out, err));
+    put_bans(t, out);
     SL_TRY(put_around(t, true, p->rep, out, err));
     SL_TRY(put_around(t, false, p->rep, out, err));
     note_rules(t, p->rep);

@@ -192,7 +192,8 @@ def sampling(where):
                              (greedy, ["--generation-config", "off"], False),
                              ({}, ["--temp", "0"], True),
                              ({"temperature": "x", "top_k": None, "top_p": 7}, [], False),
-                             ({"do_sample": False}, [], False)):
+                             ({"no_repeat_ngram_size": 3}, ["--generation-config", "off"], False),
+                             ({"do_sample": False}, [], True)):
         with open(file, "w", encoding="utf-8") as f:
             json.dump({**base, "do_sample": True, **more}, f)
         with Server("-m", m, *args) as s:
@@ -204,12 +205,19 @@ def sampling(where):
                  len({s.post(TEXT, {**body, "temperature": 1.5,
                                     "top_k": 0})[1]["choices"][0]["text"] for _ in range(4)}) > 1)
             told = json.loads(s.get("/v1/models")[2])["data"][0]["meta"]["sampling"]
-            need(f"{more} {args}: told", told["top_k"] == (1 if want and more else 0), told)
+            need(f"{more} {args}: told",
+                 told["top_k"] == (0 if args else more.get("top_k") or 0), told)
             log = b"".join(s.log).decode()
             need(f"{more} {args}: said", ("sampled with" in log)
-                 == (bool(args) and "off" not in args or more == greedy and not args), log)
+                 == ("off" not in args if args else more in (greedy, {"do_sample": False})), log)
             if "top_p" in more:
                 need("what can not be used is named", "temperature" in log and "top_p" in log, log)
+    with open(file, "w", encoding="utf-8") as f:
+        json.dump({**base, "no_repeat_ngram_size": 3}, f)
+    r = subprocess.run([e2e.sluice(), "serve", "-m", m, "--port", "0"], capture_output=True,
+                       text=True, timeout=120)
+    need("what is not done here is refused", r.returncode == 1 and "no_repeat_ngram_size is 3"
+         in r.stderr and "--generation-config off" in r.stderr, r.stderr)
 
 
 def seeded():
