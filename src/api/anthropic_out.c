@@ -132,16 +132,19 @@ int api_msg_http(int http)
     return http == 503 ? 529 : http;
 }
 
-/* By this the SDK knows to go on with the whole conversation in every request. */
-static void put_no_thread(struct json_w *w)
+/* By this the SDK knows how to go on without a field: without threads, it sends the whole
+ * conversation in every request. */
+static void put_refused(struct json_w *w, const char *text)
 {
+    const struct api_field *f = api_field_refused(text, API_MESSAGES);
+    if (!f) return;
     text_jw_key(w, "details");
     text_jw_obj(w);
     text_jw_key(w, "error_code");
-    text_jw_strz(w, "thread_unsupported_request");
+    text_jw_strz(w, f->code);
     text_jw_key(w, "unsupported");
     text_jw_arr(w);
-    text_jw_strz(w, "thread");
+    text_jw_strz(w, f->name);
     text_jw_arr_end(w);
     text_jw_obj_end(w);
 }
@@ -170,7 +173,7 @@ void api_msg_put_error(struct str *out, const struct net_req *r, int http, const
         str_fini(&s);
     } else
         text_jw_strz(&w, text);
-    if (strncmp(text, "thread: ", 8) == 0) put_no_thread(&w);
+    put_refused(&w, text);
     text_jw_obj_end(&w);
     text_jw_key(&w, "request_id");
     text_jw_strz(&w, r->id);

@@ -13,14 +13,23 @@
 #define I API_TOKENIZE
 #define X API_DETOKENIZE
 #define ROW(routes, name, type, min, max, what, note)                                              \
-    {routes, #name, API_##type, min, max, API_##what, note},
+    {routes, #name, API_##type, min, max, API_##what, note, NULL},
+/* the note of a row, and the code that may come after it */
+#define NOTE(note, ...) note
+#define CODE(note, code, ...) code
+#define M(name, type, min, max, what, ...)                                                         \
+    {API_MESSAGES, #name, API_##type, min, max, API_##what, NOTE(__VA_ARGS__, ""),                 \
+     CODE(__VA_ARGS__, NULL, NULL)},
+/* clang-format off */
 static const struct api_field table[] = {
     API_FIELD_LIST(ROW)
-#define M(name, type, min, max, what, note)                                                        \
-    {API_MESSAGES, #name, API_##type, min, max, API_##what, note},
-        API_FIELD_MESSAGES(M)
+    API_FIELD_MESSAGES(M)
+    API_FIELD_TOKENS(ROW)
+};
+/* clang-format on */
 #undef M
-            API_FIELD_TOKENS(ROW)};
+#undef NOTE
+#undef CODE
 #undef ROW
 #undef C
 #undef T
@@ -39,6 +48,17 @@ static const struct api_field *find(const char *name, int route)
 {
     for (int i = 0; i < BASE_COUNT_OF(table); i++)
         if (table[i].routes & route && strcmp(table[i].name, name) == 0) return &table[i];
+    return NULL;
+}
+
+const struct api_field *api_field_refused(const char *text, int route)
+{
+    for (int i = 0; i < BASE_COUNT_OF(table); i++) {
+        size_t n = strlen(table[i].name);
+        if (table[i].code && table[i].routes & route && strncmp(text, table[i].name, n) == 0 &&
+            text[n] == ':')
+            return &table[i];
+    }
     return NULL;
 }
 

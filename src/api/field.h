@@ -28,6 +28,7 @@ struct api_field {
     double min, max;
     enum api_field_what what;
     const char *note;
+    const char *code; /* of a refusal that clients know how to answer; NULL = none */
 };
 const struct api_field *api_field_table(int *n);
 
@@ -40,6 +41,9 @@ sl_status api_fields_check(const struct json *body, int route, struct str *unkno
  * for one whose value means nothing. o may be NULL, and is passed over where it is no object. */
 sl_status api_members_check(const struct json *o, const char *path, const char *names,
                             sl_err *err) BASE_MUST_USE;
+/* The row of the field that an error's text begins with, where its refusal has a code; else NULL.
+ */
+const struct api_field *api_field_refused(const char *text, int route);
 /* Does a value mean nothing: null, false, or nothing in it? */
 bool api_field_empty(const struct json *v);
 bool api_name_in(const char *names, const char *name); /* is it one of "|"-separated ones? */

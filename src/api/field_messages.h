@@ -2,7 +2,8 @@
 /* The fields of /v1/messages and /v1/messages/count_tokens, as field_list.h has those of the other
  * routes. Lists and objects (ANY) are checked by anthropic_in.c, also where they have no effect.
  *
- * M(name, type, min, max, what, note) */
+ * M(name, type, min, max, what, note): after the note of a DENY may come the code by which the SDK
+ * knows what to do without the field (error.details.error_code). */
 // clang-format off
 #define API_FIELD_MESSAGES(M)                                                                      \
     M(model,                STR,  0, 256,      USE,                                                \
@@ -40,7 +41,7 @@
     M(context_management,   ANY,  0, 0,        SKIP, "nothing is edited: applied_edits is empty")  \
     M(compaction,           ANY,  0, 0,        DENY, "nothing is compacted")                       \
     M(thread,               ANY,  0, 0,        DENY,                                               \
-      "no conversation is kept here: send all its messages")                                       \
+      "no conversation is kept here: send all its messages", "thread_unsupported_request")         \
     M(fallbacks,            ANY,  0, 0,        SKIP, "nothing is declined here")                   \
     M(fallback_credit_token, ANY, 0, 0,        SKIP, "nothing is billed")                          \
     M(billing_policy,       ANY,  0, 0,        SKIP, "nothing is billed")                          \
