@@ -75,6 +75,11 @@ struct api_routing {
     struct net_count *cell; /* [n_row, n_col] */
     struct net_count n_rank, rank[API_RANK_MAX]; /* each over the mean, all layers */
     struct net_count n_stage, idle[API_RANK_MAX]; /* 0 stages: one has all layers */
+    /* of groups of ranks that have sequences of their own; 0 groups: all are of one */
+    struct net_count n_group;
+    struct api_group {
+        struct net_count rank, running, waiting, used, total; /* rank: its first */
+    } group[API_RANK_MAX];
 };
 
 /* plain.c */

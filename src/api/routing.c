@@ -145,6 +145,25 @@ static void sample_stages(api *a)
     set(&r->n_stage, (uint64_t)n_stage);
 }
 
+/* What each group of ranks has that has sequences of its own. */
+static void sample_groups(api *a)
+{
+    struct api_routing *r = &a->routing;
+    sl_rank_stat rank[API_RANK_MAX];
+    int n = BASE_MIN(sl_ranks(a->o.engine, rank, API_RANK_MAX), API_RANK_MAX), n_group = 0;
+    for (int i = 0; i < n && n > 1; i++) {
+        struct api_group *g = &r->group[n_group];
+        if (!rank[i].kv_total_tok) continue;
+        n_group++;
+        set(&g->rank, (uint64_t)i);
+        set(&g->running, (uint64_t)rank[i].n_running);
+        set(&g->waiting, (uint64_t)rank[i].n_waiting);
+        set(&g->used, (uint64_t)rank[i].kv_used_tok);
+        set(&g->total, (uint64_t)rank[i].kv_total_tok);
+    }
+    set(&r->n_group, n_group > 1 ? (uint64_t)n_group : 0);
+}
+
 void api_sample(api *a)
 {
     struct api_routing *r = &a->routing;
@@ -153,6 +172,33 @@ void api_sample(api *a)
     r->when_ns = now;
     if (r->n_expert) sample_experts(a);
     sample_stages(a);
+    sample_groups(a);
+}
+
+struct group_metric {
+    const char *name, *help;
+    const struct net_count *first; /* of the first group */
+};
+
+static void put_groups(const struct api_routing *r, struct str *out, const char *label)
+{
+    const struct api_group *g = r->group;
+    const struct group_metric all[] = {
+        {"sluice:rank_requests_running", "Requests that ranks of their own compute", &g->running},
+        {"sluice:rank_requests_waiting", "Requests that wait for them", &g->waiting},
+        {"sluice:rank_kv_used_tokens", "Tokens in their cache", &g->used},
+        {"sluice:rank_kv_tokens", "Tokens that fit into it", &g->total}};
+    uint64_t n = net_count_get(&r->n_group);
+    char more[400];
+    for (int k = 0; k < BASE_COUNT_OF(all) && n; k++) {
+        net_metric_head(out, all[k].name, "gauge", all[k].help);
+        for (uint64_t i = 0; i < n; i++) {
+            const struct net_count *v =
+                (const struct net_count *)((const char *)all[k].first + i * sizeof *g);
+            snprintf(more, sizeof more, "%s,rank=\"%d\"", label, (int)net_count_get(&g[i].rank));
+            net_metric_value(out, all[k].name, more, (double)net_count_get(v));
+        }
+    }
 }
 
 void api_stages_put(const api *a, struct str *out, const char *label)
@@ -161,6 +207,7 @@ void api_stages_put(const api *a, struct str *out, const char *label)
     static const char name[] = "sluice:pipeline_idle_ratio";
     char more[400];
     uint64_t n = net_count_get(&r->n_stage);
+    put_groups(r, out, label);
     if (n == 0) return;
     net_metric_head(out, name, "gauge", "Share of the steps' time that a stage waits for others");
     for (uint64_t s = 0; s < n; s++) {

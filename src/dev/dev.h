@@ -528,13 +528,15 @@ struct dev_ranks {
     void *user;
     int rank, n_rank;
 };
-/* y [n_row, n]: the columns x of all ranks side by side. home: of use to rank 0 alone. */
+/* y [n_row, n]: the columns x of all ranks side by side; or, with n_of, the whole rows x of all
+ * ranks after each other, n_of[rank] of this one. home: of use to rank 0 alone. */
 struct dev_join {
     const float *x;
     float *y;
     int n, n_row;
     bool home;
     const int32_t *part; /* [n_rank] host */
+    const int32_t *n_of; /* [n_rank] host, in place of part; or NULL */
     const struct dev_ranks *ranks;
 };
 /* y [T, n]: x [T, n] of the rank that has the token's row of a table: rows row0[r] to row0[r + 1]
@@ -554,11 +556,13 @@ enum dev_combine { DEV_COMBINE_F32, DEV_COMBINE_BF16, DEV_COMBINE_Q8 };
 /* Words of 4 bytes of a row of n values in that form. */
 int dev_combine_words(enum dev_combine form, int n);
 /* Where every rank has tokens of its own, and the experts are spread over all of them: ranks give
- * each other the rows, and what experts make of them. */
+ * each other the rows, and what experts make of them. A rank's own tokens may be some of those that
+ * it has in the step; then y has the rows of these alone. */
 struct dev_spread {
     const struct dev_ranks *ranks;
-    const int32_t *n_tok_of; /* [n_rank] host: of the step under way */
-    const float *x;          /* [T, D] what act was prepared from */
+    const int32_t *n_tok_of; /* [n_rank] host: of the step under way; T is this rank's */
+    int tok0;                /* the first of them in this rank's step */
+    const float *x;          /* [tokens of its step, D] what act was prepared from */
     bool swap;               /* a row goes to the ranks that have an expert of it; else to all */
     dev_act *act;            /* room for the rows of all ranks */
     int n_all;      /* tokens of all ranks, at most: T is that of one, W dev_combine_words of D */

@@ -18,9 +18,9 @@ struct post {
 };
 
 struct board_line {
-    struct os_word phase; /* pieces that this rank has come to */
-    struct os_word done;  /* messages that it is through with */
-    struct post post[2];  /* of the last two, by the last bit of their number */
+    struct os_word phase[DIST_N_KIND]; /* by circle, pieces that this rank has come to */
+    struct os_word done;               /* messages that it is through with */
+    struct post post[DIST_N_KIND][2];  /* of the last two, by the last bit of their number */
     /* pieces that it has given to the next stage, and taken from the one before */
     struct os_word given, taken;
     struct post gift[2]; /* as post */
@@ -29,8 +29,10 @@ struct board_line {
 
 struct board {
     struct os_word told; /* messages so far */
-    const void *msg;     /* threads only; published by told */
-    size_t n_msg;
+    struct {
+        const void *p; /* threads only */
+        size_t n;
+    } msg[DIST_AHEAD_MAX]; /* by their number; published by told */
     atomic_int failed; /* 0, 1 while why is written, 2 */
     sl_err why;
     struct board_line line[];
@@ -43,12 +45,13 @@ size_t dist_board_bytes(int n)
 
 size_t dist_board_slot(const dist *d, size_t half)
 {
-    return (d->n_join < d->n ? 4 : 2) * half;
+    return (size_t)(2 * d->n_circle + (d->n_join < d->n ? 2 : 0)) * half;
 }
 
 size_t dist_board_room(const dist *d, size_t half, size_t msg_bytes)
 {
-    return (size_t)d->n * dist_board_slot(d, half) + size_round(msg_bytes, DIST_PAGE);
+    return (size_t)d->n * dist_board_slot(d, half) +
+           (size_t)d->n_ahead * size_round(msg_bytes, DIST_PAGE);
 }
 
 void dist_board_init(struct board *b, int n, bool shared)
@@ -56,7 +59,9 @@ void dist_board_init(struct board *b, int n, bool shared)
     b->told.shared = shared;
     for (int r = 0; r < n; r++) {
         struct board_line *l = &b->line[r];
-        l->phase.shared = l->done.shared = l->given.shared = l->taken.shared = shared;
+        l->done.shared = l->given.shared = l->taken.shared = shared;
+        for (int k = 0; k < DIST_N_KIND; k++)
+            l->phase[k].shared = shared;
     }
 }
 
@@ -68,20 +73,25 @@ void dist_board_attach(dist *d, struct board *b, size_t half, size_t msg_bytes)
     d->packed = half > 0;
     d->slot = half ? (uint8_t *)b + dist_board_bytes(d->n) : NULL;
     d->msg = half ? d->slot + (size_t)d->n * dist_board_slot(d, half) : NULL;
-    d->n_msg_max = msg_bytes;
+    d->n_msg_max = size_round(msg_bytes, DIST_PAGE);
 }
 
-static float *slot_of(const dist *d, int rank)
+static int kind_of(const dist *d, const struct dist_circle *c)
 {
-    return (float *)(d->slot + (size_t)rank * dist_board_slot(d, d->half) +
-                     (d->n_piece & 1) * d->half);
+    return (int)(c - d->circle);
+}
+
+static float *slot_of(const dist *d, const struct dist_circle *c, int rank)
+{
+    size_t half = 2 * (size_t)kind_of(d, c) + (c->n_piece & 1);
+    return (float *)(d->slot + (size_t)rank * dist_board_slot(d, d->half) + half * d->half);
 }
 
 /* Of rank's piece number n_given to the next stage. */
 static float *gift_of(const dist *d, int rank, unsigned n_given)
 {
-    return (float *)(d->slot + (size_t)rank * dist_board_slot(d, d->half) +
-                     (2 + (n_given & 1)) * d->half);
+    size_t half = 2 * (size_t)d->n_circle + (n_given & 1);
+    return (float *)(d->slot + (size_t)rank * dist_board_slot(d, d->half) + half * d->half);
 }
 
 /* ---- failures ---- */
@@ -150,13 +160,24 @@ static bool wait_for(dist *d, int rank, struct os_word *w, unsigned goal, const 
 static void board_tell(dist *d, const void *msg, size_t n)
 {
     struct board *b = d->board;
+    unsigned at = d->n_told % (unsigned)d->n_ahead;
     if (d->slot && n) {
         ASSERT(n <= d->n_msg_max);
-        memcpy(d->msg, msg, n);
+        memcpy(d->msg + at * d->n_msg_max, msg, n);
     }
-    b->msg = msg;
-    b->n_msg = n;
+    b->msg[at].p = msg;
+    b->msg[at].n = n;
     os_word_raise(&b->told);
+}
+
+/* What home alone reads of this rank's memory, it may still be reading. */
+static void wait_for_home(const dist *d)
+{
+    struct os_word *done = &d->board->line[0].done;
+    bool with_home = d->circle[DIST_STAGE].first == 0;
+    if (d->slot || d->n_ahead == 1 || !with_home || spin(d, done, d->heard - 1)) return;
+    while (!os_word_sleep(done, d->heard - 1, DIST_SLICE_MS) && !has_failed(d)) {
+    }
 }
 
 static const void *board_hear(dist *d, size_t *n)
@@ -171,8 +192,10 @@ static const void *board_hear(dist *d, size_t *n)
             if (dist_gone(d, 0) || ns > dist_deadline(d)) late(d, 0, ns, "between steps");
             if (d->group && has_failed(d)) return NULL;
         }
-    *n = b->n_msg;
-    return d->slot ? d->msg : b->msg;
+    unsigned at = d->heard % (unsigned)d->n_ahead;
+    *n = b->msg[at].n;
+    if (*n) wait_for_home(d);
+    return d->slot ? d->msg + at * d->n_msg_max : b->msg[at].p;
 }
 
 static void board_done(dist *d)
@@ -185,21 +208,21 @@ static void board_done(dist *d)
 static sl_status board_all_done(dist *d, sl_err *err)
 {
     struct board *b = d->board;
-    unsigned goal = atomic_load_explicit(&b->told.n, memory_order_relaxed);
     for (int r = 1; r < d->n; r++) /* one that is silent may be in the step for good */
-        if (!wait_for(d, r, &b->line[r].done, goal, "after a step")) break;
+        if (!wait_for(d, r, &b->line[r].done, d->n_done, "after a step")) break;
+    os_word_raise(&b->line[0].done);
     return board_status(d, err);
 }
 
 /* ---- joins ---- */
 
 /* All have come to piece number n_piece, or further. */
-static bool wait_all(dist *d, unsigned n_piece)
+static bool wait_all(dist *d, const struct dist_circle *c, unsigned n_piece)
 {
     int64_t t0 = clock_now_ns();
-    for (int r = d->join0; r < d->join0 + d->n_join; r++) {
-        if (has_failed(d)) return false;
-        if (!wait_for(d, r, &d->board->line[r].phase, n_piece, "in a step")) return false;
+    for (int r = c->first; r < c->first + c->n; r++) {
+        struct os_word *phase = &d->board->line[r].phase[kind_of(d, c)];
+        if (has_failed(d) || !wait_for(d, r, phase, n_piece, "in a step")) return false;
     }
     d->count.wait_ns += clock_now_ns() - t0;
     return true;
@@ -209,27 +232,28 @@ static bool board_exchange(dist *d, const struct dist_piece *p)
 {
     struct board *b = d->board;
     struct board_line *l = &b->line[d->rank];
-    unsigned before = d->n_piece;
-    bool passed = d->last_home != before; /* all were waited for at the piece before */
-    dist_count_piece(d, p);
+    const struct dist_circle *c = p->c;
+    int k = kind_of(d, c);
+    unsigned before = c->n_piece;
+    bool passed = c->last_home != before; /* all were waited for at the piece before */
+    dist_count_piece(p);
     /* who is at the piece before has read the one before that, whose half and post these are */
-    if ((d->slot || !passed) && !wait_all(d, before)) return false;
-    if (d->slot) dist_pack_piece(d, p, -1, slot_of(d, d->rank));
-    struct post *mine = &l->post[d->n_piece & 1];
-    *mine = (struct post){d->slot ? NULL : p->x, p->n_row, p->n, d->history};
-    os_word_raise(&l->phase);
-    if (p->home && d->rank) return true;
-    if (!wait_all(d, d->n_piece)) return false;
-    for (int r = d->join0; r < d->join0 + d->n_join; r++) {
-        const struct post *of = &b->line[r].post[d->n_piece & 1];
+    if ((d->slot || !passed) && !wait_all(d, c, before)) return false;
+    if (d->slot) dist_pack_piece(d, p, -1, slot_of(d, c, d->rank));
+    struct post *mine = &l->post[k][c->n_piece & 1];
+    *mine = (struct post){d->slot ? NULL : p->x, p->n_row, p->n, c->history};
+    os_word_raise(&l->phase[k]);
+    if (dist_not_mine(d, p)) return true;
+    if (!wait_all(d, c, c->n_piece)) return false;
+    for (int r = c->first; r < c->first + c->n; r++) {
+        const struct post *of = &b->line[r].post[k][c->n_piece & 1];
         if (of->history != mine->history) {
             sl_err why = {0};
-            (void)dist_misfit(d, r, (struct dist_size){mine->n_row, mine->n},
-                              (struct dist_size){of->n_row, of->n}, &why);
+            (void)dist_misfit(d, r, p, (struct dist_size){of->n_row, of->n}, &why);
             board_fail(d, &why);
             return false;
         }
-        d->from[r] = d->slot ? slot_of(d, r) : of->x;
+        d->from[r] = d->slot ? slot_of(d, c, r) : of->x;
     }
     return true;
 }

@@ -18,9 +18,21 @@ void dist_init(dist *d, int rank, int n, const struct dist_opts *o)
     d->rank = rank;
     d->n = n;
     d->n_join = o->n_join ? o->n_join : n;
-    d->join0 = rank / d->n_join * d->n_join;
+    d->n_ahead = BASE_MAX(o->n_ahead, 1);
+    ASSERT(d->n_ahead <= DIST_AHEAD_MAX);
+    int n_tp = o->n_tp ? o->n_tp : d->n_join;
+    d->n_circle = n_tp > 1 && n_tp < d->n_join ? 2 : 1;
+    if (d->n_circle == 1) n_tp = d->n_join;
+    d->circle[DIST_TP] = (struct dist_circle){.first = rank / n_tp * n_tp, .n = n_tp};
+    d->circle[DIST_STAGE] =
+        (struct dist_circle){.first = rank / d->n_join * d->n_join, .n = d->n_join};
     d->deadline_ns = (int64_t)(o->deadline_ms ? o->deadline_ms : DIST_DEADLINE_MS) * 1000000;
     dist_set_crowded(d, o->crowded);
+}
+
+struct dist_circle *dist_circle_of(dist *d, enum dist_kind k)
+{
+    return &d->circle[d->n_circle > 1 ? k : DIST_TP];
 }
 
 void dist_set_crowded(dist *d, bool crowded)
@@ -93,7 +105,8 @@ static void step_over(dist *d)
 void dist_tell(dist *d, const void *msg, size_t n)
 {
     if (!d->ops) return; /* nobody can hear it yet */
-    step_begins(d);
+    if (d->n_told == d->n_done) step_begins(d);
+    d->n_told++;
     d->ops->tell(d, n ? msg : NULL, n);
 }
 
@@ -113,24 +126,27 @@ void dist_done(dist *d)
 sl_status dist_all_done(dist *d, sl_err *err)
 {
     int64_t t0 = clock_now_ns();
+    d->n_done++;
     sl_status st = d->ops->all_done(d, err);
     d->count.wait_ns += clock_now_ns() - t0;
     step_over(d);
+    step_begins(d); /* where more is under way */
     return st;
 }
 
 /* ---- joins ---- */
 
-void dist_count_piece(dist *d, const struct dist_piece *p)
+void dist_count_piece(const struct dist_piece *p)
 {
     int kind = p->of ? 1 : !p->n_of ? 0 : p->count ? 4 : p->part ? 2 : 3;
     const int32_t v[] = {p->n_row, p->n, kind};
-    size_t n = (size_t)d->n_join;
-    d->n_piece++;
-    d->history = hash_bytes(v, sizeof v, d->history);
-    if (p->n_of) d->history = hash_bytes(p->n_of, n * sizeof *p->n_of, d->history);
-    if (p->count) d->history = hash_bytes(p->count, n * n * sizeof *p->count, d->history);
-    if (p->home) d->last_home = d->n_piece;
+    struct dist_circle *c = p->c;
+    size_t n = (size_t)c->n;
+    c->n_piece++;
+    c->history = hash_bytes(v, sizeof v, c->history);
+    if (p->n_of) c->history = hash_bytes(p->n_of, n * sizeof *p->n_of, c->history);
+    if (p->count) c->history = hash_bytes(p->count, n * n * sizeof *p->count, c->history);
+    if (p->home) c->last_home = c->n_piece;
 }
 
 int64_t dist_part_begin(const int32_t *part, int rank)
@@ -146,16 +162,16 @@ static void pack_turned(const dist *d, const struct dist_piece *p, int for_rank,
 {
     int64_t n = for_rank < 0 ? p->n : p->part[for_rank],
             at = for_rank < 0 ? 0 : dist_part_begin(p->part, for_rank);
-    for (int i = 0; i < p->n_of[d->rank - d->join0]; i++)
+    for (int i = 0; i < p->n_of[d->rank - p->c->first]; i++)
         memcpy(to + i * n, p->x + (int64_t)i * p->n + at, (size_t)n * sizeof *to);
 }
 
 /* Rows for a rank of those that this one has. */
 static void pack_rows(const dist *d, const struct dist_piece *p, int for_rank, float *to)
 {
-    int me = d->rank - d->join0;
+    int me = d->rank - p->c->first;
     struct dist_range of = {0, p->n_of[me]};
-    if (p->count && for_rank >= 0) of = dist_range_for(d, p, me, for_rank);
+    if (p->count && for_rank >= 0) of = dist_range_for(p, me, for_rank);
     memcpy(to, p->x + (int64_t)of.begin * p->n, (size_t)of.n * (size_t)p->n * sizeof *to);
 }
 
@@ -170,11 +186,11 @@ void dist_pack_piece(const dist *d, const struct dist_piece *p, int for_rank, fl
         return;
     }
     if (!p->of) {
-        memcpy(to, p->x, (size_t)p->n_row * (size_t)p->part[d->rank - d->join0] * sizeof *to);
+        memcpy(to, p->x, (size_t)p->n_row * (size_t)p->part[d->rank - p->c->first] * sizeof *to);
         return;
     }
     for (int i = 0; i < p->n_row; i++) {
-        if (p->of[i] != d->rank - d->join0) continue;
+        if (p->of[i] != d->rank - p->c->first) continue;
         memcpy(to, p->x + (int64_t)i * p->n, (size_t)p->n * sizeof *to);
         to += p->n;
     }
@@ -188,15 +204,16 @@ sl_status dist_silent(const dist *d, int rank, int64_t ns, const char *where, sl
                    where);
 }
 
-sl_status dist_misfit(const dist *d, int rank, struct dist_size mine, struct dist_size theirs,
-                      sl_err *err)
+sl_status dist_misfit(const dist *d, int rank, const struct dist_piece *mine,
+                      struct dist_size theirs, sl_err *err)
 {
+    unsigned n = mine->c->n_piece;
     struct dist_name a = dist_name_of(d, d->rank), b = dist_name_of(d, rank);
-    if (mine.n_row == theirs.n_row && mine.n == theirs.n)
+    if (mine->n_row == theirs.n_row && mine->n == theirs.n)
         return SL_FAIL(err, INTERNAL, "join %u: %s and %s have made other joins before it",
-                       d->n_piece, a.text, b.text);
-    return SL_FAIL(err, INTERNAL, "join %u: %s has %d rows of %d, %s has %d of %d", d->n_piece,
-                   a.text, mine.n_row, mine.n, b.text, theirs.n_row, theirs.n);
+                       n, a.text, b.text);
+    return SL_FAIL(err, INTERNAL, "join %u: %s has %d rows of %d, %s has %d of %d", n, a.text,
+                   mine->n_row, mine->n, b.text, theirs.n_row, theirs.n);
 }
 
 int dist_piece_rows(const dist *d, int n_row, int64_t widest)
@@ -206,18 +223,19 @@ int dist_piece_rows(const dist *d, int n_row, int64_t widest)
     return (int)BASE_MIN(n, n_row);
 }
 
-bool dist_too_wide(dist *d, int64_t n)
+bool dist_too_wide(dist *d, unsigned n_piece, int64_t n)
 {
     sl_err why = {0};
     if (dist_status(d, NULL)) return true;
     (void)SL_FAIL(&why, INTERNAL, "join %u: rows of %lld columns do not fit into %zu bytes",
-                  d->n_piece + 1, (long long)n, d->half);
+                  n_piece + 1, (long long)n, d->half);
     dist_fail(d, &why);
     return true;
 }
 
 struct copy_job {
     const dist *d;
+    const struct dist_circle *who;
     const struct dist_cols *c;
     int row0, n_row;
 };
@@ -228,8 +246,8 @@ static void copy_rows(void *arg, int worker, int n_worker)
     const struct dist_cols *c = j->c;
     int64_t begin = (int64_t)j->n_row * worker / n_worker,
             end = (int64_t)j->n_row * (worker + 1) / n_worker, at = 0;
-    for (int r = 0; r < j->d->n_join; r++) {
-        const float *x = j->d->from[j->d->join0 + r];
+    for (int r = 0; r < j->who->n; r++) {
+        const float *x = j->d->from[j->who->first + r];
         int64_t n = c->part[r];
         for (int64_t i = begin; i < end; i++)
             memcpy(c->y + (j->row0 + i) * c->n + at, x + i * n, (size_t)n * sizeof *x);
@@ -239,15 +257,17 @@ static void copy_rows(void *arg, int worker, int n_worker)
 
 static bool cols_piece(dist *d, const struct dist_cols *c, int row0, int n_row)
 {
-    int mine = c->part[d->rank - d->join0];
-    const struct dist_piece p = {.x = c->x + (int64_t)row0 * mine,
+    struct dist_circle *who = dist_circle_of(d, c->of);
+    int mine = c->part[d->rank - who->first];
+    const struct dist_piece p = {.c = who,
+                                 .x = c->x + (int64_t)row0 * mine,
                                  .n_row = n_row,
                                  .n = c->n,
                                  .part = c->part,
                                  .home = c->home};
     if (!d->ops->exchange(d, &p)) return false;
-    if (c->home && d->rank) return true;
-    struct copy_job j = {d, c, row0, n_row};
+    if (dist_not_mine(d, &p)) return true;
+    struct copy_job j = {d, who, c, row0, n_row};
     uint64_t bytes = (uint64_t)n_row * (uint64_t)c->n * sizeof(float);
     if (c->run && bytes > DIST_ALONE_BYTES)
         c->run(c->user, copy_rows, &j);
@@ -259,11 +279,12 @@ static bool cols_piece(dist *d, const struct dist_cols *c, int row0, int n_row)
 
 void dist_cols(dist *d, const struct dist_cols *c)
 {
+    const struct dist_circle *who = dist_circle_of(d, c->of);
     int64_t widest = 0;
-    for (int r = 0; r < d->n_join; r++)
+    for (int r = 0; r < who->n; r++)
         widest = BASE_MAX(widest, c->part[r]);
     int per = dist_piece_rows(d, c->n_row, widest);
-    if (dist_status(d, NULL) || (per < 1 && dist_too_wide(d, widest))) return;
+    if (dist_status(d, NULL) || (per < 1 && dist_too_wide(d, who->n_piece, widest))) return;
     d->count.n_join++;
     for (int row0 = 0; row0 < c->n_row; row0 += per)
         if (!cols_piece(d, c, row0, BASE_MIN(per, c->n_row - row0))) return;
@@ -273,11 +294,14 @@ static bool pick_piece(dist *d, const struct dist_pick *k, int row0, int n_row)
 {
     size_t row = (size_t)k->n * sizeof(float);
     int seen[DIST_RANK_MAX] = {0};
-    const struct dist_piece p = {
-        .x = k->x + (int64_t)row0 * k->n, .n_row = n_row, .n = k->n, .of = k->of + row0};
+    const struct dist_piece p = {.c = dist_circle_of(d, DIST_TP),
+                                 .x = k->x + (int64_t)row0 * k->n,
+                                 .n_row = n_row,
+                                 .n = k->n,
+                                 .of = k->of + row0};
     if (!d->ops->exchange(d, &p)) return false;
     for (int i = 0; i < n_row; i++) {
-        int r = d->join0 + p.of[i], at = d->packed ? seen[r]++ : i;
+        int r = p.c->first + p.of[i], at = d->packed ? seen[r]++ : i;
         memcpy(k->y + (int64_t)(row0 + i) * k->n, d->from[r] + (int64_t)at * k->n, row);
         if (r != d->rank) d->count.bytes += row;
     }
@@ -287,7 +311,8 @@ static bool pick_piece(dist *d, const struct dist_pick *k, int row0, int n_row)
 void dist_pick(dist *d, const struct dist_pick *k)
 {
     int per = dist_piece_rows(d, k->n_row, k->n);
-    if (dist_status(d, NULL) || (per < 1 && dist_too_wide(d, k->n))) return;
+    unsigned at = dist_circle_of(d, DIST_TP)->n_piece;
+    if (dist_status(d, NULL) || (per < 1 && dist_too_wide(d, at, k->n))) return;
     d->count.n_join++;
     for (int row0 = 0; row0 < k->n_row; row0 += per)
         if (!pick_piece(d, k, row0, BASE_MIN(per, k->n_row - row0))) return;
@@ -295,6 +320,7 @@ void dist_pick(dist *d, const struct dist_pick *k)
 
 struct turn_job {
     const dist *d;
+    const struct dist_circle *c;
     const struct dist_turn *t;
     const int32_t *n_of;       /* of the piece */
     int64_t to[DIST_RANK_MAX]; /* rows of y where each rank's go */
@@ -305,10 +331,10 @@ static void turn_rows(void *arg, int worker, int n_worker)
     const struct turn_job *j = arg;
     const struct dist_turn *t = j->t;
     const dist *d = j->d;
-    int me = d->rank - d->join0;
+    int me = d->rank - j->c->first;
     int64_t n = t->part[me], ld = d->cut ? n : t->n, at = d->cut ? 0 : dist_part_begin(t->part, me);
-    for (int r = 0; r < d->n_join; r++) {
-        const float *x = d->from[d->join0 + r] + at;
+    for (int r = 0; r < j->c->n; r++) {
+        const float *x = d->from[j->c->first + r] + at;
         int64_t begin = (int64_t)j->n_of[r] * worker / n_worker,
                 end = (int64_t)j->n_of[r] * (worker + 1) / n_worker;
         for (int64_t i = begin; i < end; i++)
@@ -320,33 +346,39 @@ static void turn_rows(void *arg, int worker, int n_worker)
 static bool turn_piece(dist *d, const struct dist_turn *t, int row0, int per)
 {
     int32_t n_of[DIST_RANK_MAX], n_row = 0;
-    struct turn_job j = {.d = d, .t = t, .n_of = n_of};
+    struct dist_circle *c = dist_circle_of(d, DIST_TP);
+    struct turn_job j = {.d = d, .c = c, .t = t, .n_of = n_of};
     int64_t at = 0;
-    for (int r = 0; r < d->n_join; r++) {
+    for (int r = 0; r < c->n; r++) {
         n_of[r] = BASE_MIN(BASE_MAX(t->n_of[r] - row0, 0), per);
         n_row += n_of[r];
         j.to[r] = at + row0;
         at += t->n_of[r];
     }
-    const struct dist_piece p = {
-        .x = t->x + (int64_t)row0 * t->n, .n_row = n_row, .n = t->n, .n_of = n_of, .part = t->part};
+    const struct dist_piece p = {.c = c,
+                                 .x = t->x + (int64_t)row0 * t->n,
+                                 .n_row = n_row,
+                                 .n = t->n,
+                                 .n_of = n_of,
+                                 .part = t->part};
     if (!d->ops->exchange(d, &p)) return false;
-    uint64_t row = (uint64_t)t->part[d->rank - d->join0] * sizeof(float);
+    uint64_t row = (uint64_t)t->part[d->rank - c->first] * sizeof(float);
     if (t->run && (uint64_t)n_row * row > DIST_ALONE_BYTES)
         t->run(t->user, turn_rows, &j);
     else
         turn_rows(&j, 0, 1);
-    d->count.bytes += (uint64_t)(n_row - n_of[d->rank - d->join0]) * row;
+    d->count.bytes += (uint64_t)(n_row - n_of[d->rank - c->first]) * row;
     return true;
 }
 
 void dist_turn(dist *d, const struct dist_turn *t)
 {
+    const struct dist_circle *c = dist_circle_of(d, DIST_TP);
     int most = 0;
-    for (int r = 0; r < d->n_join; r++)
+    for (int r = 0; r < c->n; r++)
         most = BASE_MAX(most, t->n_of[r]);
     int per = dist_piece_rows(d, most, t->n);
-    if (dist_status(d, NULL) || (most && per < 1 && dist_too_wide(d, t->n))) return;
+    if (dist_status(d, NULL) || (most && per < 1 && dist_too_wide(d, c->n_piece, t->n))) return;
     d->count.n_join++;
     for (int row0 = 0; row0 < most; row0 += per)
         if (!turn_piece(d, t, row0, per)) return;
@@ -367,7 +399,7 @@ static bool pass(dist *d, bool (*piece)(dist *d, const struct dist_rows *p), flo
                  int n)
 {
     int per = dist_piece_rows(d, n_row, n);
-    if (dist_status(d, NULL) || (n_row && per < 1 && dist_too_wide(d, n))) return false;
+    if (dist_status(d, NULL) || (n_row && per < 1 && dist_too_wide(d, d->n_given, n))) return false;
     for (int row0 = 0; row0 < n_row; row0 += per)
         if (!piece(d, &(struct dist_rows){x + (int64_t)row0 * n, BASE_MIN(per, n_row - row0), n}))
             return false;

@@ -22,12 +22,14 @@
 #include "base/status.h"
 
 #define DIST_RANK_MAX 64
+#define DIST_AHEAD_MAX 16
 
 /* How a model is laid out over ranks. pp: its layers are dealt out to so many stages, one after
- * the other; tp: every matrix of a stage is shared among so many ranks. Rank r is number r % tp of
- * stage pp - 1 - r / tp: rank 0 is in the last stage. ep: 1, or as tp: experts that are chosen
- * are not shared by rows, each is on one of these ranks. dp: in place of tp and pp, so many ranks
- * that each have all but these experts, and sequences of their own; ep is as dp. */
+ * the other; dp: a stage has so many groups of ranks that each have all but the experts that are
+ * chosen, and sequences of their own; tp: every matrix of a group is shared among so many ranks.
+ * Rank r is number r % tp of group r / tp % dp of stage pp - 1 - r / (tp dp): rank 0 is in the last
+ * stage. ep: 1, or as many as a stage has ranks: the experts are not shared by rows, each is on one
+ * of these ranks; with dp it is that. */
 struct dist_layout {
     int tp, dp, ep, pp;
 };
@@ -48,6 +50,8 @@ typedef struct dist dist; /* a rank's end */
 struct dist_opts {
     int deadline_ms; /* of a wait within a step: 0 = 30 000, and always 20 times the longest step */
     int n_join;      /* ranks of a stage, who join rows with each other; 0 = all */
+    int n_tp;        /* of those, so many after each other share matrices; 0 = all */
+    int n_ahead;     /* messages that home may tell before the first of them is done; 0 = 1 */
     bool crowded;    /* there are more threads of all ranks than CPUs: who waits sleeps at once */
 };
 /* n ranks (2 .. DIST_RANK_MAX) that are threads of this process: out[i] is rank i's end. Errors:
@@ -77,31 +81,36 @@ sl_status dist_gate(dist *d, sl_status st, sl_err *err) BASE_MUST_USE;
 sl_status dist_room(dist *d, int64_t row_bytes, int64_t msg_bytes, sl_err *err) BASE_MUST_USE;
 
 /* ---- steps ---- */
-/* Home: the others hear the n bytes of msg, which stay until dist_all_done. n 0 = there is nothing
- * more. */
+/* Home: the others hear the n bytes of msg, which stay until its dist_all_done. n 0 = there is
+ * nothing more. At most n_ahead messages are under way; all ranks obey them in order. */
 void dist_tell(dist *d, const void *msg, size_t n);
 /* The others: wait for what home tells, without a deadline; it stays until dist_done. NULL = there
  * is nothing more, or home is gone: dist_status says so. */
 const void *dist_hear(dist *d, size_t *n);
 void dist_done(dist *d);
-/* Home: wait until all others are done with the last message. Errors: as dist_status. */
+/* Home: wait until all others are done with the first message that they were not waited for. Errors:
+ * as dist_status. */
 sl_status dist_all_done(dist *d, sl_err *err) BASE_MUST_USE;
 
-/* ---- joins: of the ranks of a stage, numbered from its first one on ---- */
+/* ---- joins: of the ranks that share matrices, or of all of a stage, numbered from the first of
+ * them on ---- */
+enum dist_kind { DIST_TP, DIST_STAGE, DIST_N_KIND };
 /* y [n_row, n]: columns part[0] of rank 0, then part[1] of rank 1 and so on, which each has in its
- * x [n_row, part[rank]]. home: for rank 0 alone; the others do not wait, and their y is not used.
- * run: NULL, or what copies with many workers. */
+ * x [n_row, part[rank]]. home: for the first rank alone; the others do not wait, and their y is not
+ * used. run: NULL, or what copies with many workers. */
 struct dist_cols {
+    enum dist_kind of;
     const float *x;
     float *y;
     int n_row, n;
-    const int32_t *part; /* [ranks of the stage] */
+    const int32_t *part; /* [ranks] */
     bool home;
     void (*run)(void *user, void (*fn)(void *arg, int worker, int n_worker), void *arg);
     void *user;
 };
 void dist_cols(dist *d, const struct dist_cols *c);
-/* y [n_row, n]: row t is that of the rank of[t], which has it in its x [n_row, n]. */
+/* Of ranks that share matrices: y [n_row, n]: row t is that of the rank of[t], which has it in its
+ * x [n_row, n]. */
 struct dist_pick {
     const float *x;
     float *y;
@@ -109,9 +118,9 @@ struct dist_pick {
     const int32_t *of; /* [n_row] the same on all ranks */
 };
 void dist_pick(dist *d, const struct dist_pick *p);
-/* x [n_of[rank], n]: whole rows that this rank has computed. y [all of them, part[rank]]: this
- * rank's columns (part[0] are rank 0's, then part[1] rank 1's and so on) of the rows of rank 0,
- * then of rank 1 and so on. run: as of dist_cols. */
+/* The same ranks: x [n_of[rank], n]: whole rows that this rank has computed. y [all of them,
+ * part[rank]]: this rank's columns (part[0] are rank 0's, then part[1] rank 1's and so on) of the
+ * rows of rank 0, then of rank 1 and so on. run: as of dist_cols. */
 struct dist_turn {
     const float *x;
     float *y;
@@ -125,6 +134,7 @@ void dist_turn(dist *d, const struct dist_turn *t);
 /* x [n_of[rank], n]: whole rows that this rank has. y: those of rank 0, then of rank 1 and so on.
  * home, run: as of dist_cols. */
 struct dist_gather {
+    enum dist_kind of;
     const float *x;
     float *y;
     int n;
@@ -137,6 +147,7 @@ void dist_gather(dist *d, const struct dist_gather *g);
 /* x: rows of n for rank 0, then for rank 1 and so on, this one too; y: rows for this rank, those of
  * rank 0, then of rank 1 and so on. run: as of dist_cols. */
 struct dist_swap {
+    enum dist_kind of;
     const float *x;
     float *y;
     int n;

@@ -14,8 +14,16 @@
 #define DIST_PAGE 4096
 #define DIST_SLICE_MS 20   /* a sleeper looks for failures so often */
 
+/* Ranks that join rows with each other, and what they have joined so far. */
+struct dist_circle {
+    int first, n;
+    uint64_t history;   /* hash of all joins */
+    unsigned n_piece;   /* pieces */
+    unsigned last_home; /* the last of them that was for the first rank alone */
+};
 /* A piece of a join: the same rows on every rank, or n_of[r] of rank r. */
 struct dist_piece {
+    struct dist_circle *c; /* whose */
     const float *x; /* this rank's */
     int n_row, n;   /* n: columns of the whole rows */
     /* columns: floats in each rank's rows; or whole rows, of which rank of[i] has row i: NULL */
@@ -27,7 +35,7 @@ struct dist_piece {
     const int32_t *n_of;
     const int32_t *count;
     int row0;
-    bool home; /* for rank 0 alone */
+    bool home; /* for the first rank alone */
 };
 /* A piece of the rows that go from a stage to the next. */
 struct dist_rows {
@@ -42,10 +50,10 @@ struct dist_ops {
     void (*tell)(dist *d, const void *msg, size_t n);
     const void *(*hear)(dist *d, size_t *n);
     void (*done)(dist *d);
-    sl_status (*all_done)(dist *d, sl_err *err);
-    /* Give p's x to the others. Where true is returned, and the piece is not for home alone on
-     * another rank, theirs are at d->from[rank] until the next piece; whole rows are there one
-     * after another (d->packed), or at their place; of n_of's the columns for this rank alone
+    sl_status (*all_done)(dist *d, sl_err *err); /* with message number d->n_done */
+    /* Give p's x to the others. Where true is returned, and the piece is not for the first rank
+     * alone on another one, theirs are at d->from[rank] until the next piece; whole rows are there
+     * one after another (d->packed), or at their place; of n_of's the columns for this rank alone
      * (d->cut), or all. */
     bool (*exchange)(dist *d, const struct dist_piece *p);
     /* p's x to the rank of the next stage; what that of the stage before gives, into p's x. False:
@@ -63,14 +71,17 @@ struct dist {
     const struct dist_ops *ops;
     void (*close)(dist *d);
     int rank, n;
-    int join0, n_join; /* the ranks of this one's stage: the first, and how many */
+    int n_join; /* ranks of a stage */
+    /* those that share matrices with this one, and those of its stage; n_circle 1: they are the
+     * same, or nobody shares any */
+    struct dist_circle circle[DIST_N_KIND];
+    int n_circle;
     int64_t deadline_ns, spin_ns;
     int64_t t_heard, longest_ns; /* of the step under way; of all steps */
     int64_t waited_ns;           /* count.wait_ns when the step under way began */
-    uint64_t history;            /* hash of all joins so far */
-    unsigned n_piece;            /* so far */
-    unsigned last_home;          /* the last of them that was for home alone */
     unsigned n_given, n_taken;   /* pieces from stage to stage so far */
+    int n_ahead;                 /* messages that may be under way */
+    unsigned n_told, n_done;     /* home: messages so far; of them those that all are done with */
     size_t half;                 /* bytes of a piece at most; 0: any */
     bool packed, cut;
     const float *from[DIST_RANK_MAX];
@@ -79,7 +90,7 @@ struct dist {
     struct board *board;
     unsigned heard;
     uint8_t *slot; /* of all ranks, or NULL: they read each other's memory where it lies */
-    void *msg;     /* with slots: where messages are */
+    uint8_t *msg;  /* with slots: where messages are, n_msg_max bytes each */
     size_t n_msg_max;
     /* mpi.c: what is known of the processes; NULL in a team */
     struct dist_group *group;
@@ -110,37 +121,43 @@ int dist_taker(const dist *d);
 /* INTERNAL: what a stage gives is not what the next one takes. */
 sl_status dist_misgiven(const dist *d, int giver, struct dist_size theirs, struct dist_size mine,
                         sl_err *err);
+struct dist_circle *dist_circle_of(dist *d, enum dist_kind k);
+/* Is the piece of use to another rank alone? */
+static inline bool dist_not_mine(const dist *d, const struct dist_piece *p)
+{
+    return p->home && d->rank != p->c->first;
+}
 /* Begin the next piece: its number, and the history that all ranks must have. */
-void dist_count_piece(dist *d, const struct dist_piece *p);
+void dist_count_piece(const struct dist_piece *p);
 /* This rank's part of it for another rank, or for_rank -1: for all; the rows that are its own one
  * after another. */
 void dist_pack_piece(const dist *d, const struct dist_piece *p, int for_rank, float *to);
 /* Where rank's columns begin. */
 int64_t dist_part_begin(const int32_t *part, int rank);
 /* Of the rows of a piece with count that a rank has those for another, both counted from the first
- * of the stage. */
+ * of the circle. */
 struct dist_range {
     int begin, n;
 };
-struct dist_range dist_range_for(const dist *d, const struct dist_piece *p, int rank, int to);
+struct dist_range dist_range_for(const struct dist_piece *p, int rank, int to);
 /* Rows of a piece of n_row, of which the widest part fits. */
 int dist_piece_rows(const dist *d, int n_row, int64_t widest);
 /* The ranks fail: no row of n columns fits. true. */
-bool dist_too_wide(dist *d, int64_t n);
+bool dist_too_wide(dist *d, unsigned n_piece, int64_t n);
 #define DIST_ALONE_BYTES (64 << 10) /* copied by the rank's own thread */
 /* A rank was waited for in vain so long, where: "in a step". DEVICE: it is gone; else TIMEOUT. */
 sl_status dist_silent(const dist *d, int rank, int64_t ns, const char *where, sl_err *err);
-/* INTERNAL: this rank and that one have come to different joins. */
-sl_status dist_misfit(const dist *d, int rank, struct dist_size mine, struct dist_size theirs,
-                      sl_err *err);
+/* INTERNAL: this rank and that one, which has rows of that size, have come to different joins. */
+sl_status dist_misfit(const dist *d, int rank, const struct dist_piece *mine,
+                      struct dist_size theirs, sl_err *err);
 
 /* board.c: n ends that share memory: a board, and slots for rows and messages of other processes.
  */
 size_t dist_board_bytes(int n);
-/* Bytes of a rank's slot there: two halves for joins, and where there are several stages two for
- * rows that it gives. */
+/* Bytes of a rank's slot there: two halves for joins of each circle, and where there are several
+ * stages two for rows that it gives. */
 size_t dist_board_slot(const dist *d, size_t half);
-/* Bytes after the board: slots of all ranks, and room for a message. */
+/* Bytes after the board: slots of all ranks, and room for messages. */
 size_t dist_board_room(const dist *d, size_t half, size_t msg_bytes);
 void dist_board_init(struct board *b, int n, bool shared);
 /* d reads and writes b from now on; half 0: there is nothing after it. */

@@ -6,7 +6,19 @@
 #include "dist/dist_internal.h"
 #include "dist/module.h"
 
-enum { GROUP_TAG_OPEN = 1, GROUP_TAG_STEP };
+/* TELL: what home tells, which may come while others are still at what it told before. */
+enum { GROUP_TAG_OPEN = 1, GROUP_TAG_STEP, GROUP_TAG_TELL };
+
+/* Where messages to a rank are under way in the module: of a step; of what comes in; the last ones;
+ * and what home tells, by its number. */
+enum {
+    GROUP_OUT = 0,
+    GROUP_IN = 1,
+    GROUP_LAST = 2,
+    GROUP_LAST_TOLD = 3,
+    GROUP_TELL = 4,
+    GROUP_N_PLACE = GROUP_TELL + DIST_AHEAD_MAX
+};
 
 struct dist_about {
     char host[48];
@@ -26,9 +38,8 @@ struct dist_group {
 
 /* Messages under way: bits of ranks. */
 struct dist_way {
-    int tag;
+    int tag, place; /* place: of what goes out, GROUP_... */
     uint64_t to, from;
-    bool last;            /* beside what may still be under way, and will not be waited for */
     int n[DIST_RANK_MAX]; /* bytes that came */
 };
 /* n bytes of p, which stay until they have gone. Errors: IO, MPI's. */

@@ -60,20 +60,16 @@ static sl_status word(const char *at, size_t n, unsigned *seen, struct dist_layo
 /* Ranks with sequences of their own. */
 static sl_status check_dp(const char *text, const struct dist_layout *l, sl_err *err)
 {
-    if (l->tp > 1 || l->pp > 1)
-        return SL_FAIL(err, UNSUPPORTED,
-                       "layout: '%.40s': dp beside tp or pp is not there yet: dp=%d,ep=%d", text,
-                       l->dp, l->dp);
+    int n = l->tp * l->dp;
     if (l->ep == 1)
         return SL_FAIL(err, REQUEST,
-                       "layout: '%.40s': every rank would hold the whole model: dp=%d,ep=%d "
-                       "spreads its experts; whole ones are several engines (serve --attach)",
-                       text, l->dp, l->dp);
-    if (l->ep != l->dp)
+                       "layout: '%.40s': every rank would hold the whole model: ep=%d spreads its "
+                       "experts; whole ones are several engines (serve --attach)",
+                       text, n);
+    if (l->ep != n)
         return SL_FAIL(err, REQUEST,
-                       "layout: '%.40s': experts are spread over as many ranks as have sequences: "
-                       "dp=%d,ep=%d",
-                       text, BASE_MAX(l->dp, l->ep), BASE_MAX(l->dp, l->ep));
+                       "layout: '%.40s': experts are spread over all ranks of a stage: ep=%d", text,
+                       n);
     return SL_OK;
 }
 

@@ -28,25 +28,37 @@ struct failure {
 struct mail {
     size_t cap; /* of a buffer */
     uint8_t *out, *told, *in[DIST_RANK_MAX];
+    /* home: what it tells, and what of that is under way */
+    uint8_t *tell[DIST_AHEAD_MAX];
+    struct dist_way telling[DIST_AHEAD_MAX];
     struct dist_count count[DIST_RANK_MAX]; /* of the others, after their last step */
     bool failed;
     sl_err why;
     uint8_t last[sizeof(struct head) + sizeof(struct failure)];
+    void *mem; /* of the buffers */
 };
 
 static void mail_fail(dist *d, const sl_err *why);
 
 /* ---- sending and receiving ---- */
 
-static struct head head_of(const dist *d, uint32_t kind)
+static struct head head_of(uint32_t kind)
 {
-    return (struct head){
-        .magic = MAGIC, .kind = kind, .n_piece = d->n_piece, .history = d->history};
+    return (struct head){.magic = MAGIC, .kind = kind};
 }
 
 static const struct head *came(const struct mail *m, int rank)
 {
     return (const struct head *)(const void *)m->in[rank];
+}
+
+/* p: n bytes that begin with a head. */
+static sl_status send_all(dist *d, struct dist_way *w, uint64_t to, const void *p, size_t n,
+                          sl_err *err)
+{
+    for (int r = 0; r < d->n; r++)
+        if (to >> r & 1) SL_TRY(dist_group_send(d, w, r, p, n, err));
+    return SL_OK;
 }
 
 /* n_body bytes after the head are in out already. */
@@ -55,9 +67,7 @@ static sl_status send_out(dist *d, struct dist_way *w, uint64_t to, const struct
 {
     struct mail *m = d->group->mail;
     memcpy(m->out, h, sizeof *h);
-    for (int r = 0; r < d->n; r++)
-        if (to >> r & 1) SL_TRY(dist_group_send(d, w, r, m->out, sizeof *h + n_body, err));
-    return SL_OK;
+    return send_all(d, w, to, m->out, sizeof *h + n_body, err);
 }
 
 static sl_status expect(dist *d, struct dist_way *w, uint64_t from, sl_err *err)
@@ -133,31 +143,35 @@ static uint64_t others(const dist *d)
     return all & ~((uint64_t)1 << d->rank);
 }
 
-/* Of this one's stage. */
-static uint64_t others_joining(const dist *d)
+static uint64_t others_joining(const dist *d, const struct dist_circle *c)
 {
-    uint64_t all = d->n_join == 64 ? ~(uint64_t)0 : ((uint64_t)1 << d->n_join) - 1;
-    return others(d) & all << d->join0;
+    uint64_t all = c->n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << c->n) - 1;
+    return others(d) & all << c->first;
 }
 
 static void mail_tell(dist *d, const void *msg, size_t n)
 {
     struct mail *m = d->group->mail;
-    struct dist_way w = {.tag = GROUP_TAG_STEP};
-    struct head h = head_of(d, SAYS_TELL);
+    int at = (int)(d->n_told % (unsigned)d->n_ahead);
+    struct dist_way *w = &m->telling[at];
+    struct head h = head_of(SAYS_TELL);
     sl_err why = {0};
     if (m->failed) return; /* they know, or can not hear */
     ASSERT(n <= m->cap - sizeof h);
-    if (n) memcpy(m->out + sizeof h, msg, n);
-    sl_status st = send_out(d, &w, others(d), &h, n, &why);
-    if (!st) st = through(d, &w, 0, &why);
+    sl_status st = through(d, w, 0, &why); /* what was there is long done */
+    w->tag = GROUP_TAG_TELL;
+    w->place = GROUP_TELL + at;
+    memcpy(m->tell[at], &h, sizeof h);
+    if (n) memcpy(m->tell[at] + sizeof h, msg, n);
+    if (!st) st = send_all(d, w, others(d), m->tell[at], sizeof h + n, &why);
+    if (!st && (d->n_ahead == 1 || !n)) st = through(d, w, 0, &why);
     (void)good(d, st, &why);
 }
 
 static const void *mail_hear(dist *d, size_t *n)
 {
     struct mail *m = d->group->mail;
-    struct dist_way w = {.tag = GROUP_TAG_STEP};
+    struct dist_way w = {.tag = GROUP_TAG_TELL};
     sl_err why = {0};
     *n = 0;
     if (m->failed) return NULL;
@@ -173,7 +187,7 @@ static void mail_done(dist *d)
 {
     struct mail *m = d->group->mail;
     struct dist_way w = {.tag = GROUP_TAG_STEP};
-    struct head h = head_of(d, SAYS_DONE);
+    struct head h = head_of(SAYS_DONE);
     sl_err why = {0};
     if (m->failed) return;
     memcpy(m->out + sizeof h, &d->count, sizeof d->count);
@@ -210,14 +224,15 @@ static sl_status mail_all_done(dist *d, sl_err *err)
 
 /* ---- joins ---- */
 
-/* Floats that rank brings to the piece for that other one, both of this one's stage. */
-static size_t floats_of(const dist *d, const struct dist_piece *p, int rank, int for_rank)
+/* Floats that rank brings to the piece for that other one. */
+static size_t floats_of(const struct dist_piece *p, int rank, int for_rank)
 {
     size_t n = 0;
-    rank -= d->join0;
-    if (p->count) return (size_t)dist_range_for(d, p, rank, for_rank - d->join0).n * (size_t)p->n;
+    rank -= p->c->first;
+    for_rank -= p->c->first;
+    if (p->count) return (size_t)dist_range_for(p, rank, for_rank).n * (size_t)p->n;
     if (p->n_of && !p->part) return (size_t)p->n_of[rank] * (size_t)p->n;
-    if (p->n_of) return (size_t)p->n_of[rank] * (size_t)p->part[for_rank - d->join0];
+    if (p->n_of) return (size_t)p->n_of[rank] * (size_t)p->part[for_rank];
     if (!p->of) return (size_t)p->n_row * (size_t)p->part[rank];
     for (int i = 0; i < p->n_row; i++)
         n += p->of[i] == rank ? (size_t)p->n : 0;
@@ -227,12 +242,11 @@ static size_t floats_of(const dist *d, const struct dist_piece *p, int rank, int
 static sl_status piece_from(dist *d, const struct dist_piece *p, int rank, int n, sl_err *err)
 {
     const struct head *h = came(d->group->mail, rank);
-    size_t want = sizeof *h + floats_of(d, p, rank, d->rank) * sizeof(float);
-    if (h->history != d->history)
-        return dist_misfit(d, rank, (struct dist_size){p->n_row, p->n},
-                           (struct dist_size){h->n_row, h->n}, err);
+    size_t want = sizeof *h + floats_of(p, rank, d->rank) * sizeof(float);
+    if (h->history != p->c->history)
+        return dist_misfit(d, rank, p, (struct dist_size){h->n_row, h->n}, err);
     if ((size_t)n != want)
-        return SL_FAIL(err, INTERNAL, "join %u: %zu bytes of rank %d, not %zu", d->n_piece,
+        return SL_FAIL(err, INTERNAL, "join %u: %zu bytes of rank %d, not %zu", p->c->n_piece,
                        (size_t)n, rank, want);
     d->from[rank] = (const float *)(const void *)(d->group->mail->in[rank] + sizeof *h);
     return SL_OK;
@@ -243,11 +257,12 @@ static sl_status give_all(dist *d, struct dist_way *w, const struct dist_piece *
                           const struct head *h, sl_err *err)
 {
     struct mail *m = d->group->mail;
-    uint64_t all = others_joining(d), to = p->home ? all & 1 : all;
+    uint64_t all = others_joining(d, p->c), first = (uint64_t)1 << p->c->first;
+    uint64_t to = p->home ? all & first : all;
     float *mine = (float *)(void *)(m->out + sizeof *h);
     dist_pack_piece(d, p, -1, mine);
     d->from[d->rank] = mine;
-    return send_out(d, w, to, h, floats_of(d, p, d->rank, d->rank) * sizeof *mine, err);
+    return send_out(d, w, to, h, floats_of(p, d->rank, d->rank) * sizeof *mine, err);
 }
 
 /* Give each rank its columns or rows. */
@@ -255,11 +270,11 @@ static sl_status give_each(dist *d, struct dist_way *w, const struct dist_piece 
                            const struct head *h, sl_err *err)
 {
     uint8_t *at = d->group->mail->out;
-    for (int r = d->join0; r < d->join0 + d->n_join; r++) {
+    for (int r = p->c->first; r < p->c->first + p->c->n; r++) {
         float *body = (float *)(void *)(at + sizeof *h);
-        size_t n = sizeof *h + floats_of(d, p, d->rank, r) * sizeof *body;
+        size_t n = sizeof *h + floats_of(p, d->rank, r) * sizeof *body;
         memcpy(at, h, sizeof *h);
-        dist_pack_piece(d, p, r - d->join0, body);
+        dist_pack_piece(d, p, r - p->c->first, body);
         if (r == d->rank)
             d->from[r] = body;
         else
@@ -271,9 +286,11 @@ static sl_status give_each(dist *d, struct dist_way *w, const struct dist_piece 
 
 static sl_status exchange(dist *d, const struct dist_piece *p, sl_err *err)
 {
-    struct head h = head_of(d, SAYS_PIECE);
+    struct head h = head_of(SAYS_PIECE);
     struct dist_way w = {.tag = GROUP_TAG_STEP};
-    uint64_t from = p->home && d->rank ? 0 : others_joining(d);
+    uint64_t from = dist_not_mine(d, p) ? 0 : others_joining(d, p->c);
+    h.n_piece = p->c->n_piece;
+    h.history = p->c->history;
     h.n_row = p->n_row;
     h.n = p->n;
     SL_TRY(expect(d, &w, from, err));
@@ -290,7 +307,7 @@ static sl_status exchange(dist *d, const struct dist_piece *p, sl_err *err)
 static bool mail_exchange(dist *d, const struct dist_piece *p)
 {
     sl_err why = {0};
-    dist_count_piece(d, p);
+    dist_count_piece(p);
     return good(d, exchange(d, p, &why), &why);
 }
 
@@ -300,7 +317,7 @@ static bool mail_give(dist *d, const struct dist_rows *p)
 {
     struct mail *m = d->group->mail;
     struct dist_way w = {.tag = GROUP_TAG_STEP};
-    struct head h = head_of(d, SAYS_ROWS);
+    struct head h = head_of(SAYS_ROWS);
     size_t n = (size_t)p->n_row * (size_t)p->n * sizeof *p->x;
     sl_err why = {0};
     int64_t t0 = clock_now_ns();
@@ -347,19 +364,11 @@ static bool mail_given(dist *d)
 
 /* ---- failures ---- */
 
-/* The others hear of it in place of what they wait for; one that does not listen is left. */
-static void mail_fail(dist *d, const sl_err *why)
+/* Send what is in last; one that does not listen is left. */
+static void tell_last(dist *d, int tag, int place)
 {
     struct mail *m = d->group->mail;
-    struct dist_way w = {.tag = GROUP_TAG_STEP, .last = true};
-    struct head h = head_of(d, SAYS_FAILED);
-    struct failure f = {.code = (int32_t)why->code};
-    if (m->failed) return;
-    m->failed = true;
-    m->why = *why;
-    memcpy(f.text, why->text, sizeof f.text);
-    memcpy(m->last, &h, sizeof h);
-    memcpy(m->last + sizeof h, &f, sizeof f);
+    struct dist_way w = {.tag = tag, .place = place};
     for (int r = 0; r < d->n; r++)
         if (r != d->rank && !dist_gone(d, r) &&
             dist_group_send(d, &w, r, m->last, sizeof m->last, NULL))
@@ -369,6 +378,22 @@ static void mail_fail(dist *d, const sl_err *why)
         if (dist_group_poll(d, &w, NULL)) return;
         dist_group_rest(d, i);
     }
+}
+
+/* The others hear of it in place of what they wait for. */
+static void mail_fail(dist *d, const sl_err *why)
+{
+    struct mail *m = d->group->mail;
+    struct head h = head_of(SAYS_FAILED);
+    struct failure f = {.code = (int32_t)why->code};
+    if (m->failed) return;
+    m->failed = true;
+    m->why = *why;
+    memcpy(f.text, why->text, sizeof f.text);
+    memcpy(m->last, &h, sizeof h);
+    memcpy(m->last + sizeof h, &f, sizeof f);
+    tell_last(d, GROUP_TAG_STEP, GROUP_LAST);
+    if (d->rank == 0) tell_last(d, GROUP_TAG_TELL, GROUP_LAST_TOLD);
 }
 
 static struct dist_count mail_counts(const dist *d, int rank)
@@ -400,13 +425,17 @@ sl_status dist_message_open(dist *d, size_t half, size_t msg_bytes, sl_err *err)
     size_t heads = size_round((size_t)d->n * sizeof(struct head), 64); /* before each rank's own */
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct mail), &p, err));
     struct mail *m = p;
-    sl_status st = mem_alloc(MEM_SCRATCH, (size_t)(d->n + 2) * cap + heads, &buf, err);
+    size_t n = (size_t)(d->n + 2 + d->n_ahead);
+    sl_status st = mem_alloc(MEM_SCRATCH, n * cap + heads, &buf, err);
     if (st) {
         mem_free(m);
         return st;
     }
     m->cap = cap;
-    m->out = buf;
+    m->mem = buf;
+    for (int i = 0; i < d->n_ahead; i++)
+        m->tell[i] = (uint8_t *)buf + (size_t)i * cap;
+    m->out = (uint8_t *)buf + (size_t)d->n_ahead * cap;
     m->told = m->out + cap + heads;
     for (int r = 0; r < d->n; r++)
         m->in[r] = m->told + (size_t)(r + 1) * cap;
@@ -419,6 +448,6 @@ sl_status dist_message_open(dist *d, size_t half, size_t msg_bytes, sl_err *err)
 
 void dist_message_close(struct mail *m)
 {
-    if (m) mem_free(m->out);
+    if (m) mem_free(m->mem);
     mem_free(m);
 }

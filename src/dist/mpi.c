@@ -118,14 +118,16 @@ bool dist_stopped(const dist *d, int rank)
 
 /* ---- messages ---- */
 
+_Static_assert(GROUP_N_PLACE * DIST_RANK_MAX <= DIST_MODULE_PLACES, "places of messages");
+
 /* Where they are under way in the module. */
 static int place_to(const struct dist_way *w, int rank)
 {
-    return rank + (w->last ? 2 * DIST_RANK_MAX : 0);
+    return rank + w->place * DIST_RANK_MAX;
 }
 static int place_from(int rank)
 {
-    return rank + DIST_RANK_MAX;
+    return rank + GROUP_IN * DIST_RANK_MAX;
 }
 
 sl_status dist_group_send(dist *d, struct dist_way *w, int rank, const void *p, size_t n,

@@ -4,9 +4,9 @@
 
 #include "dist/dist_internal.h"
 
-struct dist_range dist_range_for(const dist *d, const struct dist_piece *p, int rank, int to)
+struct dist_range dist_range_for(const struct dist_piece *p, int rank, int to)
 {
-    const int32_t *count = p->count + (int64_t)rank * d->n_join;
+    const int32_t *count = p->count + (int64_t)rank * p->c->n;
     int begin = 0, n_here = p->n_of[rank];
     for (int r = 0; r < to; r++)
         begin += count[r];
@@ -35,7 +35,8 @@ static void copy_rows(void *arg, int worker, int n_worker)
     }
 }
 
-static void run_copies(dist *d, const struct rows_job *j, const struct dist_swap *s)
+/* me: this rank's number */
+static void run_copies(dist *d, const struct rows_job *j, int me, const struct dist_swap *s)
 {
     int64_t n_row = 0;
     for (int r = 0; r < j->n_rank; r++)
@@ -45,14 +46,15 @@ static void run_copies(dist *d, const struct rows_job *j, const struct dist_swap
         s->run(s->user, copy_rows, (void *)(uintptr_t)j);
     else
         copy_rows((void *)(uintptr_t)j, 0, 1);
-    d->count.bytes += (uint64_t)(n_row - j->n_of[d->rank - d->join0]) * row;
+    d->count.bytes += (uint64_t)(n_row - j->n_of[me]) * row;
 }
 
 /* Rows [row0, row0 + per) of every rank, as far as it has them: how many, into n_of; the sum. */
-static int rows_at(const dist *d, const int32_t *n_all, int row0, int per, int32_t *n_of)
+static int rows_at(const struct dist_circle *c, const int32_t *n_all, int row0, int per,
+                   int32_t *n_of)
 {
     int n_row = 0;
-    for (int r = 0; r < d->n_join; r++) {
+    for (int r = 0; r < c->n; r++) {
         n_of[r] = BASE_MIN(BASE_MAX(n_all[r] - row0, 0), per);
         n_row += n_of[r];
     }
@@ -61,31 +63,33 @@ static int rows_at(const dist *d, const int32_t *n_all, int row0, int per, int32
 
 static bool gather_piece(dist *d, const struct dist_gather *g, int row0, int per)
 {
+    struct dist_circle *c = dist_circle_of(d, g->of);
     int32_t n_of[DIST_RANK_MAX];
-    struct rows_job j = {.n_rank = d->n_join, .n = g->n};
+    struct rows_job j = {.n_rank = c->n, .n = g->n};
     struct dist_piece p = {
-        .x = g->x + (int64_t)row0 * g->n, .n = g->n, .n_of = n_of, .home = g->home};
+        .c = c, .x = g->x + (int64_t)row0 * g->n, .n = g->n, .n_of = n_of, .home = g->home};
     int64_t at = row0;
-    p.n_row = rows_at(d, g->n_of, row0, per, n_of);
+    p.n_row = rows_at(c, g->n_of, row0, per, n_of);
     if (!d->ops->exchange(d, &p)) return false;
-    if (g->home && d->rank) return true;
-    for (int r = 0; r < d->n_join; r++) {
+    if (dist_not_mine(d, &p)) return true;
+    for (int r = 0; r < c->n; r++) {
         j.to[r] = g->y + at * g->n;
-        j.from[r] = d->from[d->join0 + r];
+        j.from[r] = d->from[c->first + r];
         j.n_of[r] = n_of[r];
         at += g->n_of[r];
     }
-    run_copies(d, &j, &(struct dist_swap){.run = g->run, .user = g->user});
+    run_copies(d, &j, d->rank - c->first, &(struct dist_swap){.run = g->run, .user = g->user});
     return true;
 }
 
 void dist_gather(dist *d, const struct dist_gather *g)
 {
+    const struct dist_circle *c = dist_circle_of(d, g->of);
     int most = 0;
-    for (int r = 0; r < d->n_join; r++)
+    for (int r = 0; r < c->n; r++)
         most = BASE_MAX(most, g->n_of[r]);
     int per = dist_piece_rows(d, most, g->n);
-    if (dist_status(d, NULL) || (most && per < 1 && dist_too_wide(d, g->n))) return;
+    if (dist_status(d, NULL) || (most && per < 1 && dist_too_wide(d, c->n_piece, g->n))) return;
     d->count.n_join++;
     for (int row0 = 0; row0 < most; row0 += per)
         if (!gather_piece(d, g, row0, per)) return;
@@ -93,32 +97,38 @@ void dist_gather(dist *d, const struct dist_gather *g)
 
 static bool swap_piece(dist *d, const struct dist_swap *s, const int32_t *n_all, int row0, int per)
 {
+    struct dist_circle *c = dist_circle_of(d, s->of);
     int32_t n_of[DIST_RANK_MAX];
-    int me = d->rank - d->join0, n = d->n_join;
+    int me = d->rank - c->first, n = c->n;
     struct rows_job j = {.n_rank = n, .n = s->n};
-    struct dist_piece p = {
-        .x = s->x + (int64_t)row0 * s->n, .n = s->n, .n_of = n_of, .count = s->count, .row0 = row0};
+    struct dist_piece p = {.c = c,
+                           .x = s->x + (int64_t)row0 * s->n,
+                           .n = s->n,
+                           .n_of = n_of,
+                           .count = s->count,
+                           .row0 = row0};
     int64_t at = 0;
-    p.n_row = rows_at(d, n_all, row0, per, n_of);
+    p.n_row = rows_at(c, n_all, row0, per, n_of);
     if (!d->ops->exchange(d, &p)) return false;
     for (int r = 0; r < n; r++) {
-        struct dist_range of = dist_range_for(d, &p, r, me);
+        struct dist_range of = dist_range_for(&p, r, me);
         int64_t before = 0; /* rows of rank r that go to ranks before this one */
         for (int q = 0; q < me; q++)
             before += s->count[r * n + q];
         j.n_of[r] = of.n;
         j.to[r] = s->y + (at + BASE_MAX(row0 - before, 0)) * s->n;
-        j.from[r] = d->from[d->join0 + r] + (d->cut ? 0 : (int64_t)of.begin * s->n);
+        j.from[r] = d->from[c->first + r] + (d->cut ? 0 : (int64_t)of.begin * s->n);
         at += s->count[r * n + me];
     }
-    run_copies(d, &j, s);
+    run_copies(d, &j, me, s);
     return true;
 }
 
 void dist_swap(dist *d, const struct dist_swap *s)
 {
     int32_t n_all[DIST_RANK_MAX];
-    int most = 0, n = d->n_join;
+    const struct dist_circle *c = dist_circle_of(d, s->of);
+    int most = 0, n = c->n;
     for (int r = 0; r < n; r++) {
         n_all[r] = 0;
         for (int q = 0; q < n; q++)
@@ -126,7 +136,7 @@ void dist_swap(dist *d, const struct dist_swap *s)
         most = BASE_MAX(most, n_all[r]);
     }
     int per = dist_piece_rows(d, most, s->n);
-    if (dist_status(d, NULL) || (most && per < 1 && dist_too_wide(d, s->n))) return;
+    if (dist_status(d, NULL) || (most && per < 1 && dist_too_wide(d, c->n_piece, s->n))) return;
     d->count.n_join++;
     for (int row0 = 0; row0 < most; row0 += per)
         if (!swap_piece(d, s, n_all, row0, per)) return;

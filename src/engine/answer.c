@@ -255,7 +255,8 @@ static void one_row(sl_engine *e, const struct sched_plan *p, int i, const struc
 {
     const struct sched_item *it = &p->item[i];
     const struct engine_pick *pick = &e->pick[BASE_MAX(e->item_pick[i], 0)];
-    struct request *r = e->req[it->req];
+    struct request *r = engine_item_req(e, it);
+    if (!r) return;
     struct kv_path path = engine_path(e, r);
     int n_good = it->n_draft - rows->n_bad[i]; /* of the drafts; a bad one says nothing of others */
     if (n_good < 0) { /* all after it would not be either: its blocks are not cached */

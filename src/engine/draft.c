@@ -180,7 +180,7 @@ bool engine_spec_propose(sl_engine *e, struct spec_passes *t)
     bool ran = run_small(e, t);
     for (int i = 0; (slot = engine_running(e, i)) >= 0; i++) {
         struct request *r = e->req[slot];
-        if (!decodes(e, slot)) continue;
+        if (!decodes(e, slot) || engine_sched_req(e, r)->lane != e->at_lane) continue;
         n_seq++;
         int k = has_answer(r) ? propose(e, r) : 0;
         if (k == 0) continue;

@@ -20,8 +20,6 @@ sl_status engine_draw_init(sl_engine *e, sl_err *err)
         SL_TRY(engine_sampler_init(&e->sampler[e->n_sampler++], e->n_vocab, err));
     SL_TRY(mem_alloc_array(MEM_SCRATCH, n_row, sizeof *e->pick, &p, err));
     e->pick = p;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_row, sizeof *e->row_want, &p, err));
-    e->row_want = p;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *e->item_pick, &p, err));
     e->item_pick = p;
     return SL_OK;
@@ -33,7 +31,6 @@ void engine_draw_fini(sl_engine *e)
         engine_sampler_fini(&e->sampler[i]);
     mem_free(e->sampler);
     mem_free(e->pick);
-    mem_free(e->row_want);
     mem_free(e->item_pick);
 }
 
@@ -129,10 +126,10 @@ unsigned engine_row_want(const sl_engine *e, const struct request *r, int at)
 static void add_picks(sl_engine *e, const struct sched_item *it, int i,
                       const struct model_rows *rows)
 {
-    struct request *r = e->req[it->req];
+    struct request *r = engine_item_req(e, it);
     int n_logit = it->all_rows ? it->n_tok : 1 + it->n_draft, first = n_logit - 1 - it->n_draft;
     e->item_pick[i] = -1;
-    if (!it->sample || r->pool || r->g->max_new == 0) return;
+    if (!r || !it->sample || r->pool || r->g->max_new == 0) return;
     e->item_pick[i] = e->n_pick;
     for (int at = 0; at <= it->n_draft; at++) {
         int row = e->item_row[i] + first + at;

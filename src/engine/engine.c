@@ -202,27 +202,16 @@ static sl_status array(size_t n, size_t size, void *out, sl_err *err)
 
 static sl_status open_tables(sl_engine *e, sl_err *err)
 {
-    size_t n_tok = (size_t)e->n_tok_max, n_seq = (size_t)e->n_seq_max;
+    e->ld_blk = blocks_of(e->n_ctx);
     SL_TRY(engine_cache_open(e, err));
+    SL_TRY(engine_lanes_open(e, err));
     SL_TRY(engine_homes_open(e, err));
     SL_TRY(kv_seq_init(&e->score, blocks_of(e->n_ctx), err));
     SL_TRY(engine_draw_init(e, err));
     SL_TRY(engine_spec_open(e, err));
-    e->ld_blk = blocks_of(e->n_ctx);
     SL_TRY(array((size_t)e->n_req_max, sizeof *e->req, &e->req, err));
     SL_TRY(array((size_t)e->m->cfg.d_model, sizeof *e->row, &e->row, err));
-    SL_TRY(array((size_t)e->n_vocab / 32 + 1, sizeof *e->mask, &e->mask, err));
-    SL_TRY(array(n_tok, sizeof *e->ids, &e->ids, err));
-    SL_TRY(array(n_tok, sizeof *e->pos, &e->pos, err));
-    SL_TRY(array(n_seq + 1, sizeof *e->seq_tok0, &e->seq_tok0, err));
-    for (int g = 0; g < e->kv_shape.n_group; g++)
-        SL_TRY(array(n_seq * (size_t)e->ld_blk, sizeof *e->blk[g], &e->blk[g], err));
-    SL_TRY(array(n_seq, sizeof *e->n_prompt, &e->n_prompt, err));
-    SL_TRY(array(n_seq, sizeof *e->keep, &e->keep, err));
-    SL_TRY(array(n_seq, sizeof *e->seat, &e->seat, err));
-    SL_TRY(array(3 * ENGINE_COPIES * n_seq, sizeof *e->copy, &e->copy, err));
-    SL_TRY(array(n_tok, sizeof *e->row_tok, &e->row_tok, err));
-    return array(n_seq, sizeof *e->item_row, &e->item_row, err);
+    return array((size_t)e->n_vocab / 32 + 1, sizeof *e->mask, &e->mask, err);
 }
 
 /* What the model is, its file too where it is one; and in which form its experts' outputs are. */
@@ -408,6 +397,7 @@ void sl_engine_close(sl_engine *e)
     if (e->event.open) engine_intake(e);
     for (int i = 0; e->req && i < e->n_req_max; i++)
         if (e->req[i]) engine_request_end(e, e->req[i], -1, SL_FINISH_CANCELLED, NULL);
+    engine_lanes_drain(e); /* of which nobody is told any more */
     engine_rebalance_close(e);
     engine_ranks_close(e); /* they may still be in a step that failed, whose arrays are here */
     engine_homes_close(e);
@@ -416,17 +406,7 @@ void sl_engine_close(sl_engine *e)
     mem_free(e->req);
     mem_free(e->row);
     mem_free(e->mask);
-    mem_free(e->ids);
-    mem_free(e->pos);
-    mem_free(e->seq_tok0);
-    for (int g = 0; g < DEV_KV_GROUPS; g++)
-        mem_free(e->blk[g]);
-    mem_free(e->n_prompt);
-    mem_free(e->keep);
-    mem_free(e->seat);
-    mem_free(e->copy);
-    mem_free(e->row_tok);
-    mem_free(e->item_row);
+    engine_lanes_close(e);
     engine_record_close(e);
     engine_threads_fini(e);
     model_close(e->net);
@@ -462,8 +442,9 @@ int sl_op_stats(sl_engine *e, sl_op_stat *out, int n)
     return n_row;
 }
 
-int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n)
+int sl_routed(const sl_engine *e_, int layer, uint64_t *out, int n)
 {
+    sl_engine *e = (sl_engine *)(uintptr_t)e_; /* steps that are under way are finished */
     if (e->remote) return e->remote->routed(e->remote->user, layer, out, n);
     if (!e->net) return -1; /* it could not be opened again */
     sl_status st = engine_ranks_routed(e, layer, out, n, NULL);

@@ -286,6 +286,26 @@ struct engine_pass {
     int tok, seq, row;
 };
 
+/* A step from its plan until it is computed, and its arrays: of a lane, of which there are several
+ * where stages compute at the same time (lanes.c). */
+struct engine_lane {
+    /* fixed after open */
+    int32_t *ids, *pos, *seq_tok0, *seat, *n_prompt, *copy, *row_tok; /* as in sl_engine */
+    int32_t *blk[DEV_KV_GROUPS], *item_row;
+    struct dev_keep *keep;
+    uint8_t *row_want;
+    struct sched_item *item; /* [n_seq_max] */
+    /* engine thread */
+    struct sched_plan plan; /* of all homes; req -1: of a request that is not there any more */
+    struct sched_planned planned;
+    struct dev_step step;
+    sl_step_record rec;
+    bool drafted; /* passes says how long that took */
+    struct spec_passes passes;
+    bool under_way; /* since t_told; never where there is one lane */
+    int64_t t_told;
+};
+
 struct engine_ranks;
 struct engine_rebalance;
 
@@ -324,7 +344,9 @@ struct sl_engine {
     /* engine thread */
     struct kv_pool pool; /* of the first home, and its scheduler */
     struct sched sched;
-    struct sched_plan plan; /* of several homes */
+    struct engine_lane *lane; /* [n_lane] */
+    int n_lane, at_lane;      /* whose arrays are the engine's now */
+    int64_t t_landed;         /* of several: when one's step was computed last */
     struct request **req; /* [n_req_max] by slot */
     struct kv_seq score;  /* of sl_score */
     struct engine_sampler
@@ -407,10 +429,10 @@ void engine_home_stat(const sl_engine *e, int i, sl_rank_stat *s);
 sl_status engine_dispatch_check(const sl_engine *e, int n_dp, sl_err *err) BASE_MUST_USE;
 /* Where a new request goes. */
 int engine_home_for(const sl_engine *e, const struct group *g);
-/* The next step of all of them; an item's seat is numbered among those of all. */
-const struct sched_plan *engine_plan(sl_engine *e);
+/* The lane's next step of all of them; an item's seat is numbered among those of all. */
+void engine_plan(sl_engine *e, struct engine_lane *l);
 /* It took so long. */
-void engine_homes_observe(sl_engine *e, int64_t ns);
+void engine_homes_observe(sl_engine *e, const struct engine_lane *l, int64_t ns);
 /* A step that nobody planned took so long: as of sched_learn. */
 void engine_homes_learn(sl_engine *e, int n_decode, int n_prompt, int64_t ns);
 /* The slot of the i-th running request of all; -1 = there are no more. */
@@ -426,6 +448,11 @@ static inline const struct sched_req *engine_sched_req(const sl_engine *e, const
 static inline const struct kv_seq *engine_seq(const sl_engine *e, int seat)
 {
     return sched_seq(e->home[seat / e->n_seat].sched, seat % e->n_seat);
+}
+/* NULL: it is not there any more. */
+static inline struct request *engine_item_req(const sl_engine *e, const struct sched_item *it)
+{
+    return it->req < 0 ? NULL : e->req[it->req];
 }
 /* The copies that the plan needs, into e->copy; returns how many there are. */
 int engine_cache_copies(sl_engine *e, const struct sched_plan *p);
@@ -481,11 +508,18 @@ void engine_ranks_close(sl_engine *e);
  * failed; REQUEST: this rank is not home. */
 sl_status engine_ranks_run(sl_engine *e, const struct dev_step *s, struct model_rows *out,
                            sl_err *err) BASE_MUST_USE;
+/* The same in two: the others hear of a step, and begin it; then this rank does its part of the
+ * first that is under way, s, and waits for them. */
+void engine_ranks_begin(sl_engine *e, const struct dev_step *s);
+sl_status engine_ranks_end(sl_engine *e, const struct dev_step *s, struct model_rows *out,
+                           sl_err *err) BASE_MUST_USE;
+int engine_n_stage(const sl_engine *e);
+bool engine_ranks_last_alone(const sl_engine *e); /* has the last stage one rank? */
 /* What all ranks hold, and read for a token. */
 int64_t engine_ranks_weight_bytes(const sl_engine *e);
 int64_t engine_ranks_bytes_per_token(const sl_engine *e);
 /* model_routed, of whichever rank has the layer. Errors: its; DEVICE: ranks have failed. */
-sl_status engine_ranks_routed(const sl_engine *e, int layer, uint64_t *out, int n,
+sl_status engine_ranks_routed(sl_engine *e, int layer, uint64_t *out, int n,
                               sl_err *err) BASE_MUST_USE;
 /* Experts that a layout with ep has spread: slot [n_layer, n_slot] which lies where, which home
  * keeps true; n_spare 0: none move. */
@@ -537,7 +571,22 @@ void engine_request_end(sl_engine *e, struct request *r, int32_t token, sl_finis
                         const sl_err *why);
 void engine_event(sl_engine *e, struct request *r, sl_event *ev);
 
+/* lanes.c */
+sl_status engine_lanes_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
+void engine_lanes_close(sl_engine *e);
+/* sl_step of several lanes, once requests were taken in. */
+sl_status engine_lanes_step(sl_engine *e, sl_err *err) BASE_MUST_USE;
+/* Finish what is under way: before ranks are told of anything but the lanes' steps. */
+void engine_lanes_drain(sl_engine *e);
+
 /* step.c */
+/* The lane's next step: planned, and its message made; false: there is nothing to do. Then what its
+ * rows lead to, when it was computed in ns; or the ends of its requests: OK, or DEVICE: of all. */
+bool engine_step_begin(sl_engine *e, struct engine_lane *l);
+void engine_step_end(sl_engine *e, struct engine_lane *l, const struct model_rows *rows,
+                     int64_t ns);
+sl_status engine_step_failed(sl_engine *e, const struct engine_lane *l, const sl_err *why,
+                             sl_err *err) BASE_MUST_USE;
 struct kv_path engine_path(const sl_engine *e, const struct request *r);
 /* sched_opts.match: what the prefix tree has for a request. */
 void engine_match(void *user, int slot, struct kv_seq *seq, struct sched_match *m);
@@ -632,9 +681,11 @@ sl_status engine_lost(const sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_lose(sl_engine *e, const sl_err *why); /* from now on it is */
 /* The step that stands in the engine's arrays: logits of n_row rows are wanted. */
 struct dev_step engine_step(const sl_engine *e, int n_tok, int n_seq, int n_row);
-/* Run a step to its end. DEVICE: the engine is lost. */
+/* Run a step to its end; told: the other ranks know of it. DEVICE: the engine is lost. */
 sl_status engine_run(sl_engine *e, const struct dev_step *s, struct model_rows *out,
                      sl_err *err) BASE_MUST_USE;
+sl_status engine_run_told(sl_engine *e, const struct dev_step *s, struct model_rows *out,
+                          sl_err *err) BASE_MUST_USE;
 
 /* remote.c */
 /* UNSUPPORTED where e is elsewhere: names the call, which only an engine of this process knows. */

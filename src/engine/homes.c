@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that have sequences of their own. Rank 0 plans for all: each has a scheduler and a prefix
- * tree here. A request goes to one when it comes, and stays; what is planned for all is one step.
- */
+/* Groups of ranks that have sequences of their own. Rank 0 plans for all: each has a scheduler and
+ * a prefix tree here. A request goes to one when it comes, and stays; what is planned for all is
+ * one step. */
 #include <string.h>
 
 #include "engine/engine_internal.h"
@@ -32,9 +32,6 @@ sl_status engine_homes_alloc(sl_engine *e, sl_err *err)
         e->home[h].pool = h ? &e->home[h].own_pool : &e->pool;
         e->home[h].sched = h ? &e->home[h].own_sched : &e->sched;
     }
-    if (e->n_home == 1) return SL_OK;
-    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)e->n_seq_max, sizeof *e->plan.item, &p, err));
-    e->plan.item = p;
     return SL_OK;
 }
 
@@ -46,6 +43,7 @@ sl_status engine_homes_open(sl_engine *e, sl_err *err)
                             .n_ctx = e->n_ctx,
                             .n_row_max = e->n_row,
                             .n_sched = e->n_home,
+                            .n_lane = e->n_lane,
                             .match = engine_match,
                             .user = e};
     for (int h = 0; h < e->n_home; h++)
@@ -63,7 +61,6 @@ void engine_homes_close(sl_engine *e)
     }
     for (int h = 0; e->home && h < e->n_home; h++)
         kv_pool_fini(e->home[h].pool);
-    mem_free(e->plan.item);
     mem_free(e->home);
 }
 
@@ -99,7 +96,7 @@ int engine_home_for(const sl_engine *e, const struct group *g)
     int best = 0, best_hit = 0;
     double least = 0;
     for (int h = 0; h < e->n_home && e->n_home > 1; h++) {
-        struct sched_load l = sched_load_get(e->home[h].sched);
+        struct sched_load l = sched_load_get(e->home[h].sched, -1);
         struct sched_totals t = sched_totals_get(e->home[h].sched);
         int hit = hit_of(e, g, h);
         double load = (double)(l.n_left + g->n_prompt - hit) + SEQ_TOK * (t.n_run + t.n_wait + 1.0);
@@ -115,12 +112,12 @@ int engine_home_for(const sl_engine *e, const struct group *g)
 /* ---- steps ---- */
 
 /* What the others have, for each. */
-static void tell_beside(sl_engine *e)
+static void tell_beside(sl_engine *e, int lane)
 {
     struct sched_beside all = {0};
     struct sched_load load[DIST_RANK_MAX];
     for (int h = 0; h < e->n_home; h++) {
-        load[h] = sched_load_get(e->home[h].sched);
+        load[h] = sched_load_get(e->home[h].sched, lane);
         all.n_decode += load[h].n_decode;
         all.n_wait += load[h].n_prompt;
         all.n_with += load[h].n_prompt > 0;
@@ -134,9 +131,10 @@ static void tell_beside(sl_engine *e)
     }
 }
 
-static void add_plan(sl_engine *e, int home, const struct sched_plan *p)
+static void add_plan(const sl_engine *e, struct engine_lane *l, int home,
+                     const struct sched_plan *p)
 {
-    struct sched_plan *to = &e->plan;
+    struct sched_plan *to = &l->plan;
     for (int i = 0; i < p->n_item; i++) {
         struct sched_item *it = &to->item[to->n_item++];
         *it = p->item[i];
@@ -147,29 +145,28 @@ static void add_plan(sl_engine *e, int home, const struct sched_plan *p)
     to->n_draft += p->n_draft;
     to->n_preempt += p->n_preempt;
     to->n_spent += p->n_spent;
+    to->n_copy = p->n_copy; /* of states, which only one home can have */
+    to->copy = p->copy;
+    struct sched_planned n = sched_planned(e->home[home].sched);
+    l->planned.n_decode += n.n_decode;
+    l->planned.n_prompt += n.n_prompt;
+    l->planned.depth += n.depth;
 }
 
-const struct sched_plan *engine_plan(sl_engine *e)
+void engine_plan(sl_engine *e, struct engine_lane *l)
 {
-    if (e->n_home == 1) return sched_step(&e->sched);
-    e->plan = (struct sched_plan){.item = e->plan.item};
-    tell_beside(e);
+    int lane = (int)(l - e->lane);
+    l->plan = (struct sched_plan){.item = l->item};
+    l->planned = (struct sched_planned){0};
+    if (e->n_home > 1) tell_beside(e, lane);
     for (int h = 0; h < e->n_home; h++)
-        add_plan(e, h, sched_step(e->home[h].sched));
-    return &e->plan;
+        add_plan(e, l, h, sched_step_lane(e->home[h].sched, lane));
 }
 
-void engine_homes_observe(sl_engine *e, int64_t ns)
+void engine_homes_observe(sl_engine *e, const struct engine_lane *l, int64_t ns)
 {
-    struct sched_planned all = {0};
-    for (int h = 0; h < e->n_home; h++) {
-        struct sched_planned p = sched_planned(e->home[h].sched);
-        all.n_decode += p.n_decode;
-        all.n_prompt += p.n_prompt;
-        all.depth += p.depth;
-    }
     for (int h = 0; h < e->n_home; h++)
-        sched_observe_all(e->home[h].sched, &all, ns);
+        sched_observe_all(e->home[h].sched, &l->planned, ns);
 }
 
 void engine_homes_learn(sl_engine *e, int n_decode, int n_prompt, int64_t ns)
@@ -197,7 +194,7 @@ int64_t engine_ranks_source_bytes(const sl_engine *e)
     if (engine_n_home(e) == 1) return e->m->bytes;
     for (int r = 0; r < engine_n_rank(e); r++) {
         struct model_dims d = engine_rank_dims(e, r);
-        d.n_slot = (e->m->cfg.n_expert + e->opts.redundant) / d.n_dp;
+        d.n_slot = (e->m->cfg.n_expert + e->opts.redundant) / model_stage_n(&d);
         for (int i = 0; engine_rank_is_here(e, r) && i < io_n_tensor(io); i++) {
             const struct tensor *t = io_tensor(io, i);
             n += model_slice_bytes(&e->m->cfg, &d, t->name, (int64_t)t->n_bytes);
@@ -218,9 +215,10 @@ sl_status engine_dispatch_check(const sl_engine *e, int n_dp, sl_err *err)
 
 void engine_home_stat(const sl_engine *e, int i, sl_rank_stat *s)
 {
-    if (i >= e->n_home) return;
-    const struct kv_pool *p = e->home[i].pool;
-    struct sched_totals t = sched_totals_get(e->home[i].sched);
+    struct model_dims d = engine_rank_dims(e, i);
+    if (!model_is_last(&d) || d.rank) return;
+    const struct kv_pool *p = e->home[d.dp].pool;
+    struct sched_totals t = sched_totals_get(e->home[d.dp].sched);
     s->n_running = t.n_run;
     s->n_waiting = t.n_wait;
     s->kv_used_tok = (int64_t)(p->n_blk - kv_pool_avail(p)) * p->blk_tok;

@@ -66,7 +66,7 @@ static sl_status read_batch(struct engine_mover *m, sl_err *err)
             SL_TRY(model_move_read(m->o.net, &mv, m->spare[i], &p, err));
             m->mine.loaded[i] = model_spare_sum(m->o.net, m->layer, m->spare[i]);
         }
-        if (v->from / m->per == m->o.dims.rank)
+        if (v->from / m->per == model_stage_rank(&m->o.dims))
             m->mine.held[i] = model_slot_sum(m->o.net, m->layer, v->from);
     }
     return SL_OK;
@@ -82,7 +82,7 @@ static void mover_main(void *arg)
         m->st = read_batch(m, &m->err);
         if (m->st && m->st != SL_CANCELLED)
             log_msg(LOG_ERROR, "layer %d: rank %d can not load an expert: %s", m->layer,
-                    m->o.dims.rank, m->err.text);
+                    model_stage_rank(&m->o.dims), m->err.text);
         os_word_raise(&m->over);
     }
 }
@@ -94,7 +94,7 @@ sl_status engine_mover_open(const struct engine_mover_opts *o, struct engine_mov
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof **out, &p, err));
     struct engine_mover *m = *out = p;
     m->o = *o;
-    m->per = o->n_slot / o->dims.n_rank;
+    m->per = o->n_slot / model_stage_n(&o->dims);
     return par_side_open(mover_main, m, &m->thread, err);
 }
 
@@ -129,7 +129,7 @@ static sl_status hear_read(struct engine_mover *m, int layer, int n, struct rd *
         const struct engine_move *v = &m->move[i];
         bool fits = v->slot >= 0 && v->slot < m->o.n_slot && v->from >= 0 &&
                     v->from < m->o.n_slot && v->expert >= 0 && v->expert < c->n_expert;
-        bool ours = has_layer(m) && v->slot / m->per == m->o.dims.rank;
+        bool ours = has_layer(m) && v->slot / m->per == model_stage_rank(&m->o.dims);
         if (!fits || (ours && n_spare == m->o.n_spare))
             return SL_FAIL(err, INTERNAL, "a message that moves expert %d", v->expert);
         m->spare[i] = ours ? n_spare++ : -1;
@@ -142,7 +142,7 @@ static sl_status hear_read(struct engine_mover *m, int layer, int n, struct rd *
 
 static struct verdict judge(const struct engine_mover *m)
 {
-    int n = m->o.dims.n_rank;
+    int n = model_stage_n(&m->o.dims);
     for (int r = 0; r < n; r++)
         if (m->all[r].state == MOVED_BUSY) return (struct verdict){MOVED_BUSY, r};
     for (int r = 0; r < n; r++)
@@ -159,7 +159,7 @@ static struct verdict judge(const struct engine_mover *m)
 static void ask_all(struct engine_mover *m)
 {
     int32_t part[DIST_RANK_MAX];
-    int n = m->o.dims.n_rank;
+    int n = model_stage_n(&m->o.dims);
     m->told = (struct said){.state = MOVED_BUSY};
     if (os_word_there(&m->over, m->n_batch)) {
         m->told = m->mine;
@@ -167,7 +167,8 @@ static void ask_all(struct engine_mover *m)
     }
     for (int r = 0; r < n; r++)
         part[r] = FLOATS(struct said);
-    dist_cols(m->o.end, &(struct dist_cols){.x = (const float *)(const void *)&m->told,
+    dist_cols(m->o.end, &(struct dist_cols){.of = DIST_STAGE,
+                                            .x = (const float *)(const void *)&m->told,
                                             .y = (float *)(void *)m->all,
                                             .n_row = 1,
                                             .n = n * FLOATS(struct said),
@@ -182,9 +183,9 @@ static void hear_ask(struct engine_mover *m)
     void *v = &m->verdict;
     if (has_layer(m))
         ask_all(m);
-    else if (m->layer < d->layer0 && d->rank == 0)
+    else if (m->layer < d->layer0 && model_stage_rank(d) == 0)
         dist_take(m->o.end, v, 1, FLOATS(struct verdict));
-    if (m->layer < d->layer0 + d->n_layer && d->rank == 0 && !model_is_last(d))
+    if (m->layer < d->layer0 + d->n_layer && model_stage_rank(d) == 0 && !model_is_last(d))
         dist_give(m->o.end, v, 1, FLOATS(struct verdict));
 }
 

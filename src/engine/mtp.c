@@ -64,9 +64,11 @@ void engine_mtp_begin(sl_engine *e, const struct sched_plan *p)
     bool off = spec_plan_drafter_is_off(&e->spec.plan);
     for (int i = 0; i < p->n_item; i++) {
         const struct sched_item *it = &p->item[i];
-        struct request *r = e->req[it->req];
-        const struct group *g = r->g;
+        struct request *r = engine_item_req(e, it);
         struct engine_mtp_item *x = &m->item[i];
+        if (!r) x->in = false;
+        if (!r) continue;
+        const struct group *g = r->g;
         *x = (struct engine_mtp_item){.n_known = it->n_tok - it->n_draft - it->sample};
         x->from = chain_before(e, r, it, i);
         x->in = !r->pool && g->n_draft >= 0 && (!off || g->n_draft > 0);
@@ -172,7 +174,7 @@ static struct engine_pass add_items(sl_engine *e, const struct sched_plan *p)
     bool forks = false;
     for (int i = 0; i < p->n_item; i++) {
         const struct sched_item *it = &p->item[i];
-        struct request *r = e->req[it->req];
+        struct request *r = engine_item_req(e, it);
         if (!m->item[i].in) continue;
         int n = add_item(e, r, it, i, at);
         if (r) {
@@ -209,7 +211,7 @@ static void forget(sl_engine *e, const struct sched_plan *p, const sl_err *why)
     log_msg(LOG_WARN, "the MTP layer failed: %s: no drafts of it for now", why->text);
     engine_mtp_forget(e);
     for (int i = 0; i < p->n_item; i++)
-        if (e->req[p->item[i].req]) e->req[p->item[i].req]->mtp_done = NO_CHAIN;
+        if (engine_item_req(e, &p->item[i])) e->req[p->item[i].req]->mtp_done = NO_CHAIN;
 }
 
 bool engine_mtp_run(sl_engine *e, const struct sched_plan *p, struct spec_passes *t)

@@ -4,199 +4,18 @@
  * model and a cache of its own. Or a launcher has started a process for each: then every process
  * opens an engine, and the engines of the others follow home's. Both run the steps that home tells
  * them. Where ranks have sequences of their own (dp) a step is that of all, and each cuts out its
- * part (model/own.c).
- *
- * Several groups of sequences (homes.c) are the seam for stages that work at the same time, too: a
- * group in each stage. What that lacks is here: a second message while the first is under way, and
- * a home rank that waits for the rows of one group only. */
+ * part (model/own.c). Where layers are in several stages home may tell of a step while others are
+ * under way (lanes.c). */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "dist/place.h"
-#include "engine/engine_internal.h"
-#include "engine/moves.h"
-#include "engine/record.h"
+#include "engine/ranks.h"
 #include "os/os.h"
-#include "os/word.h"
-#include "par/par.h"
-
-/* What the others are told: a head, then a record of a step (record.h), numbers of blocks or moves
- * of experts (moves.h, which has further kinds), n_blk of them. at: a group of the cache, or of
- * SAY_ROUTED and moves a layer. */
-enum { SAY_STEP = 1, SAY_TOUCH = 2, SAY_ROUTED = 3 };
-struct say_head {
-    uint32_t what, at, n_blk, home; /* home: whose blocks they are */
-};
 
 #define JOIN_LEAST 1024 /* bytes of a rank's row: what ranks say of moves */
-
-/* Who follows: its parts of the model, and room for the step that it was told. */
-struct follower {
-    dist *end;
-    dev *d;
-    model *net;
-    dev_kv *kv;
-    struct model_dims dims;
-    uint64_t *routed; /* [E] */
-    struct engine_mover *mover; /* NULL: no experts move */
-    uint64_t *routed_all; /* [ranks, E] */
-    struct record_limits max;
-    struct record_step step;
-};
-
-struct rank { /* a thread's */
-    struct engine_ranks *all;
-    struct follower f;
-    par_side *side;
-    struct model_opts opts;
-    struct dev_kv_shape shape;
-    sl_status st; /* of opening, and why; published by is_open */
-    sl_err err;
-    struct os_word is_open;
-};
-
-struct engine_ranks {
-    struct dev_opts dopts;
-    sl_model *m;
-    const char *device;
-    int n, here; /* here: the rank of this process, 0 where they are threads */
-    bool apart;  /* processes */
-    struct model_stages stages;
-    struct follower own;  /* of here */
-    dist *end;            /* of here */
-    int32_t *slot_expert; /* [layers, n_slot] of ep; NULL = every expert is shared by rows */
-    int n_slot, n_layer, n_spare, place_mbps;
-    struct record_limits max;
-    struct engine_record say; /* room for a message */
-    int64_t t_told, step_ns;  /* when they were told last; of all that they were told */
-    int64_t weight_bytes[DIST_RANK_MAX], bytes_per_token[DIST_RANK_MAX];
-    struct rank rank[DIST_RANK_MAX];
-};
-
-/* ---- following ---- */
-
-static sl_status follow_step(struct follower *f, struct rd *r, sl_err *err)
-{
-    struct model_rows rows;
-    struct rd body;
-    uint32_t kind;
-    uint64_t at;
-    SL_TRY(engine_record_next(r, &kind, &body, &at, err));
-    if (kind != RECORD_STEP) return SL_FAIL(err, INTERNAL, "a message that is no step");
-    SL_TRY(engine_record_read_step(&body, at, &f->max, &f->step, err));
-    SL_TRY(model_launch(f->net, f->kv, &f->step.s, err));
-    return model_wait(f->net, &rows, err);
-}
-
-static sl_status follow_touch(struct follower *f, struct rd *r, const struct say_head *h,
-                              sl_err *err)
-{
-    const uint8_t *p = rd_bytes(r, (uint64_t)h->n_blk * sizeof(int32_t));
-    if (!rd_ok(r) || h->at >= DEV_KV_GROUPS)
-        return SL_FAIL(err, INTERNAL, "a message that names no blocks");
-    const int32_t *blk = (const int32_t *)(const void *)p; /* after a head of 16 bytes */
-    if (f->dims.n_dp > 1 && (int)h->home != f->dims.dp) return SL_OK;
-    for (uint32_t i = 0; i < h->n_blk; i++)
-        if (blk[i] < 0 || blk[i] >= f->max.n_blk[h->at] / BASE_MAX(f->dims.n_dp, 1))
-            return SL_FAIL(err, INTERNAL, "a message that names block %d", blk[i]);
-    dev_kv_touch(f->d, f->kv, (int)h->at, blk, (int)h->n_blk);
-    return SL_OK;
-}
-
-/* Ranks that have tokens of their own have counted each its own. */
-static sl_status add_routed(struct follower *f, int layer, sl_err *err)
-{
-    const struct arch_cfg *c = model_config(f->net);
-    int32_t n_of[DIST_RANK_MAX];
-    int n = 2 * c->n_expert, R = f->dims.n_dp;
-    SL_TRY(model_routed(f->net, layer, f->routed, c->n_expert, err));
-    for (int r = 0; r < R; r++)
-        n_of[r] = 1;
-    dist_gather(f->end, &(struct dist_gather){.x = (const float *)(const void *)f->routed,
-                                              .y = (float *)(void *)f->routed_all,
-                                              .n = n,
-                                              .n_of = n_of,
-                                              .home = true});
-    if (f->dims.dp) return SL_OK;
-    memset(f->routed, 0, (size_t)c->n_expert * sizeof *f->routed);
-    for (int i = 0; i < R * c->n_expert; i++)
-        f->routed[i % c->n_expert] += f->routed_all[i];
-    return SL_OK;
-}
-
-/* The counts of a layer's experts go from its stage on to home. */
-static sl_status pass_routed(struct follower *f, int layer, sl_err *err)
-{
-    const struct arch_cfg *c = model_config(f->net);
-    const struct model_dims *d = &f->dims;
-    int n = 2 * c->n_expert; /* floats that take as many bytes */
-    if (d->n_dp > 1) return add_routed(f, layer, err);
-    if (d->rank) return SL_OK;
-    if (model_has_layer(c, d, layer))
-        SL_TRY(model_routed(f->net, layer, f->routed, c->n_expert, err));
-    else if (layer < d->layer0)
-        dist_take(f->end, (float *)(void *)f->routed, 1, n);
-    if (layer < d->layer0 + d->n_layer && !model_is_last(d))
-        dist_give(f->end, (const float *)(const void *)f->routed, 1, n);
-    return SL_OK;
-}
-
-static sl_status obey(struct follower *f, const void *msg, size_t n, sl_err *err)
-{
-    struct rd r = rd_init(msg, n);
-    struct say_head h = {0};
-    const uint8_t *p = rd_bytes(&r, sizeof h);
-    if (p) memcpy(&h, p, sizeof h);
-    return h.what == SAY_STEP     ? follow_step(f, &r, err)
-           : h.what == SAY_TOUCH  ? follow_touch(f, &r, &h, err)
-           : h.what == SAY_ROUTED ? pass_routed(f, (int)h.at, err)
-           : f->mover ? engine_mover_hear(f->mover, h.what, (int)h.at, (int)h.n_blk, &r, err)
-                                  : SL_FAIL(err, INTERNAL, "a message of kind %u", h.what);
-}
-
-/* Until home has nothing more, or the ranks have failed. */
-static void follow(struct follower *f)
-{
-    sl_err err = {0};
-    size_t n;
-    for (const void *msg; (msg = dist_hear(f->end, &n));) {
-        if (obey(f, msg, n, &err)) dist_fail(f->end, &err);
-        dist_done(f->end);
-    }
-}
-
-/* What its own parts are open for. */
-static sl_status follower_init(struct follower *f, const struct engine_ranks *k, int rank,
-                               sl_err *err)
-{
-    const struct arch_cfg *c = model_config(f->net);
-    void *p = NULL;
-    f->dims = model_stage_dims(c, &k->stages, rank, k->n);
-    f->max = k->max;
-    size_t n = (size_t)c->n_expert * (size_t)(1 + k->n) + 1;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n, sizeof *f->routed, &p, err));
-    f->routed = p;
-    f->routed_all = f->routed + c->n_expert;
-    SL_TRY(engine_record_step_init(&f->step, &f->max, err));
-    struct engine_mover_opts mo = {.net = f->net,
-                                   .end = f->end,
-                                   .dims = f->dims,
-                                   .n_layer = k->n_layer,
-                                   .n_slot = k->n_slot,
-                                   .n_spare = k->n_spare,
-                                   .mbps = k->place_mbps};
-    return k->n_spare ? engine_mover_open(&mo, &f->mover, err) : SL_OK;
-}
-
-static void follower_fini(struct follower *f)
-{
-    engine_mover_close(f->mover);
-    f->mover = NULL;
-    mem_free(f->routed);
-    engine_record_step_fini(&f->step);
-}
 
 static sl_status open_thread(struct rank *r, sl_err *err)
 {
@@ -206,7 +25,7 @@ static sl_status open_thread(struct rank *r, sl_err *err)
     SL_TRY(dev_open(r->all->device, &o, &f->d, err));
     SL_TRY(model_open(r->all->m->io, f->d, &r->opts, &f->net, err));
     SL_TRY(dev_kv_open(f->d, &r->shape, &f->kv, err));
-    return follower_init(f, r->all, r->opts.rank, err);
+    return engine_follower_init(f, r->all, r->opts.rank, err);
 }
 
 static void rank_main(void *arg)
@@ -214,14 +33,14 @@ static void rank_main(void *arg)
     struct rank *r = arg;
     r->st = open_thread(r, &r->err);
     os_word_raise(&r->is_open);
-    follow(&r->f);
+    engine_follow(&r->f);
 }
 
 sl_status sl_follow(sl_engine *e, sl_err *err)
 {
     struct engine_ranks *k = e->ranks;
     if (!k || !k->here) return SL_FAIL(err, REQUEST, "this rank is home: it follows nobody");
-    follow(&k->own);
+    engine_follow(&k->own);
     return dist_status(k->end, err);
 }
 
@@ -240,6 +59,8 @@ static sl_status open_team(sl_engine *e, struct dev_opts *o, const struct os_top
     o->n_rank = k->n;
     struct dist_opts team = {.deadline_ms = e->opts.dist_deadline_ms,
                              .n_join = k->n / k->stages.n,
+                             .n_tp = k->n / k->stages.n / k->stages.n_dp,
+                             .n_ahead = k->n_ahead,
                              .crowded = o->n_thread * k->n > top->n_pu};
     SL_TRY(dist_team_open(k->n, &team, end, err));
     for (int i = 0; i < k->n; i++) {
@@ -302,7 +123,9 @@ static sl_status open_apart(sl_engine *e, struct dev_opts *o, const struct os_to
     struct engine_ranks *k = e->ranks;
     struct dist_launch l = dist_launched();
     struct dist_opts group = {.deadline_ms = e->opts.dist_deadline_ms,
-                              .n_join = k->n / k->stages.n};
+                              .n_join = k->n / k->stages.n,
+                              .n_tp = k->n / k->stages.n / k->stages.n_dp,
+                              .n_ahead = k->n_ahead};
     k->here = l.rank;
     if (l.n != k->n)
         return SL_FAIL(err, REQUEST,
@@ -372,7 +195,7 @@ static bool is_swap(const sl_engine *e)
         return strcmp(e->opts.dispatch, "swap") == 0;
     for (int r = 0; r < k->n; r++)
         one_host = one_host && dist_here(k->end, r);
-    return !one_host && k->n > e->m->cfg.n_expert_used;
+    return !one_host && k->n / k->stages.n > e->m->cfg.n_expert_used;
 }
 
 sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
@@ -392,9 +215,6 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
     if (e->opts.rebalance_s && !e->opts.n_spare)
         return SL_FAIL(err, REQUEST, "rebalance: %d: experts move into spare room: set spare, too",
                        e->opts.rebalance_s);
-    if (e->opts.n_spare && l.dp > 1)
-        return SL_FAIL(err, UNSUPPORTED, "spare: %d: experts do not move with dp yet",
-                       e->opts.n_spare);
     SL_TRY(engine_dispatch_check(e, l.dp, err));
     if (dist_layout_ranks(&l) == 1) return SL_OK;
     SL_TRY(os_topology_get(&top, err));
@@ -403,6 +223,7 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
     k->n = dist_layout_ranks(&l);
     k->stages.n = l.pp;
     k->stages.n_dp = l.dp;
+    k->n_ahead = BASE_MIN(l.pp, DIST_AHEAD_MAX);
     SL_TRY(model_stages_of(&e->m->cfg, e->m->io, e->mtp.on, &k->stages, err));
     if (l.ep > 1) SL_TRY(deal_experts(e, l.ep, err));
     k->m = e->m;
@@ -433,6 +254,16 @@ bool engine_rank_is_here(const sl_engine *e, int rank)
 bool engine_ranks_share_cpus(const sl_engine *e)
 {
     return e->ranks && e->ranks->dopts.n_rank == e->ranks->n;
+}
+
+int engine_n_stage(const sl_engine *e)
+{
+    return e->ranks ? e->ranks->stages.n : 1;
+}
+
+bool engine_ranks_last_alone(const sl_engine *e)
+{
+    return e->ranks && e->ranks->n == e->ranks->stages.n;
 }
 
 int engine_n_home(const sl_engine *e)
@@ -602,17 +433,19 @@ sl_status engine_ranks_open(sl_engine *e, sl_err *err)
     size_t n_blk = (size_t)e->kv_shape.group[DEV_KV_PAGED].n_blk; /* of a home */
     size_t body = BASE_MAX(engine_record_most(e), n_blk * sizeof(int32_t));
     body = BASE_MAX(body, ENGINE_MOVES_MAX * sizeof(struct engine_move));
-    k->say.cap = sizeof(struct say_head) + body;
-    SL_TRY(mem_alloc(MEM_SCRATCH, k->say.cap, &p, err));
-    k->say.p = p;
+    for (int i = 0; i < k->n_ahead; i++) {
+        k->say[i].cap = sizeof(struct say_head) + body;
+        SL_TRY(mem_alloc(MEM_SCRATCH, k->say[i].cap, &p, err));
+        k->say[i].p = p;
+    }
     k->own.end = k->end;
     k->own.d = e->d;
     k->own.net = e->net;
     k->own.kv = e->kv;
-    SL_TRY(engine_ranks_gate(e, follower_init(&k->own, k, k->here, err), err));
+    SL_TRY(engine_ranks_gate(e, engine_follower_init(&k->own, k, k->here, err), err));
     if (k->apart)
         SL_TRY(dist_room(k->end, BASE_MAX(model_join_bytes(e->net), JOIN_LEAST),
-                         (int64_t)k->say.cap, err));
+                         (int64_t)k->say[0].cap, err));
     else
         SL_TRY(wait_for_threads(k, err));
     return count_bytes(e, err);
@@ -626,13 +459,14 @@ void engine_ranks_close(sl_engine *e)
     for (int i = 1; !k->apart && i < k->n; i++) {
         struct follower *f = &k->rank[i].f;
         par_side_close(k->rank[i].side);
-        follower_fini(f);
+        engine_follower_fini(f);
         model_close(f->net);
         dev_close(f->d);
     }
     dist_close(k->end);
-    follower_fini(&k->own);
-    mem_free(k->say.p);
+    engine_follower_fini(&k->own);
+    for (int i = 0; i < k->n_ahead; i++)
+        mem_free(k->say[i].p);
     mem_free(k->slot_expert);
     mem_free(k);
     e->ranks = NULL;
@@ -647,37 +481,61 @@ static sl_status run_here(sl_engine *e, const struct dev_step *s, struct model_r
     return model_wait(e->net, out, err);
 }
 
-/* n: bytes that are there after the head already */
-static void tell(struct engine_ranks *k, const struct say_head *h, size_t n)
+/* Room for the body of the next message. */
+static struct engine_record next_body(struct engine_ranks *k)
 {
-    k->t_told = clock_now_ns();
-    memcpy(k->say.p, h, sizeof *h);
-    dist_tell(k->end, k->say.p, sizeof *h + n);
+    const struct engine_record *r = &k->say[k->n_told % (unsigned)k->n_ahead];
+    return (struct engine_record){r->p + sizeof(struct say_head), 0,
+                                  r->cap - sizeof(struct say_head)};
 }
 
-/* All ranks are through with what they were told. Errors: DEVICE: no rank goes on. */
+/* n: bytes of the body */
+static void tell(struct engine_ranks *k, const struct say_head *h, size_t n)
+{
+    uint8_t *p = k->say[k->n_told % (unsigned)k->n_ahead].p;
+    if (k->n_told++ == k->n_done) k->t_from = clock_now_ns();
+    memcpy(p, h, sizeof *h);
+    dist_tell(k->end, p, sizeof *h + n);
+}
+
+/* All ranks are through with the first that they were told and not waited for. Errors: DEVICE: no
+ * rank goes on. */
 static sl_status all_done(struct engine_ranks *k, sl_err *err)
 {
     sl_err why = {0};
     sl_status st = dist_all_done(k->end, &why);
-    k->step_ns += clock_now_ns() - k->t_told;
+    int64_t now = clock_now_ns();
+    k->n_done++;
+    k->step_ns += now - k->t_from;
+    k->t_from = now;
     return st ? SL_FAIL(err, DEVICE, "layout: %.200s", why.text) : SL_OK;
+}
+
+void engine_ranks_begin(sl_engine *e, const struct dev_step *s)
+{
+    struct engine_record r = next_body(e->ranks);
+    engine_record_put_step(&r, e->kv_shape.n_group, s);
+    tell(e->ranks, &(struct say_head){.what = SAY_STEP}, r.n);
+}
+
+sl_status engine_ranks_end(sl_engine *e, const struct dev_step *s, struct model_rows *out,
+                           sl_err *err)
+{
+    sl_err why = {0};
+    if (run_here(e, s, out, &why)) dist_fail(e->ranks->end, &why);
+    return all_done(e->ranks, err);
 }
 
 sl_status engine_ranks_run(sl_engine *e, const struct dev_step *s, struct model_rows *out,
                            sl_err *err)
 {
     struct engine_ranks *k = e->ranks;
-    if (!k) return run_here(e, s, out, err);
+    bool alone = s->pass && e->n_lane > 1; /* MTP layers are here, and the others at other steps */
+    if (!k || alone) return run_here(e, s, out, err);
     if (k->here)
         return SL_FAIL(err, REQUEST, "layout: rank %d runs the steps of rank 0 only", k->here);
-    sl_err why = {0};
-    struct engine_record r = {k->say.p + sizeof(struct say_head), 0,
-                              k->say.cap - sizeof(struct say_head)};
-    engine_record_put_step(&r, e->kv_shape.n_group, s);
-    tell(k, &(struct say_head){.what = SAY_STEP}, r.n);
-    if (run_here(e, s, out, &why)) dist_fail(k->end, &why);
-    return all_done(k, err);
+    engine_ranks_begin(e, s);
+    return engine_ranks_end(e, s, out, err);
 }
 
 void engine_kv_touch(sl_engine *e, int home, int group, const int32_t *blk, int n)
@@ -686,13 +544,13 @@ void engine_kv_touch(sl_engine *e, int home, int group, const int32_t *blk, int 
     if (home == 0) dev_kv_touch(e->d, e->kv, group, blk, n);
     if (!k || k->here) return;
     size_t bytes = (size_t)n * sizeof *blk;
-    memcpy(k->say.p + sizeof(struct say_head), blk, bytes);
+    memcpy(next_body(k).p, blk, bytes);
     struct say_head h = {SAY_TOUCH, (uint32_t)group, (uint32_t)n, (uint32_t)home};
     tell(k, &h, bytes);
     if (all_done(k, NULL)) return; /* the next step says it again */
 }
 
-sl_status engine_ranks_routed(const sl_engine *e, int layer, uint64_t *out, int n, sl_err *err)
+sl_status engine_ranks_routed(sl_engine *e, int layer, uint64_t *out, int n, sl_err *err)
 {
     struct engine_ranks *k = e->ranks;
     const struct arch_cfg *c = model_config(e->net);
@@ -701,8 +559,9 @@ sl_status engine_ranks_routed(const sl_engine *e, int layer, uint64_t *out, int 
     bool is_there = layer >= 0 && layer < c->n_layer + c->n_mtp && c->layer[layer].ffn == ARCH_MOE;
     if (here || !is_there)
         return model_routed(e->net, layer, out, n, err);
+    engine_lanes_drain(e);
     tell(k, &(struct say_head){.what = SAY_ROUTED, .at = (uint32_t)layer}, 0);
-    if (pass_routed(&k->own, layer, &why)) dist_fail(k->end, &why);
+    if (engine_follower_routed(&k->own, layer, &why)) dist_fail(k->end, &why);
     SL_TRY(all_done(k, err));
     memcpy(out, k->own.routed, (size_t)BASE_MIN(n, c->n_expert) * sizeof *out);
     return SL_OK;
@@ -727,7 +586,8 @@ sl_status engine_ranks_say(sl_engine *e, const struct engine_say *s, sl_err *err
     struct say_head h = {.what = s->what, .at = (uint32_t)s->layer, .n_blk = (uint32_t)s->n};
     sl_err why = {0};
     struct rd r = rd_init(s->body, s->bytes);
-    if (s->bytes) memcpy(k->say.p + sizeof h, s->body, s->bytes);
+    engine_lanes_drain(e);
+    if (s->bytes) memcpy(next_body(k).p, s->body, s->bytes);
     tell(k, &h, s->bytes);
     if (engine_mover_hear(k->own.mover, s->what, s->layer, s->n, &r, &why)) dist_fail(k->end, &why);
     return all_done(k, err);

@@ -54,6 +54,7 @@ sl_status sl_score(sl_engine *e, const int32_t *ids, int n, int first_row,
             return SL_FAIL(err, REQUEST,
                            "ids: token %d at place %d: the vocabulary has ids 0 to %d", ids[i], i,
                            e->n_vocab - 1);
+    engine_lanes_drain(e);
     struct chunk c = {.ids = ids, .n = n, .first_row = first_row};
     for (; c.pos0 < n && !st; c.pos0 += c.n_chunk) {
         c.n_chunk = BASE_MIN(n - c.pos0, e->n_chunk);

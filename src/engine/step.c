@@ -86,26 +86,42 @@ static sl_status fault(sl_engine *e, bool wait, sl_err *err)
     return e->fault ? e->fault(e->fault_user, wait, err) : SL_OK;
 }
 
-static sl_status launch_and_wait(sl_engine *e, const struct dev_step *s, struct model_rows *out,
-                                 sl_err *err)
+static sl_status launch_and_wait(sl_engine *e, const struct dev_step *s, bool told,
+                                 struct model_rows *out, sl_err *err)
 {
-    SL_TRY(fault(e, false, err));
-    SL_TRY(engine_ranks_run(e, s, out, err));
+    if (told) {
+        SL_TRY(engine_ranks_end(e, s, out, err));
+    } else {
+        SL_TRY(fault(e, false, err));
+        SL_TRY(engine_ranks_run(e, s, out, err));
+    }
     return fault(e, true, err);
 }
 
-sl_status engine_run(sl_engine *e, const struct dev_step *s, struct model_rows *out, sl_err *err)
+static sl_status run(sl_engine *e, const struct dev_step *s, bool told, struct model_rows *out,
+                     sl_err *err)
 {
     sl_err why = {0};
     SL_TRY(engine_lost(e, err));
     if (e->record) engine_record_step(e, s);
-    sl_status st = launch_and_wait(e, s, out, &why);
+    sl_status st = launch_and_wait(e, s, told, out, &why);
     if (e->record) engine_record_result(e, s, st, out);
     if (!st) return SL_OK;
     e->stats.n_step_failed++;
     if (st == SL_DEVICE) engine_lose(e, &why);
     if (err) *err = why;
     return st;
+}
+
+sl_status engine_run(sl_engine *e, const struct dev_step *s, struct model_rows *out, sl_err *err)
+{
+    return run(e, s, false, out, err);
+}
+
+sl_status engine_run_told(sl_engine *e, const struct dev_step *s, struct model_rows *out,
+                          sl_err *err)
+{
+    return run(e, s, true, out, err);
 }
 
 /* A prompt that is not computed in one piece. */
@@ -223,7 +239,8 @@ static void end_step(sl_engine *e, const struct sched_plan *p, const sl_err *why
     log_msg(LOG_WARN, "a step of %d tokens failed: %s: its %d sequences end", p->n_tok, why->text,
             p->n_item);
     for (int i = 0; i < p->n_item; i++)
-        engine_request_end(e, e->req[p->item[i].req], -1, SL_FINISH_ERROR, why);
+        if (engine_item_req(e, &p->item[i]))
+            engine_request_end(e, e->req[p->item[i].req], -1, SL_FINISH_ERROR, why);
     if (e->pool.has_state) end_states(e, why);
 }
 
@@ -236,62 +253,84 @@ static sl_status end_all(sl_engine *e, sl_err *err)
     return engine_lost(e, err);
 }
 
-static sl_status failed_step(sl_engine *e, const struct sched_plan *p, const sl_err *why,
+sl_status engine_step_failed(sl_engine *e, const struct engine_lane *l, const sl_err *why,
                              sl_err *err)
 {
     if (atomic_load(&e->lost)) return end_all(e, err);
-    end_step(e, p, why);
+    end_step(e, &l->plan, why);
     engine_publish(e);
+    return SL_OK;
+}
+
+/* ---- a step ---- */
+
+bool engine_step_begin(sl_engine *e, struct engine_lane *l)
+{
+    l->rec = (sl_step_record){.t0_ns = clock_now_ns()};
+    l->drafted = engine_spec_propose(e, &l->passes);
+    l->rec.t0_ns += e->small.ns;
+    engine_plan(e, l);
+    check_all(e);
+    if (l->plan.n_item == 0) return false;
+    fill_step(e, &l->plan, &l->step);
+    l->rec.plan_ns = clock_now_ns() - l->rec.t0_ns;
+    return true;
+}
+
+void engine_step_end(sl_engine *e, struct engine_lane *l, const struct model_rows *rows,
+                     int64_t ns)
+{
+    const struct sched_plan *p = &l->plan;
+    sl_step_record *rec = &l->rec;
+    int64_t t0 = clock_now_ns();
+    engine_homes_observe(e, l, ns);
+    rec->n = e->stats.n_step + 1;
+    rec->compute_ns = ns;
+    rec->n_decode = p->n_decode;
+    rec->n_prompt = p->n_tok - p->n_decode;
+    rec->n_seq = p->n_item;
+    rec->n_preempt = p->n_preempt;
+    rec->n_draft = p->n_draft;
+    sl_stats before = e->stats;
+    engine_mtp_begin(e, p);
+    engine_small_begin(e, p);
+    engine_rows(e, p, rows);
+    rec->sample_ns = clock_now_ns() - t0;
+    rec->n_right = n_right(&e->stats) - n_right(&before);
+    count_step(e, p, rec);
+    int n_new = (int)(e->stats.n_answer_tok - before.n_answer_tok);
+    l->drafted = engine_mtp_run(e, p, &l->passes) || l->drafted;
+    engine_spec_observe(e, p, n_new, e->stats.last_step_ns, l->drafted ? &l->passes : NULL);
+    engine_publish(e);
+    engine_hot_idle(e);
+    rec->n_running = e->stats.n_running;
+    rec->n_waiting = e->stats.n_waiting;
+    rec->kv_used_tok = e->stats.kv_used_tok;
+    if (e->opts.on_step) e->opts.on_step(e->opts.step_user, rec);
+}
+
+/* Where there is one lane. */
+static sl_status one_step(sl_engine *e, sl_err *err)
+{
+    struct engine_lane *l = &e->lane[0];
+    struct model_rows rows;
+    sl_err why = {0};
+    if (!engine_step_begin(e, l)) {
+        engine_publish(e);
+        return SL_OK;
+    }
+    int64_t t0 = clock_now_ns();
+    if (engine_run(e, &l->step, &rows, &why)) return engine_step_failed(e, l, &why, err);
+    engine_step_end(e, l, &rows, clock_now_ns() - t0);
     return SL_OK;
 }
 
 sl_status sl_step(sl_engine *e, sl_err *err)
 {
-    struct dev_step s;
-    struct model_rows rows;
-    struct spec_passes passes;
     sl_err why = {0};
     if (e->remote) return e->remote->step(e->remote->user, err);
     engine_intake(e);
     if (engine_rebalance_step(e, &why)) engine_lose(e, &why);
     if (atomic_load(&e->lost)) return end_all(e, err);
-    sl_step_record rec = {.t0_ns = clock_now_ns()};
-    bool drafted = engine_spec_propose(e, &passes);
-    rec.t0_ns += e->small.ns;
-    const struct sched_plan *p = engine_plan(e);
-    check_all(e);
-    if (p->n_item == 0) {
-        engine_publish(e);
-        return SL_OK;
-    }
-    fill_step(e, p, &s);
-    int64_t t1 = clock_now_ns();
-    if (engine_run(e, &s, &rows, &why)) return failed_step(e, p, &why, err);
-    int64_t t2 = clock_now_ns();
-    engine_homes_observe(e, t2 - t1);
-    rec.n = e->stats.n_step + 1;
-    rec.plan_ns = t1 - rec.t0_ns;
-    rec.compute_ns = t2 - t1;
-    rec.n_decode = p->n_decode;
-    rec.n_prompt = p->n_tok - p->n_decode;
-    rec.n_seq = p->n_item;
-    rec.n_preempt = p->n_preempt;
-    rec.n_draft = p->n_draft;
-    sl_stats before = e->stats;
-    engine_mtp_begin(e, p);
-    engine_small_begin(e, p);
-    engine_rows(e, p, &rows);
-    rec.sample_ns = clock_now_ns() - t2;
-    rec.n_right = n_right(&e->stats) - n_right(&before);
-    count_step(e, p, &rec);
-    int n_new = (int)(e->stats.n_answer_tok - before.n_answer_tok);
-    drafted = engine_mtp_run(e, p, &passes) || drafted;
-    engine_spec_observe(e, p, n_new, e->stats.last_step_ns, drafted ? &passes : NULL);
-    engine_publish(e);
-    engine_hot_idle(e);
-    rec.n_running = e->stats.n_running;
-    rec.n_waiting = e->stats.n_waiting;
-    rec.kv_used_tok = e->stats.kv_used_tok;
-    if (e->opts.on_step) e->opts.on_step(e->opts.step_user, &rec);
-    return SL_OK;
+    return e->n_lane > 1 ? engine_lanes_step(e, err) : one_step(e, err);
 }

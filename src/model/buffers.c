@@ -208,8 +208,9 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     unsigned sum = any_added(m) ? B_ATTN : 0, hot = any_hot(m) ? B_ATTN : 0;
     bool many = m->ranks.join.n_rank > 1, spread = m->opts.spread;
     unsigned parts = parts_on(m, s);
-    int64_t R = model_is_own(m) ? d->n_dp : 0, W = dev_combine_words(m->opts.combine, (int)D);
-    int64_t home = m->opts.rank ? 0 : R * T;
+    int64_t A = model_is_own(m) ? d->n_dp : 0, W = dev_combine_words(m->opts.combine, (int)D);
+    int64_t R = A * d->n_rank, own = A ? model_own_tok_max(m) : 0; /* ranks; tokens of one */
+    int64_t home = m->opts.rank ? 0 : A * T;
     const struct buffer all[] = {
         {&s->x, B_EMBED | B_ATTN, T, D},
         {&s->r, B_ATTN | B_DENSE | B_EXPERTS, T, D},
@@ -239,18 +240,19 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->x_rows, B_EMBED, T, many ? D : 0},
         {&s->h_all, B_DENSE | B_SHARED, T, many ? wide_ff(c) : 0},
         {&s->h_exps, B_EXPERTS, T * K, many && K && !spread ? c->d_ff_expert : 0},
-        {&s->exp_rows, B_EXPERTS, T * K, spread ? cols(m, MODEL_CUT_MODEL) : 0},
-        {&s->send, B_EXPERTS, R ? T : 0, BASE_MAX(D + K, BASE_MIN(K, R) * D)},
-        {&s->give, B_EXPERTS, R * T * K, W},
-        {&s->in, B_EXPERTS, R * T, D + K},
-        {&s->back, B_EXPERTS, R ? T * K : 0, W},
-        {&s->id_all, B_EXPERTS, R * T, K},
-        {&s->list, B_EXPERTS, R * T, K},
+        {&s->exp_rows, B_EXPERTS, T * K, spread && !A ? cols(m, MODEL_CUT_MODEL) : 0},
+        {&s->own_rows, B_EXPERTS, own, d->n_rank > 1 ? D : 0},
+        {&s->send, B_EXPERTS, own, BASE_MAX(D + K, BASE_MIN(K, R) * D)},
+        {&s->give, B_EXPERTS, A * T * K, W},
+        {&s->in, B_EXPERTS, A * T, D + K},
+        {&s->back, B_EXPERTS, own * K, W},
+        {&s->id_all, B_EXPERTS, A * T, K},
+        {&s->list, B_EXPERTS, A * T, K},
         {&s->count, B_EXPERTS, R, R},
-        {&s->all_logits, B_HEAD, home ? R * nl : 0, c->n_vocab},
-        {&s->all_best, B_HEAD, home ? R * nl : 0, 1},
+        {&s->all_logits, B_HEAD, home ? A * nl : 0, c->n_vocab},
+        {&s->all_best, B_HEAD, home ? A * nl : 0, 1},
         {&s->all_hidden, B_HEAD, home, D},
-        {&s->all_bad, B_HEAD, R, 2 * (int64_t)m->opts.n_seq_max},
+        {&s->all_bad, B_HEAD, A, 2 * (int64_t)m->opts.n_seq_max},
     };
     for (int i = 0; i < BASE_COUNT_OF(all); i++) {
         const struct buffer *b = &all[i];
@@ -327,7 +329,7 @@ static void spread_of(struct model *m)
 {
     const struct side *s = model_side(m, MODEL_ATTN);
     m->ranks.spread = (struct dev_spread){.ranks = &m->ranks.apart,
-                                          .n_tok_of = m->own.n_tok,
+                                          .n_tok_of = m->ranks.tok_of,
                                           .x = s->rows,
                                           .swap = m->opts.swap,
                                           .act = s->a_exps,

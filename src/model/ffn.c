@@ -109,12 +109,21 @@ static void give_experts(struct emit *e, const struct side *router)
     model_move_emit(e, (struct at){router, from.weight}, (struct at){s, to.weight}, K, false);
 }
 
+/* Of ranks that share matrices and have tokens of their own: rows of experts' outputs that each has
+ * made become those of all; and columns of shared experts' outputs rows, which these are added to.
+ */
+static bool is_both(const struct emit *e)
+{
+    return model_is_own(e->m) && e->m->ranks.join.n_rank > 1;
+}
+
 struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const struct layer *l,
                             struct chosen chosen)
 {
     const struct model *m = e->m;
     const struct arch_cfg *c = &m->cfg;
     enum model_cut cut = m->opts.spread ? MODEL_CUT_MODEL : MODEL_CUT_EXPERT;
+    bool own = model_is_own(m);
     return (struct dev_moe){.act = s->a_ffn,
                             .k = c->n_expert_used,
                             .n_expert = c->n_expert,
@@ -126,12 +135,12 @@ struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const st
                             .glu = {c->glu.limit, c->glu.alpha, c->glu.plus1},
                             .gate_up_bias = l->gate_up_bias,
                             .down_bias = l->down_bias,
-                            .ranks = ranks_of(e),
-                            .part = m->ranks.part[cut],
+                            .ranks = own ? NULL : ranks_of(e),
+                            .part = own ? NULL : m->ranks.part[cut],
                             .h_all = s->h_exps,
                             .rows = s->exp_rows,
                             .n_of = e->m->ranks.n_of,
-                            .spread = model_is_own(m) ? &m->ranks.spread : NULL,
+                            .spread = own ? &m->ranks.spread : NULL,
                             .combine = m->opts.combine};
 }
 
@@ -153,13 +162,18 @@ static void experts(struct emit *e, const struct layer *l)
     p.before = model_late_take(e, s);
     p.n_late = model_n_late(e->m, e->layer);
     if (l->gate_up && side_of(e, MODEL_SHARED) == s) p.add = s->shared;
-    p.y = model_cols_of(e, s->r, s->r_cols);
+    p.y = is_both(e) ? s->own_rows : model_cols_of(e, s->r, s->r_cols);
     p.tap = e->tap;
     p.tap.what = MODEL_TAP_DOWN_EXPS;
     p.tap.layer = e->layer;
     enter(e, MODEL_EXPERTS);
     run_experts(e, s, p);
-    model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->r, false});
+    if (is_both(e))
+        EMIT(e, join, .x = s->own_rows, .y = s->r, .n = e->m->cfg.d_model,
+             .n_of = e->m->ranks.tok_of + e->m->dims.dp * e->m->dims.n_rank,
+             .ranks = &e->m->ranks.join);
+    else
+        model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->r, false});
     leave(e, s);
     if (!p.n_late) return;
     e->late = (struct late){s, l, e->layer, chosen_on(e, s)};
@@ -184,7 +198,10 @@ void model_moe_emit(struct emit *e, const struct layer *l)
     give_experts(e, route(e, l)); /* first: they may run beside the shared ones */
     if (l->gate_up) {
         enter(e, MODEL_SHARED);
-        gated(e, l, shared->shared, MODEL_TAP_DOWN_SHEXP);
+        gated(e, l, is_both(e) ? shared->r_cols : shared->shared, MODEL_TAP_DOWN_SHEXP);
+        if (is_both(e))
+            model_join_emit(
+                e, &(struct model_joining){MODEL_CUT_MODEL, shared->r_cols, shared->shared, false});
     }
     begin_hot(e);
     experts(e, l);

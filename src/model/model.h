@@ -21,16 +21,17 @@
  * the query heads of its key heads; or, of more ranks than key heads, some of those of one key
  * head. (MLA: key heads are all heads, each with its rows of kv_b.) */
 struct model_dims {
-    int rank, n_rank; /* of those that share its layers */
+    int rank, n_rank; /* of those that share matrices */
     int head0, n_head;
     int head_kv0, n_head_kv;
-    int dp, n_dp; /* of ranks with sequences of their own, that have all but experts; n_dp 0 = 1 */
+    int dp, n_dp; /* of groups of these ranks with sequences of their own, that have all but
+                     experts; n_dp 0 = 1 */
     int stage, n_stage; /* the last one has the MTP layers, the final norm and the head, too */
     int layer0, n_layer;
     int n_slot; /* 0 = some rows of every expert; else so many whole experts of each layer */
 };
-/* Which layers each of n stages has: those from first[s] up to first[s + 1]. n_dp: ranks with
- * sequences of their own; 0 = 1. */
+/* Which layers each of n stages has: those from first[s] up to first[s + 1]. n_dp: groups of ranks
+ * with sequences of their own, in each; 0 = 1. */
 struct model_stages {
     int n, n_dp;
     int32_t first[DIST_RANK_MAX + 1];
@@ -51,6 +52,15 @@ struct model_dims model_stage_dims(const struct arch_cfg *c, const struct model_
 static inline bool model_is_last(const struct model_dims *d)
 {
     return d->stage == d->n_stage - 1;
+}
+/* The ranks of its stage, and which of them it is. */
+static inline int model_stage_n(const struct model_dims *d)
+{
+    return BASE_MAX(d->n_dp, 1) * d->n_rank;
+}
+static inline int model_stage_rank(const struct model_dims *d)
+{
+    return d->dp * d->n_rank + d->rank;
 }
 /* Has it layer il? MTP layers follow the others. */
 static inline bool model_has_layer(const struct arch_cfg *c, const struct model_dims *d, int il)
@@ -144,14 +154,14 @@ struct model_opts {
      * layers have the same */
     int n_slot, slot_ld;
     const int32_t *slot_expert;
-    bool spread; /* the slots are dealt to the ranks, in order, as many to each; every expert has
-                    one */
+    bool spread; /* the slots are dealt to the ranks of a stage, in order, as many to each; every
+                    expert has one */
     int n_spare; /* with spread: room for so many experts of each size, which are read while steps
                     go on; then io must stay as long as the model */
-    /* of ranks with sequences of their own: tokens, sequences and rows above are those of one rank.
-     * Steps, and rows of results, are those of all; a sequence is of the rank that its blocks are
-     * of: n_blk[g] are rank 0's, as many rank 1's and so on; the ranks' sequences follow each
-     * other. swap: as of dev_spread */
+    /* of groups with sequences of their own: tokens, sequences and rows above are those of one
+     * group. Steps, and rows of results, are those of all; a sequence is of the group that its
+     * blocks are of: n_blk[g] are those of the first, as many the second's and so on; the groups'
+     * sequences follow each other. swap: as of dev_spread */
     int n_blk[DEV_KV_GROUPS];
     bool swap;
     enum dev_combine combine; /* of dev_moe */

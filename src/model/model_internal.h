@@ -79,6 +79,8 @@ struct side {
      * h, and of experts */
     float *y_cols, *r_cols, *logit_cols, *x_rows, *h_all, *h_exps;
     float *exp_rows; /* [T * K, own columns of D] of experts that are spread over ranks */
+    float *own_rows; /* what experts give for those of the tokens that are this rank's own, of
+                        several that share matrices */
 };
 
 /* What is divided among ranks, as columns of an output. */
@@ -98,18 +100,10 @@ struct model_ranks {
     int32_t row0[DIST_RANK_MAX + 1];          /* of the vocabulary, where each rank's begin */
     int32_t *of;                              /* [n_tok_max] whose row a token's is */
     int32_t n_of[DIST_RANK_MAX];              /* rows of experts that each has computed */
-    /* of ranks with sequences of their own; n_rank 0: there is one */
+    /* of groups with sequences of their own: all ranks of a stage; n_rank 0: there is one group */
     struct dev_ranks apart;
     struct dev_spread spread;
-};
-
-/* Of a step of several ranks with sequences of their own what is this one's. */
-struct model_own {
-    struct dev_step step;
-    /* what each has of the whole step; tok_before: where its tokens began in the pass before */
-    int32_t n_tok[DIST_RANK_MAX], n_seq[DIST_RANK_MAX], n_row[DIST_RANK_MAX], tok_before;
-    int32_t *seq_tok0, *copy, *row_tok, *hidden_row, *blk[DEV_KV_GROUPS];
-    int ld_blk;
+    int32_t tok_of[DIST_RANK_MAX]; /* by rank of the stage: whose experts' input it sends */
 };
 
 /* Pieces of a step. */
@@ -124,6 +118,18 @@ struct model_pieces {
     int32_t *ids, *pos, *row_tok, *seq_tok0; /* of rest */
     struct dev_keep *keep;                   /* [n_seq_max] */
     uint64_t n_kept;
+};
+
+/* Of a step of several groups with sequences of their own what is this one's. */
+struct model_own {
+    struct dev_step step;
+    /* what each has of the whole step; tok_before: where its tokens began in the pass before */
+    int32_t n_tok[DIST_RANK_MAX], n_seq[DIST_RANK_MAX], n_row[DIST_RANK_MAX], tok_before;
+    /* of several stages, what each has of the whole step's pieces; n_piece: of who has most */
+    int32_t piece_tok[DIST_RANK_MAX][MODEL_PIECES];
+    int n_piece;
+    int32_t *seq_tok0, *copy, *row_tok, *hidden_row, *blk[DEV_KV_GROUPS];
+    int ld_blk;
 };
 
 /* Bytes of an expert's gate and up, and of its down, each in up to two formats. */
@@ -266,13 +272,22 @@ void model_pieces_cut(const struct dev_step *s, int least, int n_max, struct mod
 /* What is left, in c's arrays: every sequence has a token at least, and all rows are there. */
 struct dev_step model_pieces_rest(const struct dev_step *s, struct model_pieces *c);
 sl_status model_pieces_open(struct model *m, sl_err *err) BASE_MUST_USE;
-/* The pass m->step of a stage: rows come from the stage before, and go to the next one. Errors: as
- * model_launch. */
-sl_status model_stages_run(struct model *m, dev_kv *kv, sl_err *err) BASE_MUST_USE;
+/* The pass m->step of a stage, of the step all of all groups: rows come from the stage before, and
+ * go to the next one. Errors: as model_launch. */
+sl_status model_stages_run(struct model *m, dev_kv *kv, const struct dev_step *all,
+                           sl_err *err) BASE_MUST_USE;
 /* own.c */
 sl_status model_own_open(struct model *m, sl_err *err) BASE_MUST_USE;
-/* What of s is this rank's becomes m->step. Errors: INTERNAL: it is not sorted by ranks. */
+/* What of s is this group's becomes m->step. Errors: INTERNAL: it is not sorted by groups. */
 sl_status model_own_take(struct model *m, const struct dev_step *s, sl_err *err) BASE_MUST_USE;
+/* How many tokens of the next run each group has: its ranks share those whose rows go to experts.
+ */
+void model_own_share(struct model *m, const int32_t *n_tok);
+/* Tokens of a rank's share, at most. */
+static inline int model_own_tok_max(const struct model *m)
+{
+    return (m->opts.n_tok_max + m->dims.n_rank - 1) / m->dims.n_rank;
+}
 /* The rows of all ranks come to rank 0; own: this one's. Elsewhere out has none. */
 void model_own_give(struct model *m, const struct model_rows *own, struct model_rows *out);
 static inline bool model_is_own(const struct model *m)

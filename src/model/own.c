@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps of ranks that have sequences of their own: each cuts its part out of the step of all, and
- * what comes of it goes to rank 0. A rank that has no part of a step runs it all the same, for the
- * others' tokens come to its experts. */
+/* Steps of groups that have sequences of their own: each cuts its part out of the step of all, and
+ * what comes of it goes to rank 0. A group that has no part of a step runs it all the same, for the
+ * others' tokens come to its experts. Ranks of a group have all of its tokens, and share the rows
+ * that go to experts. */
 #include <string.h>
 
 #include "model/model_internal.h"
@@ -29,13 +30,13 @@ sl_status model_own_open(struct model *m, sl_err *err)
     return SL_OK;
 }
 
-static int rank_of_block(const struct model *m, int group, int32_t blk)
+static int group_of_block(const struct model *m, int group, int32_t blk)
 {
     int n = m->opts.n_blk[group];
     return n ? blk / n : -1;
 }
 
-/* What each rank has of the step. */
+/* What each group has of the step. */
 static sl_status count(struct model *m, const struct dev_step *s, sl_err *err)
 {
     struct model_own *o = &m->own;
@@ -44,10 +45,11 @@ static sl_status count(struct model *m, const struct dev_step *s, sl_err *err)
     memset(o->n_seq, 0, sizeof o->n_seq);
     memset(o->n_row, 0, sizeof o->n_row);
     for (int i = 0; i < s->n_seq; i++) {
-        int r = rank_of_block(m, DEV_KV_PAGED, s->blk[DEV_KV_PAGED][(int64_t)i * s->ld_blk]);
+        int r = group_of_block(m, DEV_KV_PAGED, s->blk[DEV_KV_PAGED][(int64_t)i * s->ld_blk]);
         if (r < last || r >= m->dims.n_dp)
             return SL_FAIL(err, INTERNAL,
-                           "sequence %d of a step is rank %d's, after one of rank %d", i, r, last);
+                           "sequence %d of a step is group %d's, after one of group %d", i, r,
+                           last);
         last = r;
         o->n_seq[r]++;
         o->n_tok[r] += s->seq_tok0[i + 1] - s->seq_tok0[i];
@@ -58,12 +60,12 @@ static sl_status count(struct model *m, const struct dev_step *s, sl_err *err)
     for (int r = 0; r < m->dims.n_dp; r++)
         if (o->n_tok[r] > k->n_tok_max || o->n_seq[r] > k->n_seq_max ||
             o->n_row[r] > k->n_logit_max)
-            return SL_FAIL(err, INTERNAL, "rank %d has %d tokens, %d sequences, %d rows of a step",
+            return SL_FAIL(err, INTERNAL, "group %d has %d tokens, %d sequences, %d rows of a step",
                            r, o->n_tok[r], o->n_seq[r], o->n_row[r]);
     return SL_OK;
 }
 
-/* Numbers of blocks become this rank's. */
+/* Numbers of blocks become this group's. */
 static void take_tables(struct model *m, const struct dev_step *s, int seq0, struct dev_step *to)
 {
     struct model_own *o = &m->own;
@@ -74,7 +76,7 @@ static void take_tables(struct model *m, const struct dev_step *s, int seq0, str
             int n = (to->pos[to->seq_tok0[i + 1] - 1]) / m->opts.blk_tok + 1;
             for (int j = 0; j < n; j++) {
                 int32_t blk = s->blk[g][(int64_t)(seq0 + i) * s->ld_blk + j];
-                bool ours = rank_of_block(m, g, blk) == m->dims.dp; /* else nobody reads it */
+                bool ours = group_of_block(m, g, blk) == m->dims.dp; /* else nobody reads it */
                 o->blk[g][(int64_t)i * o->ld_blk + j] = ours ? blk - first : 0;
             }
         }
@@ -89,7 +91,7 @@ static void take_copies(struct model *m, const struct dev_step *s, struct dev_st
     to->n_copy = 0;
     for (const int32_t *c = s->copy, *end = c + 3 * (int64_t)s->n_copy; c < end; c += 3) {
         int first = m->dims.dp * m->opts.n_blk[c[0]];
-        if (rank_of_block(m, c[0], c[2]) != m->dims.dp) continue;
+        if (group_of_block(m, c[0], c[2]) != m->dims.dp) continue;
         at[3 * to->n_copy] = c[0];
         at[3 * to->n_copy + 1] = c[1] - first;
         at[3 * to->n_copy++ + 2] = c[2] - first;
@@ -134,10 +136,24 @@ sl_status model_own_take(struct model *m, const struct dev_step *s, sl_err *err)
     return SL_OK;
 }
 
+void model_own_share(struct model *m, const int32_t *n_tok)
+{
+    int n = m->dims.n_rank;
+    for (int g = 0; g < m->dims.n_dp; g++)
+        for (int r = 0; r < n; r++)
+            m->ranks.tok_of[g * n + r] = n_tok[g] * (r + 1) / n - n_tok[g] * r / n;
+    m->ranks.spread.tok0 = n_tok[m->dims.dp] * m->dims.rank / n;
+}
+
+/* Of each group its first rank's. */
 static void gather(struct model *m, const void *x, float *y, int n, const int32_t *n_of)
 {
-    dist_gather(m->opts.dist,
-                &(struct dist_gather){.x = x, .y = y, .n = n, .n_of = n_of, .home = true});
+    int32_t of[DIST_RANK_MAX] = {0};
+    for (int g = 0; g < m->dims.n_dp; g++)
+        of[g * m->dims.n_rank] = n_of[g];
+    dist_gather(
+        m->opts.dist,
+        &(struct dist_gather){.of = DIST_STAGE, .x = x, .y = y, .n = n, .n_of = of, .home = true});
 }
 
 void model_own_give(struct model *m, const struct model_rows *own, struct model_rows *out)
@@ -152,7 +168,7 @@ void model_own_give(struct model *m, const struct model_rows *own, struct model_
     if (s->want & DEV_WANT_BEST) gather(m, own->best, a->all_best, 1, o->n_row);
     if (s->want & DEV_WANT_HIDDEN) gather(m, own->hidden, a->all_hidden, m->cfg.d_model, o->n_tok);
     if (s->want & DEV_WANT_FINITE) {
-        for (int i = 0; i < s->n_seq; i++)
+        for (int i = 0; i < s->n_seq && own->n_bad; i++)
             a->all_bad[i] = own->n_bad[i];
         gather(m, a->all_bad, a->all_bad + m->opts.n_seq_max, 1, o->n_seq);
     }

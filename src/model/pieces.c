@@ -127,17 +127,73 @@ static void name_kept(const struct dev_step *s, struct model_pieces *c)
     }
 }
 
-sl_status model_stages_run(struct model *m, dev_kv *kv, sl_err *err)
+/* ---- of groups with sequences of their own ---- */
+
+static void cut(const struct model *m, const struct dev_step *s, struct model_pieces *c)
+{
+    model_pieces_cut(s, least_of(&m->cfg), PER_STAGE * (m->dims.n_stage - 1), c);
+}
+
+/* What the pieces of every group are, who all run at the same time. */
+static void cut_all(struct model *m, const struct dev_step *all)
+{
+    struct model_own *o = &m->own;
+    struct model_pieces *c = &m->pieces;
+    struct dev_step part = *all;
+    o->n_piece = 0;
+    memset(o->piece_tok, 0, sizeof o->piece_tok);
+    for (int g = 0; g < m->dims.n_dp; g++) {
+        part.n_tok = o->n_tok[g];
+        part.n_seq = o->n_seq[g];
+        part.n_row = o->n_row[g];
+        cut(m, &part, c);
+        for (int k = 0; k < c->n; k++)
+            o->piece_tok[g][k] = c->piece[k].n_tok;
+        o->n_piece = BASE_MAX(o->n_piece, c->n);
+        part.seq_tok0 += part.n_seq;
+        part.row_tok += part.n_row;
+    }
+}
+
+/* Tokens of every group's piece k; k n_piece: of what is left. */
+static void share_piece(struct model *m, int k)
+{
+    const struct model_own *o = &m->own;
+    int32_t n_tok[DIST_RANK_MAX];
+    for (int g = 0; g < m->dims.n_dp; g++) {
+        n_tok[g] = k < o->n_piece ? o->piece_tok[g][k] : o->n_tok[g];
+        for (int i = 0; i < o->n_piece && k == o->n_piece; i++)
+            n_tok[g] -= o->piece_tok[g][i];
+    }
+    model_own_share(m, n_tok);
+}
+
+/* Others have a piece more. */
+static sl_status run_none(struct model *m, dev_kv *kv, sl_err *err)
+{
+    struct dev_step none = *m->step;
+    none.n_tok = none.n_seq = none.n_row = none.n_copy = 0;
+    none.want = 0;
+    return run_one(m, kv, &none, err);
+}
+
+sl_status model_stages_run(struct model *m, dev_kv *kv, const struct dev_step *all, sl_err *err)
 {
     const struct dev_step *s = m->step;
     struct model_pieces *c = &m->pieces;
-    c->n = 0;
+    bool own = model_is_own(m);
+    c->n = m->own.n_piece = 0;
     if (s->pass && !model_is_last(&m->dims)) return SL_OK; /* MTP layers are the last stage's */
-    if (s->pass == 0 && s->n_tok && !(s->want & DEV_WANT_HIDDEN) && !m->keeps_hidden)
-        model_pieces_cut(s, least_of(&m->cfg), PER_STAGE * (m->dims.n_stage - 1), c);
+    if (s->pass == 0 && all->n_tok && !(s->want & DEV_WANT_HIDDEN) && !m->keeps_hidden) {
+        if (own) cut_all(m, all);
+        cut(m, s, c);
+    }
     name_kept(s, c);
-    for (int k = 0; k < c->n; k++)
-        SL_TRY(run_piece(m, kv, &c->piece[k], k == 0, err));
+    for (int k = 0; k < BASE_MAX(c->n, m->own.n_piece); k++) {
+        if (own) share_piece(m, k);
+        SL_TRY(k < c->n ? run_piece(m, kv, &c->piece[k], k == 0, err) : run_none(m, kv, err));
+    }
+    if (own) share_piece(m, m->own.n_piece);
     if (!c->n) return run_one(m, kv, s, err);
     c->rest = model_pieces_rest(s, c);
     c->rest.keep = c->keep;

@@ -10,22 +10,41 @@ static void run_on(void *d, void (*fn)(void *arg, int worker, int n_worker), voi
     dev_host_run(d, fn, arg);
 }
 
-/* Columns or rows go to the ranks; the join of an operator is carried out. */
+/* Whole rows, as many as each rank has. */
+static void gather(struct model *m, enum dist_kind of, const struct dev_joined *j)
+{
+    dist_gather(m->opts.dist, &(struct dist_gather){.of = of,
+                                                    .x = j->x,
+                                                    .y = j->y,
+                                                    .n = j->n,
+                                                    .n_of = j->n_of,
+                                                    .run = run_on,
+                                                    .user = j->d});
+}
+
+/* To and from experts, among all ranks of a stage. */
+static void carry_apart(void *user, const struct dev_joined *j)
+{
+    struct model *m = user;
+    if (!j->count) {
+        gather(m, DIST_STAGE, j);
+        return;
+    }
+    dist_swap(m->opts.dist, &(struct dist_swap){.of = DIST_STAGE,
+                                                .x = j->x,
+                                                .y = j->y,
+                                                .n = j->n,
+                                                .count = j->count,
+                                                .run = run_on,
+                                                .user = j->d});
+}
+
+/* Columns or rows go to the ranks that share matrices; the join of an operator is carried out. */
 static void carry(void *user, const struct dev_joined *j)
 {
     struct model *m = user;
-    if (j->count) {
-        dist_swap(
-            m->opts.dist,
-            &(struct dist_swap){
-                .x = j->x, .y = j->y, .n = j->n, .count = j->count, .run = run_on, .user = j->d});
-        return;
-    }
     if (j->n_of && !j->part) {
-        dist_gather(
-            m->opts.dist,
-            &(struct dist_gather){
-                .x = j->x, .y = j->y, .n = j->n, .n_of = j->n_of, .run = run_on, .user = j->d});
+        gather(m, DIST_TP, j);
         return;
     }
     if (j->of) {
@@ -110,7 +129,8 @@ static sl_status too_many(const struct model *m, enum model_cut cut, sl_err *err
 /* Values that are rounded together must be on one rank. */
 static sl_status check_combine(const struct model *m, sl_err *err)
 {
-    for (int r = 0; r < m->dims.n_rank && m->opts.combine == DEV_COMBINE_Q8; r++) {
+    bool whole = model_is_own(m); /* experts give whole rows */
+    for (int r = 0; r < m->dims.n_rank && m->opts.combine == DEV_COMBINE_Q8 && !whole; r++) {
         struct model_dims d = model_dims_of(&m->cfg, r, m->dims.n_rank);
         if (m->cfg.n_expert && model_slice_of(&m->cfg, &d, ROLE_DOWN, 0).row0 % 32)
             return SL_FAIL(err, UNSUPPORTED,
@@ -134,8 +154,9 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
         if (c->layer[i].mixer != ARCH_GQA && c->layer[i].mixer != ARCH_MLA)
             return SL_FAIL(err, UNSUPPORTED, "layout: layer %d has a state that is not shared", i);
     if (model_is_own(m)) {
-        k->apart = (struct dev_ranks){carry, m, m->dims.dp, m->dims.n_dp};
-        return model_own_open(m, err);
+        k->apart = (struct dev_ranks){carry_apart, m, model_stage_rank(&m->dims),
+                                      model_stage_n(&m->dims)};
+        SL_TRY(model_own_open(m, err));
     }
     if (n <= 1) return SL_OK;
     if (c->qk_norm_whole)

@@ -5,7 +5,7 @@
 static sl_status open_slots(struct model *m, const int32_t *from, struct dev_slots *s, sl_err *err)
 {
     const struct model_dims *d = &m->dims;
-    int E = m->cfg.n_expert, n = m->opts.n_slot, n_rank = d->n_dp > 1 ? d->n_dp : d->n_rank;
+    int E = m->cfg.n_expert, n = m->opts.n_slot, n_rank = model_stage_n(d);
     void *p = NULL;
     SL_TRY(mem_arena_array(&m->arena, 2 * (size_t)n + (size_t)E + 1, sizeof(int32_t), &p, err));
     int32_t *expert = p;
@@ -22,7 +22,7 @@ static sl_status open_slots(struct model *m, const int32_t *from, struct dev_slo
         if (s->first[e] == s->first[e + 1])
             return SL_FAIL(err, REQUEST, "expert %d of %d has no slot", e, E);
     s->n_here = n / n_rank;
-    s->begin = (d->n_dp > 1 ? d->dp : d->rank) * s->n_here;
+    s->begin = model_stage_rank(d) * s->n_here;
     return SL_OK;
 }
 

@@ -58,8 +58,8 @@ struct model_dims model_stage_dims(const struct arch_cfg *c, const struct model_
     int n_dp = BASE_MAX(s->n_dp, 1), n = n_rank / s->n / n_dp; /* that share a stage's matrices */
     struct model_dims d = model_dims_of(c, rank % n, n);
     d.n_dp = n_dp;
-    d.dp = n_dp > 1 ? rank / n : 0;
-    d.stage = n_dp > 1 ? 0 : s->n - 1 - rank / n;
+    d.dp = rank / n % n_dp;
+    d.stage = s->n - 1 - rank / n / n_dp;
     d.n_stage = s->n;
     d.layer0 = s->first[d.stage];
     d.n_layer = s->first[d.stage + 1] - d.layer0;

@@ -19,11 +19,14 @@ static void check_step(const struct model *m, const struct dev_step *s)
 
 sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *err)
 {
-    m->step = s;
-    if (model_is_own(m)) SL_TRY(model_own_take(m, s, err));
+    const struct dev_step *all = m->step = s;
+    if (model_is_own(m)) {
+        SL_TRY(model_own_take(m, s, err));
+        model_own_share(m, m->own.n_tok);
+    }
     s = m->step;
     check_step(m, s);
-    if (m->dims.n_stage > 1) return model_stages_run(m, kv, err);
+    if (m->dims.n_stage > 1) return model_stages_run(m, kv, all, err);
     return dev_prog_run((m->tap_fn ? m->tap_prog : m->prog)[s->pass - m->opts.first_pass], kv, s,
                         err);
 }
@@ -117,7 +120,8 @@ sl_status model_wait(model *m, struct model_rows *out, sl_err *err)
     for (int i = 0; i < m->place.n_dev; i++)
         SL_TRY(dev_sync(m->place.d[i], err));
     if (!model_is_own(m)) return m->opts.rank ? SL_OK : read_rows(m, out, err); /* rank 0's */
-    SL_TRY(read_rows(m, &own, err));
+    if (!model_is_last(&m->dims)) return SL_OK;
+    if (m->dims.rank == 0) SL_TRY(read_rows(m, &own, err));
     model_own_give(m, &own, out);
     return SL_OK;
 }

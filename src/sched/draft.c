@@ -16,7 +16,7 @@ int sched_draft_offers(const struct sched *s)
 {
     int n = 0;
     for (int i = 0; i < s->n_active; i++)
-        n += s->req[s->active[i]].n_offer;
+        if (sched_is_mine(s, &s->req[s->active[i]])) n += s->req[s->active[i]].n_offer;
     return n;
 }
 
@@ -30,6 +30,7 @@ static void add_drafts(struct sched *s, int slot, int n)
     ASSERT(st == SL_OK && src < 0); /* there is room, and the row has copied a shared tail */
     r->n_draft = it->n_draft = n;
     r->n_done += n;
+    if (s->opts.n_lane > 1) r->n_flight += n;
     it->n_tok += n;
     s->row_left -= n;
     s->plan.n_tok += n;
@@ -43,6 +44,7 @@ void sched_draft_plan(struct sched *s)
     for (int i = 0; i < s->n_active; i++) {
         struct sched_req *r = &s->req[s->active[i]];
         int n = r->n_offer, left = s->opts.n_chunk + s->opts.n_run_max - p->n_tok;
+        if (!sched_is_mine(s, r)) continue;
         r->n_offer = 0;
         if (!n || r->item < 0 || !p->item[r->item].answer || p->n_preempt) continue;
         int64_t room = kv_seq_room(s->pool, &s->seat[r->seat].seq);

@@ -145,7 +145,7 @@ static void preempt(struct sched *s, int slot)
     leave_run(s, r);
     list_remove(s->active, &s->n_active, slot);
     r->state = SCHED_WAITING;
-    r->n_done = r->n_offer = r->n_draft = 0;
+    r->n_done = r->n_offer = r->n_draft = r->n_flight = 0;
     r->n_preempt++;
     list_insert(s, s->wait, &s->n_wait, slot);
     s->plan.n_preempt++;
@@ -180,6 +180,8 @@ static void start(struct sched *s, int slot, int seat)
     r->seat = seat;
     r->n_done = r->n_reused = s->seat[seat].seq.n_tok;
     r->after = -1;
+    r->lane = s->lane;
+    r->start = ++s->n_start;
     s->seat[seat].req = slot;
     s->owner[r->owner].n_run++;
     list_remove(s->wait, &s->n_wait, slot);
@@ -198,7 +200,9 @@ bool sched_fork(struct sched *s, int from, int slot)
     sl_status st = kv_seq_fork(s->pool, &s->seat[f->seat].seq, &s->seat[seat].seq, NULL);
     ASSERT(st == SL_OK); /* all sequences are of one capacity */
     if (s->pool->has_state) sched_state_copy(s, f->seat, seat);
+    int lane = sched_lane_least(s);
     start(s, slot, seat);
+    s->req[slot].lane = lane;
     return true;
 }
 
@@ -259,6 +263,12 @@ bool sched_decodes(const struct sched_req *r)
     return r->n_known - r->n_done == 1 && r->n_done > 0;
 }
 
+bool sched_answers(const struct sched_req *r)
+{
+    int n_done = r->n_done - r->n_flight;
+    return r->n_known - n_done == 1 && n_done > 0;
+}
+
 /* Append a row, or lengthen the one that the request has in this step. */
 static void add_row(struct sched *s, int slot, int n_tok)
 {
@@ -273,6 +283,7 @@ static void add_row(struct sched *s, int slot, int n_tok)
         s->plan.item[r->item] =
             (struct sched_item){.req = slot,
                                 .seat = r->seat,
+                                .start = r->start,
                                 .pos0 = r->n_done,
                                 .copy_src = src,
                                 .copy_dst = dst,
@@ -287,6 +298,7 @@ static void add_row(struct sched *s, int slot, int n_tok)
     struct sched_item *it = &s->plan.item[r->item];
     it->n_tok += n_tok;
     r->n_done += n_tok;
+    if (s->opts.n_lane > 1) r->n_flight += n_tok;
     it->sample = r->n_done == r->n_known;
     if (it->all_rows) s->row_left -= n_tok;
     s->plan.n_tok += n_tok;
@@ -318,7 +330,7 @@ static void release_followers(struct sched *s)
         const struct sched_req *a = &s->req[r->after];
         bool gone = a->state == SCHED_FREE || a->order != r->after_order ||
                     (!r->fork && a->state != SCHED_RUNNING);
-        if (gone || a->n_done >= r->after_tok) r->after = -1;
+        if (gone || a->n_done - a->n_flight >= r->after_tok) r->after = -1;
     }
 }
 
@@ -420,7 +432,7 @@ static bool is_due(const struct sched *s, int slot)
     if (!has_claim(s, r, 0)) return false;
     for (int i = 0; i < s->n_active; i++) {
         const struct sched_req *o = &s->req[s->active[i]];
-        if (o->owner == r->owner && !sched_decodes(o)) return false;
+        if (o->owner == r->owner && !sched_answers(o)) return false;
     }
     return true;
 }
@@ -436,7 +448,7 @@ static void admit_urgent(struct sched *s)
         if (over) s->due = slot; /* one in a step: who yields to it does not come back at once */
         for (int i = 0; i < s->n_active && !over; i++)
             over = s->req[s->active[i]].priority < s->req[slot].priority;
-        if (!over || !admit(s, slot, true)) return;
+        if (!over || !admit(s, slot, true)) return; /* whatever lane's turn it is */
     }
 }
 
@@ -450,6 +462,7 @@ static int count_prompts(const struct sched *s, struct sched_cost_want *w)
     *w = (struct sched_cost_want){.n_max = s->opts.n_chunk};
     for (int i = 0; i < s->n_active; i++) {
         const struct sched_req *r = &s->req[s->active[i]];
+        if (!sched_is_mine(s, r)) continue;
         if (sched_decodes(r)) {
             n_decode++;
             continue;
@@ -458,7 +471,8 @@ static int count_prompts(const struct sched *s, struct sched_cost_want *w)
         if (w->n_wait++ == 0) w->depth = r->n_done;
         w->end = BASE_MAX(w->end, r->n_known);
     }
-    for (int i = 0; i < s->n_wait && wait < s->opts.n_run_max - s->n_active; i++) {
+    bool room = sched_lane_room(s);
+    for (int i = 0; i < s->n_wait && room && wait < s->opts.n_run_max - s->n_active; i++) {
         const struct sched_req *r = &s->req[s->wait[i]];
         if (r->after >= 0) continue;
         wait++;
@@ -491,7 +505,7 @@ static void plan_answers(struct sched *s)
 {
     for (int i = 1; i < s->n_active; i++) {
         int slot = s->active[i];
-        if (!sched_decodes(&s->req[slot])) continue;
+        if (!sched_is_mine(s, &s->req[slot]) || !sched_decodes(&s->req[slot])) continue;
         if (make_room(s, slot, 1))
             add_row(s, slot, 1);
         else
@@ -507,7 +521,7 @@ static int shortest_prompt(const struct sched *s, int n)
     for (int i = 1; i < s->n_active; i++) {
         const struct sched_req *r = &s->req[s->active[i]];
         int left = r->n_known - r->n_done;
-        if (r->item >= 0 || wish(s, r, n) <= 0) continue;
+        if (!sched_is_mine(s, r) || r->item >= 0 || wish(s, r, n) <= 0) continue;
         if (best >= 0 &&
             (r->owner == s->req[best].owner ? left >= least
                                             : !sched_owner_before(s, r->owner, s->req[best].owner)))
@@ -529,7 +543,7 @@ static void plan_prompts(struct sched *s, int budget)
         if (n == 0) break;
         add_row(s, slot, n);
     }
-    while (s->n_wait && s->plan.n_spent < budget && s->plan.n_preempt == 0) {
+    while (s->n_wait && s->plan.n_spent < budget && s->plan.n_preempt == 0 && sched_lane_room(s)) {
         slot = next_waiting(s);
         if (slot < 0 || wish(s, &s->req[slot], budget - s->plan.n_spent) <= 0) break;
         if (!admit(s, slot, false)) break;
@@ -541,7 +555,7 @@ static void plan_prompts(struct sched *s, int budget)
         s->plan.n_spent < budget) { /* what is left is the first's, if it is a prompt */
         slot = s->active[0];
         const struct sched_req *r = &s->req[slot];
-        if (r->item >= 0 && r->n_done < r->n_known)
+        if (sched_is_mine(s, r) && r->item >= 0 && r->n_done < r->n_known)
             add_row(s, slot, fit(s, &s->seat[r->seat].seq, wish(s, r, budget - s->plan.n_spent)));
     }
 }
@@ -567,15 +581,23 @@ static int budget_of(struct sched *s, int n_decode, const struct sched_cost_want
 
 const struct sched_plan *sched_step(struct sched *s)
 {
+    return sched_step_lane(s, 0);
+}
+
+const struct sched_plan *sched_step_lane(struct sched *s, int lane)
+{
     struct sched_plan *p = &s->plan;
     struct sched_cost_want want;
     s->n_step++;
+    s->lane = lane;
+    sched_lane_even(s);
     s->row_left = s->opts.n_row_max - s->opts.n_run_max;
     p->n_item = p->n_copy = p->n_tok = p->n_decode = p->n_preempt = p->n_spent = p->n_draft = 0;
     release_followers(s);
     for (int i = 0; i < s->n_active; i++) {
-        s->req[s->active[i]].item = -1;
-        kv_seq_slide(s->pool, &s->seat[s->req[s->active[i]].seat].seq);
+        struct sched_req *r = &s->req[s->active[i]];
+        r->item = -1;
+        if (sched_is_mine(s, r)) kv_seq_slide(s->pool, &s->seat[r->seat].seq);
     }
     for (int i = 0; i < s->n_wait; i++)
         s->req[s->wait[i]].item = -1;
@@ -587,10 +609,9 @@ const struct sched_plan *sched_step(struct sched *s)
     if (budget == 0 && s->measured) /* never twice: the first in rank advances */
         budget = BASE_MIN(SCHED_MIX_FIRST, s->opts.n_chunk);
     s->measured = budget == 0;
-    if (s->n_active) {
+    if (s->n_active && sched_is_mine(s, &s->req[s->active[0]]))
         plan_first(s, budget, want.n_wait > 1);
-        plan_answers(s);
-    }
+    plan_answers(s);
     plan_prompts(s, budget);
     sched_draft_plan(s);
     if (p->n_item) sched_state_plan(s);

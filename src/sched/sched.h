@@ -37,6 +37,7 @@ struct sched_opts {
     int n_ctx;      /* tokens of one sequence; at most the pool's */
     int n_row_max;  /* rows of logits in one step; > n_run_max */
     int n_sched;    /* schedulers alike whose steps are one, this one too; 0 = 1 */
+    int n_lane;     /* lanes, whose steps are under way at the same time; 0 = 1 (lane.c) */
     int n_snap_tok; /* a snapshot of the state after every so many tokens; 0 = SCHED_SNAP_TOK */
     /* Fill the empty sequence with the blocks that a prefix tree has for request slot, fewer tokens
      * than are known (the last one's logits are wanted). NULL = no tree. */
@@ -77,6 +78,9 @@ struct sched_req {
     int n_draft;         /* drafts after the known tokens in the step under way */
     int seat;            /* index of its sequence; -1 while waiting */
     int item;            /* its row of the step, -1 = none yet */
+    int lane;            /* of a running one */
+    int n_flight;        /* with lanes, of n_done the positions of a step that is under way */
+    uint64_t start;      /* number of its last admission, over all requests */
     int n_preempt;       /* times it lost its blocks */
     int n_reused;        /* positions taken over at the last admission */
     int branch;          /* here it leaves another path: a snapshot pays; 0 = nowhere */
@@ -106,6 +110,7 @@ struct sched_owner {
 /* One row of a step. */
 struct sched_item {
     int req, seat;
+    uint64_t start;  /* of the request */
     int pos0, n_tok; /* positions [pos0, pos0 + n_tok) are computed */
     int n_draft;     /* the last so many of them are drafts; their logits are wanted too */
     bool sample;     /* they reach the last known token: its logits are wanted */
@@ -151,6 +156,8 @@ struct sched {
     int *wait;               /* [n_req_max] slots that wait, by rank */
     int *active;             /* [n_run_max] slots that run, by rank */
     int n_wait, n_active;
+    int lane;          /* whose step is planned */
+    uint64_t n_start;  /* admissions so far */
     struct sched_owner *owner; /* [SCHED_OWNER_MAX] */
     int n_owner, n_owner_live; /* places that were ever used; owners that have requests */
     int64_t now_ns;            /* of the last arrival */
@@ -186,6 +193,13 @@ void sched_beside(struct sched *s, const struct sched_beside *b);
  * 0: nothing to do (no request). After the step was computed, the caller names each sampled row's
  * outcome with sched_accept or sched_finish. */
 const struct sched_plan *sched_step(struct sched *s);
+/* With lanes: the next step of one of them, of which no step is under way; the other lanes' may be.
+ * Steps are computed in the order in which they were planned. A row of one that is under way is
+ * dropped when its request was preempted or finished meanwhile: sched_is_live. */
+const struct sched_plan *sched_step_lane(struct sched *s, int lane);
+/* The step of that lane was computed; before its rows' outcomes are named. */
+void sched_landed(struct sched *s, int lane);
+bool sched_is_live(const struct sched *s, const struct sched_item *it);
 /* How long the step took that was planned last. */
 void sched_observe(struct sched *s, int64_t ns);
 /* What was planned last: tokens of sequences that decode, and of prompts, with the sum of the
@@ -234,12 +248,13 @@ struct sched_totals {
 };
 struct sched_totals sched_totals_get(const struct sched *s);
 /* What it has to do: sequences that decode, prompts that are there, and the tokens that prompts and
- * answers to be computed again lack. */
+ * answers to be computed again lack. lane: of those that run in it, and of all that wait; -1: of
+ * all. */
 struct sched_load {
     int n_decode, n_prompt;
     int64_t n_left;
 };
-struct sched_load sched_load_get(const struct sched *s);
+struct sched_load sched_load_get(const struct sched *s, int lane);
 /* The request of a slot that was submitted and is not over. Borrowed until the next call that
  * changes s. */
 const struct sched_req *sched_request(const struct sched *s, int slot);

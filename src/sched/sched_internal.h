@@ -8,6 +8,19 @@
 /* Only one token is missing and it is not the first: the next row continues an answer (or ends a
  * prompt). */
 bool sched_decodes(const struct sched_req *r);
+/* The same before the step that is under way. */
+bool sched_answers(const struct sched_req *r);
+/* lane.c: is a running request of the lane whose step is planned? Requests of a lane; the lane with
+ * the fewest; may the lane have one more of those who wait? Those that it has too many go to that
+ * with the fewest. */
+static inline bool sched_is_mine(const struct sched *s, const struct sched_req *r)
+{
+    return r->lane == s->lane;
+}
+int sched_lane_count(const struct sched *s, int lane);
+int sched_lane_least(const struct sched *s);
+bool sched_lane_room(const struct sched *s);
+void sched_lane_even(struct sched *s);
 /* draft.c: how many drafts are offered for the next step; and what of them the step takes. */
 int sched_draft_offers(const struct sched *s);
 void sched_draft_plan(struct sched *s);

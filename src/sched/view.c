@@ -13,13 +13,14 @@ struct sched_totals sched_totals_get(const struct sched *s)
                                  .n_hit_tok = s->n_hit_tok};
 }
 
-struct sched_load sched_load_get(const struct sched *s)
+struct sched_load sched_load_get(const struct sched *s, int lane)
 {
     struct sched_load l = {0};
     for (int i = 0; i < s->n_active + s->n_wait; i++) {
         const struct sched_req *r =
             &s->req[i < s->n_active ? s->active[i] : s->wait[i - s->n_active]];
-        bool decodes = i < s->n_active && sched_decodes(r);
+        bool runs = i < s->n_active, decodes = runs && sched_answers(r);
+        if (runs && lane >= 0 && r->lane != lane) continue;
         l.n_decode += decodes;
         l.n_prompt += !decodes && !r->fork;
         if (!decodes && !r->fork) l.n_left += r->n_known - r->n_done;

@@ -72,6 +72,11 @@ def spread_layouts(work, name):
         yield dp, [f"dp={dp},ep={dp}"]
     yield 2, ["dp=2,ep=2", "--dispatch", "swap"]
     yield 2, ["dp=2,ep=2", "--expert-stats", load, "--redundant", "2"]
+    yield 4, ["dp=2,ep=2,pp=2"]
+    wide_by = ["--expert-stats", load, "--redundant", str(-n % 4)] if n % 4 else []
+    yield 4, ["dp=2,tp=2,ep=4", *wide_by]
+    yield 4, ["dp=2,tp=2,ep=4", "--dispatch", "swap", *wide_by]
+    yield 8, ["dp=2,tp=2,ep=4,pp=2", *wide_by]
 
 
 def combined(tally, build, work, out, name, with_mpi):
@@ -108,7 +113,7 @@ def refuse(tally, build, work, out):
             ("qwen3_moe.int8", ("tp=2", "--redundant", "2"), "go with a layout with ep"),
             ("llama.q4_0", ("dp=2,ep=2",), "has no experts"),
             ("qwen3_moe.int8", ("dp=2",), "every rank would hold the whole model"),
-            ("qwen3_moe.int8", ("dp=2,tp=2,ep=4",), "dp beside tp or pp is not there yet"),
+            ("qwen3_moe.int8", ("dp=2,tp=2,ep=2",), "over all ranks of a stage: ep=4"),
             ("qwen3_moe.int8", ("dp=4,ep=4",), "6 experts and 0 copies are not dealt evenly to 4 "
              "ranks: 2 copies would be"),
             ("qwen3_moe.int8", ("dp=2,ep=2", "--dispatch", "some"), "auto, gather or swap"),

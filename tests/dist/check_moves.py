@@ -29,6 +29,7 @@ ENOUGH = 24  # times that ranks begin to use others
 RANKS = 2 if LONG else 4  # as many as there are cores, where time is measured
 SPREAD = ("--layout", f"tp={RANKS},ep={RANKS}", "-t", str(RANKS), "--max-batch", "8")
 MOVE = ("--spare", "2", "--place-mbps", "100000")
+GROUPS = ("--layout", "dp=2,tp=2,ep=4", "-t", "4", "--max-batch", "8")
 EACH = ("--stream-interval-ms", "0") if LONG else ()
 
 
@@ -149,6 +150,27 @@ def still(server, want):
     return gaps
 
 
+def groups(server, want):
+    """Groups of ranks with sequences of their own, whose experts move, too; what each has."""
+    moved(server, want, 4, 120)
+    lines, shares = shared(server)
+    need("each of four ranks' share is told", len(shares) == 4, shares)
+    end, told = time.time() + 20, {}
+    while time.time() < end and sum(told.get("kv_used_tokens", [1])) != 0:
+        time.sleep(0.3)  # a second old at most; prompts may stay in the cache
+        lines = server.get("/metrics")[2].decode().split("\n")
+        told = {}
+        for ln in lines:
+            if ln.startswith("sluice:rank_") and "share" not in ln and "ratio" not in ln:
+                name, rank = ln.split("{")[0][12:], ln.split('rank="')[1].split('"')[0]
+                told.setdefault(name, []).append(float(ln.split()[-1]))
+                need("the first ranks of groups", rank in ("0", "2"), ln)
+    total = sum(told.get("kv_tokens", []))
+    need("caches of both groups", set(told) == {"requests_running", "requests_waiting",
+                                                "kv_used_tokens", "kv_tokens"}
+         and all(len(v) == 2 for v in told.values()) and total > 0, told)
+
+
 def refused():
     for args, says in ((("--spare", "2"), "a layout with ep"),
                        (("--rebalance", "5"), "a layout with ep"),
@@ -214,6 +236,9 @@ def main():
             need("it has every token that experts have", total == sum(
                 float(ln.split()[-1]) for ln in lines
                 if ln.startswith("sluice:expert_tokens_total{")), total)
+        if not LONG:
+            with Server(*GROUPS, *MOVE) as s:
+                groups(s, want)
         if LONG:
             need("the p99 gap grows by a fifth at most", p99(gaps) <= 1.2 * p99(quiet),
                  (p99(gaps), p99(quiet)))

@@ -8,14 +8,18 @@
  * when. Freed blocks are filled with NaN.
  *
  * trials DIR N [SEED [NAME]] [--acts auto|int8|bf16|f32] [--kv bf16|f16|q8|f32] [--state]
- * [--layout L] [--move] [--defer N]: models: the .gguf files of DIR, and the folders without a
- * .gguf file of their name (with NAME in it); N trials over all of them. Without --acts and --kv
+ * [--layout L] [--layouts] [--move] [--defer N]: models: the .gguf files of DIR, and the folders
+ * without a .gguf file of their name (with NAME in it, or one of several with commas between them);
+ * N trials over all of them. Without --acts and --kv
  * another form comes with every model, and small quantised ones run in int8 as well, which they do
  * not take by default.
  * --state: every other layer has a recurrent state in place of keys and values, and requests also
  * go back to earlier positions. --layout: the company runs on so many ranks, who is alone on one;
  * models that can not be shared so are named. --move: of a layout with ep, experts have copies now
- * and then and change ranks while steps go on. --defer: N experts of a token come late, of models
+ * and then and change ranks while steps go on. --layouts: each of the N trials of every model, in
+ * int8, bf16 and f32 (or --acts), has a random layout of at most 8 ranks: its experts placed at
+ * random, with copies, rows gathered or swapped, stages with lanes or without; batches of up to 8,
+ * pieces of up to 64 tokens, and caches so small that requests are preempted. --defer: N experts of a token come late, of models
  * that have them. SL_CPU caps the instruction set. Prints one line per model and the trial of a
  * failure. */
 #include <stdio.h>
@@ -51,8 +55,9 @@ struct trial {
     struct spec *spec;
     struct form form;
     const char *layout; /* of those in company */
+    char drawn[64];     /* with layouts: it */
     int n_defer;
-    bool move;
+    bool move, layouts;
     uint64_t *load; /* [layers, experts] random counts, for --move */
     long long n_moved, n_use; /* experts, times that ranks began to use some */
     int n_vocab, n_bad, n_row;
@@ -201,20 +206,57 @@ static void spread(const sl_model *m, struct trial *t, sl_engine_opts *o)
 {
     struct dist_layout l;
     int n = m->cfg.n_layer * m->cfg.n_expert;
-    if (!t->move || dist_layout_parse(t->layout, &l, NULL) || l.ep < 2) return;
+    if (!t->layout || dist_layout_parse(t->layout, &l, NULL)) return;
+    if (t->layouts && l.dp > 1) o->dispatch = pick(t, 2) ? "swap" : "gather";
+    if ((!t->move && !t->layouts) || l.ep < 2) return;
     t->load = realloc(t->load, (size_t)n * sizeof *t->load);
     for (int i = 0; i < n; i++)
         t->load[i] = (uint64_t)pick(t, 100);
     o->expert_load = t->load;
     o->n_expert_load = m->cfg.n_layer;
     o->redundant = pick(t, 2) * l.ep;
+    if (t->layouts) o->redundant += (l.ep - m->cfg.n_expert % l.ep) % l.ep;
+    if (!t->move) return;
     o->n_spare = 1 + pick(t, 3);
     o->place_mbps = 1 << 20;
+}
+
+/* A layout that the model can have. */
+static void draw_layout(const sl_model *m, struct trial *t)
+{
+    for (;;) {
+        int tp = 1 + pick(t, 4), pp = 1 + pick(t, BASE_MIN(m->cfg.n_layer, 4)), dp = 1, n_kv;
+        if (m->cfg.n_expert) dp += pick(t, 4);
+        bool ep = dp > 1 || (tp > 1 && m->cfg.n_expert && pick(t, 2));
+        int n = tp * dp * pp;
+        n_kv = m->cfg.kv_lora ? m->cfg.n_head : m->cfg.n_head_kv;
+        if (n < 2 || n > 8 || tp > n_kv || (ep && tp * dp > m->cfg.n_expert)) continue;
+        snprintf(t->drawn, sizeof t->drawn, "tp=%d,dp=%d,pp=%d,ep=%d", tp, dp, pp,
+                 ep ? tp * dp : 1);
+        t->layout = t->drawn;
+        sl_engine_opts o = {.n_thread = 8, .n_ctx = CTX, .n_seq_max = 1, .layout = t->layout};
+        sl_engine *e = NULL;
+        sl_err err;
+        uint64_t rng = t->rng;
+        spread(m, t, &o);
+        sl_status st = sl_engine_open((sl_model *)(uintptr_t)m, &o, &e, &err);
+        sl_engine_close(e);
+        t->rng = rng + (uint64_t)st;
+        if (st != SL_OK && st != SL_REQUEST && st != SL_UNSUPPORTED) must(st, &err);
+        if (st == SL_OK) return;
+    }
 }
 
 static void one_trial(sl_model *m, struct trial *t)
 {
     int chunk = 1 + pick(t, 1 << pick(t, 10)), batch = 1 + pick(t, 32), n = 1 + pick(t, batch);
+    if (t->layouts) {
+        draw_layout(m, t);
+        setenv("SL_LANES", pick(t, 4) ? "8" : "1", 1);
+        chunk = 1 + pick(t, 64);
+        batch = 1 + pick(t, 8);
+        n = 4 + pick(t, 6);
+    }
     sl_engine_opts o = {.n_thread = 1 + pick(t, 4),
                         .n_ctx = CTX,
                         .n_seq_max = batch,
@@ -226,9 +268,10 @@ static void one_trial(sl_model *m, struct trial *t)
                         .n_defer = t->n_defer,
                         .n_queue_max = 3 * N_REQ};
     uint64_t some = 0;
-    if (t->layout) o.n_thread = BASE_MAX(o.n_thread, 4);
+    if (t->layout) o.n_thread = BASE_MAX(o.n_thread, t->layouts ? 8 : 4);
     spread(m, t, &o);
     o.kv_tokens = CTX + (pick(t, 3) ? pick(t, CTX * 2) : CTX * batch);
+    if (t->layouts) o.kv_tokens = CTX + pick(t, CTX / 2);
     sl_engine *e = open_engine(m, o, t);
     bool collide = pick(t, 4) == 0;
     for (int h = 0; h < e->n_home; h++) {
@@ -269,8 +312,9 @@ static void one_trial(sl_model *m, struct trial *t)
     if (t->n_bad) {
         fprintf(
             stderr,
-            "trials: %d rows differ: threads %d chunk %d batch %d requests %d kv %lld reuse %d\n",
-            t->n_bad, o.n_thread, o.n_chunk, batch, n, (long long)o.kv_tokens, !o.no_reuse);
+            "trials: %d rows differ: threads %d chunk %d batch %d requests %d kv %lld reuse %d%s%s\n",
+            t->n_bad, o.n_thread, o.n_chunk, batch, n, (long long)o.kv_tokens, !o.no_reuse,
+            t->layout ? " layout " : "", t->layout ? t->layout : "");
         exit(1);
     }
 }
@@ -315,10 +359,23 @@ static bool is_model(const char *dir, const char *name)
            !strstr(name, "part");
 }
 
+/* Has name one of those in it? */
+static bool is_named(const char *name, const char *list)
+{
+    char one[256];
+    for (const char *p = list; *p; p += strspn(p, ",")) {
+        size_t n = strcspn(p, ",");
+        snprintf(one, sizeof one, "%.*s", (int)n, p);
+        if (strstr(name, one)) return true;
+        p += n;
+    }
+    return false;
+}
+
 struct args {
     const char *dir, *name, *layout;
     int n_trial, n_defer, acts, kv; /* -1: by turns */
-    bool state, move;
+    bool state, move, layouts;
     uint64_t seed;
 };
 
@@ -355,6 +412,7 @@ static void one_model(const struct args *a, const char *name, int i_model, int n
     t->layout = a->layout;
     t->n_defer = a->n_defer;
     t->move = a->move;
+    t->layouts = a->layouts;
     char why[200] = "";
     if ((a->layout || a->n_defer) && !takes(m, a, why, sizeof why)) {
         printf("%-30s can not be run so: %s\n", name, why);
@@ -365,6 +423,12 @@ static void one_model(const struct args *a, const char *name, int i_model, int n
         with_state(&m->cfg);
         m->edit = with_state;
         t->state = true;
+    }
+    for (int i = 1; a->layouts && i < 4; i++)
+        if (a->acts < 0 || a->acts == i) trials(m, t, name, i, (kv + i) % 4, a->n_trial, total);
+    if (a->layouts) {
+        sl_model_close(m);
+        return;
     }
     trials(m, t, name, acts, kv, n, total);
     if (strncmp(name, "q_", 2) == 0 && a->acts < 0 && acts != 1) /* int8 */
@@ -385,6 +449,8 @@ static struct args parse(int argc, char **argv)
             a.state = true;
         else if (strcmp(argv[i], "--layout") == 0 && i + 1 < argc)
             a.layout = argv[++i];
+        else if (strcmp(argv[i], "--layouts") == 0)
+            a.layouts = true;
         else if (strcmp(argv[i], "--move") == 0)
             a.move = true;
         else if (strcmp(argv[i], "--defer") == 0 && i + 1 < argc)
@@ -400,8 +466,8 @@ static struct args parse(int argc, char **argv)
     }
     if (n >= 2) return a;
     fprintf(stderr,
-            "trials DIR N [SEED [NAME]] [--acts A] [--kv K] [--state] [--layout L] [--move] "
-            "[--defer N]\n");
+            "trials DIR N [SEED [NAME]] [--acts A] [--kv K] [--state] [--layout L] [--layouts] "
+            "[--move] [--defer N]\n");
     exit(2);
 }
 
@@ -415,7 +481,7 @@ int main(int argc, char **argv)
     sl_err err;
     must(os_list(a.dir, &names, &n_name, &err), &err);
     for (int i = 0; i < n_name; i++) /* those that count come first */
-        if (is_model(a.dir, names[i]) && (!a.name || strstr(names[i], a.name))) {
+        if (is_model(a.dir, names[i]) && (!a.name || is_named(names[i], a.name))) {
             char *name = names[i];
             names[i] = names[n_model];
             names[n_model++] = name;
@@ -438,5 +504,6 @@ int main(int argc, char **argv)
     if (a.move) printf("%lld experts moved in %lld times\n", all.n_moved, all.n_use);
     free(all.load);
     bool states = all.n_back && all.n_preempt && all.n_hit;
+    if (a.layouts && !all.n_preempt) return 1;
     return total > 0 && (!a.state || states) && (!a.move || all.n_moved) ? 0 : 1;
 }

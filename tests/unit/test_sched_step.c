@@ -414,7 +414,7 @@ TEST(sched_gives_prompts_less_beside_others_that_decode)
     struct sched_planned p = sched_planned(&r.s);
     assert_int_equal(p.n_prompt, SCHED_MIX_FIRST);
     assert_int_equal(p.n_decode, 0);
-    struct sched_load l = sched_load_get(&r.s);
+    struct sched_load l = sched_load_get(&r.s, -1);
     assert_int_equal(l.n_prompt, 1);
     assert_int_equal(l.n_left, 30 - SCHED_MIX_FIRST);
     sched_beside(&r.s, &(struct sched_beside){0});
@@ -422,7 +422,7 @@ TEST(sched_gives_prompts_less_beside_others_that_decode)
     while (sched_step(&r.s)->n_item && !r.s.plan.item[0].sample)
         continue;
     answer(&r, &r.s.plan);
-    l = sched_load_get(&r.s);
+    l = sched_load_get(&r.s, -1);
     assert_int_equal(l.n_decode, 1);
     assert_int_equal(l.n_left, 0);
     sched_finish(&r.s, 0);

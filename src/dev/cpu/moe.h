@@ -60,7 +60,7 @@ static inline int dev_cpu_n_tok_experts(const struct dev_shapes *p)
 }
 /* moe.c: slots that each rank holds, where they are spread; else all. */
 int dev_cpu_moe_n_here(const struct dev_moe *p);
-/* spread.c: the operator where every rank has tokens of its own. n_tok: of this one. */
+/* spread.c: the operator where every rank has tokens of its own. n_tok: of this one's step. */
 void dev_cpu_moe_spread(struct cpu *c, const struct dev_moe *p, int n_tok);
 
 /* combine.c: an expert's row x [n] into words of that form. */

@@ -5,7 +5,7 @@
 void dev_cpu_join(dev *d, const struct dev_step *b, const struct dev_join *p)
 {
     struct dev_joined j = {
-        .d = d, .x = p->x, .y = p->y, .n = p->n, .part = p->part, .home = p->home};
+        .d = d, .x = p->x, .y = p->y, .n = p->n, .part = p->part, .n_of = p->n_of, .home = p->home};
     j.n_row = dev_n_row(b, p->n_row);
     if (j.n_row) p->ranks->join(p->ranks->user, &j);
 }

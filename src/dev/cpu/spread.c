@@ -12,10 +12,12 @@
 
 struct spread {
     struct cpu *c;
-    const struct dev_moe *p;
+    const struct dev_moe *p; /* own */
     const struct dev_spread *s;
+    const float *x;   /* own tokens' rows */
     struct cpu_moe m; /* of the tokens of all ranks */
     int me, n_rank, D, K;
+    struct dev_moe own;     /* of the tokens of this rank */
     int n_tok, tok0, n_all; /* this rank's; of all the first of them; how many there are */
     int ld;                 /* of rows that came: their values are the first D */
     int n_row;              /* that came */
@@ -44,7 +46,7 @@ static void count_tokens(struct spread *a)
         if (r < a->me) a->tok0 += a->s->n_tok_of[r];
         a->n_all += a->s->n_tok_of[r];
     }
-    ASSERT(a->s->n_tok_of[a->me] == a->n_tok && a->n_all <= a->s->n_all);
+    ASSERT(a->n_all <= a->s->n_all);
 }
 
 /* ---- there ---- */
@@ -57,7 +59,7 @@ static void gather_rows(struct spread *a)
     a->ld = a->D + a->K;
     a->n_row = a->n_all;
     for (int64_t t = 0; t < a->n_tok; t++) {
-        memcpy(s->send + t * a->ld, s->x + t * a->D, row);
+        memcpy(s->send + t * a->ld, a->x + t * a->D, row);
         memcpy(s->send + t * a->ld + a->D, a->p->id + t * a->K, ids);
     }
     gather(a, s->send, s->in, a->ld);
@@ -109,7 +111,7 @@ static void swap_rows(struct spread *a)
     for (int q = 0; q < R; q++)
         for (int64_t t = 0; t < a->n_tok; t++)
             if (ranks_of(a, a->tok0 + (int)t) >> q & 1)
-                memcpy(s->send + at++ * a->D, s->x + t * a->D, sizeof(float) * (size_t)a->D);
+                memcpy(s->send + at++ * a->D, a->x + t * a->D, sizeof(float) * (size_t)a->D);
     swap(a, s->send, s->in, a->D);
     a->ld = a->D;
     for (int i = slot0[a->me * n_here]; i < slot0[(a->me + 1) * n_here]; i++)
@@ -160,19 +162,33 @@ static void give_back(struct spread *a)
         s->list[t] = at[rank_of(a, a->c->moe.slot_of[(int64_t)a->tok0 * a->K + t])]++;
 }
 
+/* The tokens that are this rank's, of those of its step. */
+static void take_own(struct spread *a, const struct dev_moe *p)
+{
+    int64_t t = a->s->tok0;
+    a->own = *p;
+    a->own.id += t * a->K;
+    a->own.weight += t * a->K;
+    if (p->add) a->own.add += t * a->D;
+    a->x = a->s->x + t * a->D;
+    a->p = &a->own;
+}
+
 void dev_cpu_moe_spread(struct cpu *c, const struct dev_moe *p, int n_tok)
 {
     const struct dev_spread *s = p->spread;
     struct dev_moe all = *p;
-    struct spread a = {.c = c, .p = p, .s = s, .n_tok = n_tok, .K = p->k};
+    struct spread a = {.c = c, .s = s, .n_tok = s->n_tok_of[s->ranks->rank], .K = p->k};
     a.me = s->ranks->rank;
     a.n_rank = s->ranks->n_rank;
     a.D = dev_cpu_mat_of(p->down)->m.n_row;
+    ASSERT(s->tok0 + a.n_tok <= n_tok);
+    take_own(&a, p);
     a.n_word = dev_combine_words(p->combine, a.D);
     ASSERT(a.n_rank <= 64 && !p->n_late && !p->late && !p->before);
     count_tokens(&a);
     if (s->swap)
-        gather(&a, (const float *)(const void *)p->id, (float *)(void *)s->id, a.K);
+        gather(&a, (const float *)(const void *)a.p->id, (float *)(void *)s->id, a.K);
     else
         gather_rows(&a);
     check_ids(&a);
@@ -186,9 +202,9 @@ void dev_cpu_moe_spread(struct cpu *c, const struct dev_moe *p, int n_tok)
     par_run(c->team, dev_cpu_moe_here, &a.m);
     if (p->tap.fn) dev_cpu_moe_tell(&a.m);
     give_back(&a);
-    a.m.p = p;
-    a.m.n_tok = n_tok;
+    a.m.p = a.p;
+    a.m.n_tok = a.n_tok;
     a.m.back = s->back;
     a.m.back_of = s->list;
-    if (n_tok) par_run(c->team, dev_cpu_moe_sum, &a.m);
+    if (a.n_tok) par_run(c->team, dev_cpu_moe_sum, &a.m);
 }

@@ -60,7 +60,8 @@ def get_routes(s):
     there = {ln.split()[2] for ln in text.split("\n") if ln.startswith("# TYPE ")}
     # of several stages; of ranks that have experts each, after they were placed anew
     there |= {"sluice:pipeline_idle_ratio", "sluice:rank_load_ratio", "sluice:rank_load_share",
-              "sluice:placement_load_ratio"}
+              "sluice:placement_load_ratio", "sluice:rank_requests_running",
+              "sluice:rank_requests_waiting", "sluice:rank_kv_used_tokens", "sluice:rank_kv_tokens"}
     need("metrics in docs/serving.md", there == told, sorted(there ^ told))
     for line in text.strip().split("\n"):
         if not line.startswith("#"):

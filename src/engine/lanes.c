@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps from their plan until they are computed. Where layers are in several stages there are as
+ * many lanes (sched/lane.c): each has a step under way, told to all ranks, while the others' are in
+ * other stages; the engine's own thread is the last stage, which computes a lane's step, draws and
+ * tells the lane's next one before it goes on with the next lane's. So all ranks compute steps in
+ * the order in which they were planned, and blocks that one step leaves another may take at once.
+ * What is drawn of a request that lost its blocks meanwhile, or is over, is dropped. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/engine_internal.h"
+
+static sl_status array(size_t n, size_t size, void *out, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n, size, &p, err));
+    memcpy(out, &p, sizeof p);
+    return SL_OK;
+}
+
+static sl_status open_lane(const sl_engine *e, struct engine_lane *l, sl_err *err)
+{
+    size_t n_tok = (size_t)e->n_tok_max, n_seq = (size_t)e->n_seq_max;
+    SL_TRY(array(n_tok, sizeof *l->ids, &l->ids, err));
+    SL_TRY(array(n_tok, sizeof *l->pos, &l->pos, err));
+    SL_TRY(array(n_seq + 1, sizeof *l->seq_tok0, &l->seq_tok0, err));
+    for (int g = 0; g < e->kv_shape.n_group; g++)
+        SL_TRY(array(n_seq * (size_t)e->ld_blk, sizeof *l->blk[g], &l->blk[g], err));
+    SL_TRY(array(n_seq, sizeof *l->n_prompt, &l->n_prompt, err));
+    SL_TRY(array(n_seq, sizeof *l->keep, &l->keep, err));
+    SL_TRY(array(n_seq, sizeof *l->seat, &l->seat, err));
+    SL_TRY(array(3 * ENGINE_COPIES * n_seq, sizeof *l->copy, &l->copy, err));
+    SL_TRY(array(n_tok, sizeof *l->row_tok, &l->row_tok, err));
+    SL_TRY(array((size_t)e->n_logit_max, sizeof *l->row_want, &l->row_want, err));
+    SL_TRY(array(n_seq, sizeof *l->item, &l->item, err));
+    return array(n_seq, sizeof *l->item_row, &l->item_row, err);
+}
+
+static void close_lane(struct engine_lane *l)
+{
+    mem_free(l->ids);
+    mem_free(l->pos);
+    mem_free(l->seq_tok0);
+    for (int g = 0; g < DEV_KV_GROUPS; g++)
+        mem_free(l->blk[g]);
+    mem_free(l->n_prompt);
+    mem_free(l->keep);
+    mem_free(l->seat);
+    mem_free(l->copy);
+    mem_free(l->row_tok);
+    mem_free(l->row_want);
+    mem_free(l->item);
+    mem_free(l->item_row);
+}
+
+/* The engine's arrays are those of lane i. */
+static struct engine_lane *use(sl_engine *e, int i)
+{
+    struct engine_lane *l = &e->lane[i];
+    e->at_lane = i;
+    e->ids = l->ids;
+    e->pos = l->pos;
+    e->seq_tok0 = l->seq_tok0;
+    memcpy(e->blk, l->blk, sizeof e->blk);
+    e->n_prompt = l->n_prompt;
+    e->keep = l->keep;
+    e->seat = l->seat;
+    e->copy = l->copy;
+    e->row_tok = l->row_tok;
+    e->row_want = l->row_want;
+    e->item_row = l->item_row;
+    return l;
+}
+
+/* As many as stages; but a pass of MTP layers that several ranks share would come in between. */
+static int count(const sl_engine *e)
+{
+    const char *text = getenv("SL_LANES"); /* to measure what they gain */
+    bool passes = e->mtp.on && model_n_mtp(e->net) > 0 && !engine_ranks_last_alone(e);
+    int n = passes ? 1 : BASE_MIN(engine_n_stage(e), DIST_AHEAD_MAX), most = text ? atoi(text) : n;
+    return BASE_MAX(BASE_MIN(n, most), 1);
+}
+
+sl_status engine_lanes_open(sl_engine *e, sl_err *err)
+{
+    e->n_lane = count(e);
+    SL_TRY(array((size_t)e->n_lane, sizeof *e->lane, &e->lane, err));
+    for (int i = 0; i < e->n_lane; i++)
+        SL_TRY(open_lane(e, &e->lane[i], err));
+    (void)use(e, 0);
+    return SL_OK;
+}
+
+void engine_lanes_close(sl_engine *e)
+{
+    for (int i = 0; e->lane && i < e->n_lane; i++)
+        close_lane(&e->lane[i]);
+    mem_free(e->lane);
+}
+
+/* Rows of requests that are not as they were when the step was planned. */
+static void drop_dead(sl_engine *e, struct engine_lane *l)
+{
+    for (int h = 0; h < e->n_home; h++)
+        sched_landed(e->home[h].sched, (int)(l - e->lane));
+    for (int i = 0; i < l->plan.n_item; i++) {
+        struct sched_item *it = &l->item[i];
+        if (!sched_is_live(e->home[it->seat / e->n_seat].sched, it)) it->req = -1;
+    }
+}
+
+/* The step that the lane has under way. Errors: DEVICE: the engine is lost. */
+static sl_status finish(sl_engine *e, struct engine_lane *l, sl_err *err)
+{
+    struct model_rows rows;
+    sl_err why = {0};
+    int64_t t0 = BASE_MAX(l->t_told, e->t_landed);
+    l->under_way = false;
+    sl_status st = engine_run_told(e, &l->step, &rows, &why);
+    e->t_landed = clock_now_ns();
+    drop_dead(e, l);
+    if (st) return engine_step_failed(e, l, &why, err);
+    engine_step_end(e, l, &rows, e->t_landed - t0);
+    return SL_OK;
+}
+
+void engine_lanes_drain(sl_engine *e)
+{
+    int at = e->at_lane;
+    for (int i = 1; i <= e->n_lane && e->lane; i++) {
+        struct engine_lane *l = &e->lane[(at + i) % e->n_lane];
+        if (!l->under_way || atomic_load(&e->lost)) continue;
+        if (finish(e, use(e, (int)(l - e->lane)), NULL)) return; /* the next step says why */
+    }
+}
+
+/* The lanes take turns: what is under way is finished, and the next one told. */
+static sl_status next_lane(sl_engine *e, bool *did, sl_err *err)
+{
+    struct engine_lane *l = use(e, (e->at_lane + 1) % e->n_lane);
+    *did = l->under_way;
+    if (l->under_way) SL_TRY(finish(e, l, err));
+    if (atomic_load(&e->lost) || !engine_step_begin(e, l)) return SL_OK;
+    l->t_told = clock_now_ns();
+    l->under_way = *did = true;
+    engine_ranks_begin(e, &l->step);
+    return SL_OK;
+}
+
+sl_status engine_lanes_step(sl_engine *e, sl_err *err)
+{
+    bool did = false;
+    for (int i = 0; i < e->n_lane && !did; i++)
+        SL_TRY(next_lane(e, &did, err));
+    if (!sl_pending(e)) engine_lanes_drain(e); /* nobody may ask for a step for long */
+    if (!did) engine_publish(e);
+    return SL_OK;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of ranks share: who follows home, and what home tells (ranks.c, follow.c). */
+#ifndef ENGINE_RANKS_H
+#define ENGINE_RANKS_H
+
+#include "engine/engine_internal.h"
+#include "engine/moves.h"
+#include "engine/record.h"
+#include "os/word.h"
+#include "par/par.h"
+
+/* What the others are told: a head, then a record of a step (record.h), numbers of blocks or moves
+ * of experts (moves.h, which has further kinds), n_blk of them. at: a group of the cache, or of
+ * SAY_ROUTED and moves a layer. */
+enum { SAY_STEP = 1, SAY_TOUCH = 2, SAY_ROUTED = 3 };
+struct say_head {
+    uint32_t what, at, n_blk, home; /* home: whose blocks they are */
+};
+
+/* Who follows: its parts of the model, and room for the step that it was told. */
+struct follower {
+    dist *end;
+    dev *d;
+    model *net;
+    dev_kv *kv;
+    struct model_dims dims;
+    uint64_t *routed; /* [E] */
+    struct engine_mover *mover; /* NULL: no experts move */
+    uint64_t *routed_all; /* [ranks, E] */
+    struct record_limits max;
+    struct record_step step;
+};
+
+struct rank { /* a thread's */
+    struct engine_ranks *all;
+    struct follower f;
+    par_side *side;
+    struct model_opts opts;
+    struct dev_kv_shape shape;
+    sl_status st; /* of opening, and why; published by is_open */
+    sl_err err;
+    struct os_word is_open;
+};
+
+struct engine_ranks {
+    struct dev_opts dopts;
+    sl_model *m;
+    const char *device;
+    int n, here; /* here: the rank of this process, 0 where they are threads */
+    int n_ahead; /* messages that may be under way */
+    bool apart;  /* processes */
+    struct model_stages stages;
+    struct follower own;  /* of here */
+    dist *end;            /* of here */
+    int32_t *slot_expert; /* [layers, n_slot] of ep; NULL = every expert is shared by rows */
+    int n_slot, n_layer, n_spare, place_mbps;
+    struct record_limits max;
+    struct engine_record say[DIST_AHEAD_MAX]; /* [n_ahead] room for messages, by their number */
+    unsigned n_told, n_done;  /* messages; those that all are done with */
+    int64_t t_from, step_ns;  /* when the first of the others was told, or became that; of all */
+    int64_t weight_bytes[DIST_RANK_MAX], bytes_per_token[DIST_RANK_MAX];
+    struct rank rank[DIST_RANK_MAX];
+};
+
+/* What its own parts are open for. */
+sl_status engine_follower_init(struct follower *f, const struct engine_ranks *k, int rank,
+                               sl_err *err) BASE_MUST_USE;
+void engine_follower_fini(struct follower *f);
+/* Until home has nothing more, or the ranks have failed. */
+void engine_follow(struct follower *f);
+/* The counts of a layer's experts go from its stage on to home. */
+sl_status engine_follower_routed(struct follower *f, int layer, sl_err *err) BASE_MUST_USE;
+
+#endif
