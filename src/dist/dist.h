@@ -88,8 +88,8 @@ void dist_tell(dist *d, const void *msg, size_t n);
  * is nothing more, or home is gone: dist_status says so. */
 const void *dist_hear(dist *d, size_t *n);
 void dist_done(dist *d);
-/* Home: wait until all others are done with the first message that they were not waited for. Errors:
- * as dist_status. */
+/* Home: wait until all others are done with the first message that they were not waited for.
+ * Errors: as dist_status. */
 sl_status dist_all_done(dist *d, sl_err *err) BASE_MUST_USE;
 
 /* ---- joins: of the ranks that share matrices, or of all of a stage, numbered from the first of

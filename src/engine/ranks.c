@@ -6,13 +6,14 @@
  * them. Where ranks have sequences of their own (dp) a step is that of all, and each cuts out its
  * part (model/own.c). Where layers are in several stages home may tell of a step while others are
  * under way (lanes.c). */
+#include "engine/ranks.h"
+
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "dist/place.h"
-#include "engine/ranks.h"
 #include "os/os.h"
 
 #define JOIN_LEAST 1024 /* bytes of a rank's row: what ranks say of moves */

@@ -62,13 +62,13 @@ struct engine_ranks {
     struct rank rank[DIST_RANK_MAX];
 };
 
-/* What its own parts are open for. */
+/* What its own parts are open for. Errors: NOMEM. */
 sl_status engine_follower_init(struct follower *f, const struct engine_ranks *k, int rank,
                                sl_err *err) BASE_MUST_USE;
 void engine_follower_fini(struct follower *f);
 /* Until home has nothing more, or the ranks have failed. */
 void engine_follow(struct follower *f);
-/* The counts of a layer's experts go from its stage on to home. */
+/* The counts of a layer's experts go from its stage on to home. Errors: as model_routed. */
 sl_status engine_follower_routed(struct follower *f, int layer, sl_err *err) BASE_MUST_USE;
 
 #endif

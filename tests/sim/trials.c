@@ -19,9 +19,9 @@
  * and then and change ranks while steps go on. --layouts: each of the N trials of every model, in
  * int8, bf16 and f32 (or --acts), has a random layout of at most 8 ranks: its experts placed at
  * random, with copies, rows gathered or swapped, stages with lanes or without; batches of up to 8,
- * pieces of up to 64 tokens, and caches so small that requests are preempted. --defer: N experts of a token come late, of models
- * that have them. SL_CPU caps the instruction set. Prints one line per model and the trial of a
- * failure. */
+ * pieces of up to 64 tokens, and caches so small that requests are preempted. --defer: N experts of
+ * a token come late, of models that have them. SL_CPU caps the instruction set. Prints one line per
+ * model and the trial of a failure. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,9 +312,10 @@ static void one_trial(sl_model *m, struct trial *t)
     if (t->n_bad) {
         fprintf(
             stderr,
-            "trials: %d rows differ: threads %d chunk %d batch %d requests %d kv %lld reuse %d%s%s\n",
+            "trials: %d rows differ: threads %d chunk %d batch %d requests %d kv %lld reuse %d "
+            "%s%s\n",
             t->n_bad, o.n_thread, o.n_chunk, batch, n, (long long)o.kv_tokens, !o.no_reuse,
-            t->layout ? " layout " : "", t->layout ? t->layout : "");
+            t->layout ? "layout " : "", t->layout ? t->layout : "");
         exit(1);
     }
 }
