@@ -10,6 +10,8 @@
       time to the first token of 50 requests that have their first 2000 tokens in common
   bench/serve_figures.py masks MODEL.gguf [ANSWERS]
       token masks of constrained answers beside the time of the steps
+  bench/serve_figures.py drafts MODEL.gguf PROMPTS.jsonl [CLIENTS]...
+      what --draft auto gains at 1, 8 and 32 clients, in time and in CPU time
 
 Two threads (THREADS=N: others), the client on the same cores. ROUNDS=N: so many times in turn (5);
 TOKENS=N: of an answer in `overhead`. SLUICE=FILE: another program than build/sluice.
@@ -355,8 +357,41 @@ def masks(model, n=8):
                   f"each, {100 * mask / step:.2f} % of the steps' time")
 
 
+def cpu_s(s):
+    """CPU seconds of the server so far."""
+    with open(f"/proc/{s.p.pid}/stat") as f:
+        row = f.read().rsplit(")", 1)[1].split()
+    return (int(row[11]) + int(row[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def drafts(model, prompts, *clients):
+    """Two servers, without drafts and with, that are asked the same in turn: tokens/s, and tokens
+    of a second of CPU time, which other programs on the machine change less."""
+    n_out = os.environ.get("TOKENS", "128")
+    with Serve(model) as off, Serve(model, "--draft", "auto") as auto:
+        for n in map(int, clients or ("1", "8", "32")):
+            rows = {off: [], auto: []}
+            for _ in range(ROUNDS):
+                for s, out in rows.items():
+                    before = cpu_s(s)
+                    r = s.load("--parallel", n, "--number", max(48, 3 * n), "--dataset", prompts,
+                               "--output-length", n_out, "--temp", 0, "--warmup", 0,
+                               "--allow-eos")
+                    made = r["output_tokens"]
+                    out.append((r["output_tps"], made / (cpu_s(s) - before), r["itl_ms"]["p99"]))
+            m = statistics.median
+            gain = [[b[k] / a[k] for a, b in zip(rows[off], rows[auto])] for k in range(2)]
+            print(f"{n} clients: {m(r[0] for r in rows[auto]):.1f} tok/s, without drafts "
+                  f"{m(r[0] for r in rows[off]):.1f}: median of {ROUNDS} rounds {m(gain[0]):.3f} "
+                  f"({', '.join(f'{g:.2f}' for g in sorted(gain[0]))}); tokens of a CPU second "
+                  f"{m(gain[1]):.3f} ({', '.join(f'{g:.2f}' for g in sorted(gain[1]))}); p99 of "
+                  f"the time between tokens {m(r[2] for r in rows[auto]):.1f} ms, without "
+                  f"{m(r[2] for r in rows[off]):.1f}", flush=True)
+
+
 def main():
-    commands = {"overhead": overhead, "fair": fair, "prefix": prefix, "masks": masks}
+    commands = {"overhead": overhead, "fair": fair, "prefix": prefix, "masks": masks,
+                "drafts": drafts}
     if len(sys.argv) < 3 or sys.argv[1] not in commands:
         raise SystemExit(__doc__)
     commands[sys.argv[1]](*sys.argv[2:])

@@ -138,7 +138,7 @@ static int propose(sl_engine *e, struct request *r)
 
 static double step_ns(void *user, int n_tok)
 {
-    const sl_engine *e = user;
+    sl_engine *e = user;
     return sched_decode_ns(&e->sched, n_tok);
 }
 

@@ -12,6 +12,9 @@
 #define DRIFT 0.003        /* of what a piece adds, from one mixed step to the next */
 #define DOUBT 0.3          /* of a token's cost, standard deviation */
 #define DRIFT_DEPTH 0.0003 /* the same of what grows with depth */
+#define AGE 512.0          /* a step that long ago counts half */
+#define SEEN_MOST 8        /* a number of tokens counts as so many steps at most */
+#define GROWS 0.7          /* of a step's time that grows with its tokens, until more is known */
 
 sl_status sched_cost_init(struct sched_cost *c, int n_tok_max, sl_err *err)
 {
@@ -50,6 +53,56 @@ static double decode_ns(const struct sched_cost *c, int n, uint64_t n_fresh)
     if (lo <= 0 || hi > c->n_row_max) return 0;
     double at = (double)(n - lo) / (hi - lo);
     return c->row[lo].ns + at * (c->row[hi].ns - c->row[lo].ns);
+}
+
+/* The time of a step that decodes n tokens, or between the next smaller and larger ones; 0 = not
+ * known. */
+static double between(const struct sched_cost *c, int n)
+{
+    int lo = n, hi = n;
+    while (lo > 0 && c->row[lo].ns <= 0)
+        lo--;
+    while (hi <= c->n_row_max && c->row[hi].ns <= 0)
+        hi++;
+    if (lo <= 0 || hi > c->n_row_max) return 0;
+    if (lo == hi) return c->row[lo].ns;
+    return c->row[lo].ns + (double)(n - lo) / (hi - lo) * (c->row[hi].ns - c->row[lo].ns);
+}
+
+/* Each of so many numbers of tokens is seen seldom, and on a busy machine one that was fast once
+ * would be taken for the best: so all speak for the slope, and before they do it is that of steps
+ * most of whose time grows with their tokens. */
+static void fit_line(struct sched_cost *c, int n)
+{
+    double w = 0, x = 0, y = 0, xx = 0, xy = 0;
+    c->line = (struct sched_cost_line){0};
+    for (int i = n / 2; i <= BASE_MIN(4 * n, c->n_row_max); i++) {
+        const struct sched_cost_row *r = &c->row[i];
+        if (r->ns <= 0) continue;
+        double v = BASE_MIN(r->n_seen, SEEN_MOST) * exp2(-(double)(c->n_step - r->step) / AGE);
+        v = BASE_MAX(v, 1e-9);
+        w += v;
+        x += v * i;
+        y += v * r->ns;
+        xx += v * i * i;
+        xy += v * i * r->ns;
+    }
+    if (w <= 0) return;
+    x /= w;
+    y /= w;
+    double one = n / 8.0 * (n / 8.0); /* what is assumed counts as a step so far away */
+    double more = (xy - w * x * y + one * GROWS * y / x) / (BASE_MAX(xx - w * x * x, 0) + one);
+    more = BASE_MAX(more, 0);
+    c->line = (struct sched_cost_line){n, 4 * n, c->n_step, y + more * (n - x), more};
+}
+
+double sched_cost_compare(struct sched_cost *c, int n_decode)
+{
+    const struct sched_cost_line *l = &c->line;
+    int n = BASE_MIN(n_decode, c->n_row_max);
+    if (n <= SCHED_ALONE) return n ? between(c, n) : 0;
+    if (l->step != c->n_step || n < l->at || n > l->to) fit_line(c, n);
+    return l->at ? BASE_MAX(l->ns + l->more * (n - l->at), 1) : 0;
 }
 
 double sched_cost_decode(const struct sched_cost *c, int n_decode)
@@ -142,6 +195,7 @@ void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int de
         struct sched_cost_row *r = &c->row[n_decode];
         r->ns = blend(r->ns, (double)ns);
         r->step = c->n_step;
+        r->n_seen += r->n_seen < SEEN_MOST;
         return;
     }
     double base = n_decode ? decode_ns(c, n_decode, SCHED_FRESH) : 0;

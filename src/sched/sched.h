@@ -265,9 +265,9 @@ const struct kv_seq *sched_seq(const struct sched *s, int seat);
 /* A step that nobody planned (a warm-up) took so long: n_decode tokens of sequences that decode,
  * and a prompt of n_prompt from position 0. */
 void sched_learn(struct sched *s, int n_decode, int n_prompt, int64_t ns);
-/* How long steps lately took that only decoded n_tok tokens, by those of about as many; 0 = not
- * known. */
-double sched_decode_ns(const struct sched *s, int n_tok);
+/* How long a step that only decodes n_tok tokens is expected to take, to be compared with others;
+ * asked in rising order (sched_cost_compare). 0 = not known. */
+double sched_decode_ns(struct sched *s, int n_tok);
 
 /* The invariants of sched/README.md; 0, or the number of the one that is broken. For tests and
  * debug builds. */

@@ -54,7 +54,7 @@ void sched_learn(struct sched *s, int n_decode, int n_prompt, int64_t ns)
     sched_cost_observe(&s->cost, n_decode, n_prompt, 0, ns);
 }
 
-double sched_decode_ns(const struct sched *s, int n_tok)
+double sched_decode_ns(struct sched *s, int n_tok)
 {
-    return sched_cost_decode(&s->cost, n_tok);
+    return sched_cost_compare(&s->cost, n_tok);
 }

@@ -17,7 +17,10 @@
 #define DRAFTER_STEPS 16 /* after so many it is asked whether the drafter pays; if not, off */
 #define DRAFTER_OFF 1024 /* for so many, and twice as many each time up to */
 #define DRAFTER_OFF_MOST 16384
-#define UNKNOWN_TOK 0.05 /* what a further token costs until it was tried: next to nothing */
+/* What a further token costs until it was tried: next to nothing, of a step of few tokens; of one
+ * of many, which is seldom bound by the weights that it reads, more of what each of them does. */
+#define UNKNOWN_TOK 0.05
+#define UNKNOWN_SHARE 0.7
 
 sl_status spec_plan_init(struct spec_plan *p, int n_want_max, sl_err *err)
 {
@@ -103,7 +106,8 @@ static double time_of(struct curve *t, int n_tok)
         t->known = ns;
         t->known_at = n_tok;
     } else if (t->known > 0) {
-        ns = t->known * (1 + UNKNOWN_TOK * (n_tok - t->known_at) / t->known_at);
+        double more = BASE_MIN(UNKNOWN_TOK, UNKNOWN_SHARE / t->known_at);
+        ns = t->known * (1 + more * (n_tok - t->known_at));
     }
     return ns;
 }
@@ -169,6 +173,20 @@ static void weigh_drafter(struct spec_plan *p, const struct choice *without,
     }
 }
 
+/* Steps of about n_seq sequences. */
+static int window_of(int n_seq)
+{
+    int i = 0;
+    while (i < SPEC_WINDOWS - 1 && n_seq > 1 << i)
+        i++;
+    return i;
+}
+
+static bool is_off(const struct spec_plan *p, uint64_t at)
+{
+    return at < p->window[p->now].off_until;
+}
+
 void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
                     const struct spec_clock *c)
 {
@@ -181,7 +199,8 @@ void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
         w[i].k = p->always || w[i].always ? w[i].n : 0;
     }
     bool drafter = p->drafter.runs && !spec_plan_drafter_is_off(p);
-    if (p->always || p->bare || at < p->off_until || (n == 0 && !drafter)) return;
+    p->now = window_of(n_seq);
+    if (p->always || p->bare || is_off(p, at) || (n == 0 && !drafter)) return;
     struct choice best = best_number(p, w, n, n_seq, c, drafter ? p->drafter.ns : 0);
     if (drafter && !p->forced) {
         p->no_drafter = true;
@@ -196,7 +215,7 @@ void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
 
 bool spec_plan_drafter_is_off(const struct spec_plan *p)
 {
-    return p->n_step < p->off_until || p->n_step < p->drafter.off_until;
+    return p->n_step < p->drafter.off_until || is_off(p, p->n_step);
 }
 
 int spec_plan_passes(const struct spec_plan *p, const struct spec_want *w, int n, int n_max,
@@ -235,12 +254,11 @@ static void observe_drafter(struct spec_drafter *l, const struct spec_passes *t)
 void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, double ns,
                        const struct spec_passes *l)
 {
-    struct spec_window *v = &p->window;
+    struct spec_window *v = &p->window[window_of(n_seq)];
     int with = n_draft > 0 || (l && !p->bare);
     p->drafter.runs = l != NULL;
     if (l) observe_drafter(&p->drafter, l);
     if (p->forced) return;
-    if (v->n_seq != n_seq) *v = (struct spec_window){.n_seq = n_seq};
     if (l && with) ns += l->ns + l->more_ns;
     v->drafter = v->drafter || l;
     /* one step that was held up by something else says little */
@@ -250,11 +268,12 @@ void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, d
     v->n[with]++;
     if (v->n[1] < WINDOW || v->n[0] < PROBES_LEAST) return;
     bool worse = v->new_tok[1] * v->ns[0] < WORTH * v->new_tok[0] * v->ns[1];
-    if (worse && v->drafter) {
+    bool drafter = v->drafter;
+    *v = (struct spec_window){0};
+    if (worse && drafter) {
         drafter_off(p, OFF);
     } else if (worse) {
-        p->off_until = p->n_step + OFF;
+        v->off_until = p->n_step + OFF;
         p->n_off++;
     }
-    *v = (struct spec_window){.n_seq = n_seq};
 }

@@ -129,11 +129,14 @@ struct spec_want {
     bool always; /* all of them, whatever that costs */
 };
 
-/* Steps without drafts and the drafter, [0], and with, [1], of as many sequences. */
+/* Steps without drafts and the drafter, [0], and with, [1], of 1, 2, 3 to 4, 5 to 8, ... sequences.
+ */
+#define SPEC_WINDOWS 9
 struct spec_window {
-    int n_seq, n[2];
+    int n[2];
     double new_tok[2], ns[2];
     bool drafter; /* it ran in some of [1] */
+    uint64_t off_until; /* beside so many there are no drafts before this plan */
 };
 
 /* The drafter: the model's MTP layer, or a small model. Its passes take time in every step, whether
@@ -144,7 +147,7 @@ struct spec_drafter {
     double first_ns, more_ns; /* of the first; of each one more; 0 = never seen */
     int n;                    /* steps since it was weighed last */
     double tok[2], time[2];   /* expected of steps lately: without it, with it */
-    uint64_t off_until, off_for; /* as spec_plan's; how long the next time */
+    uint64_t off_until, off_for; /* it does not run before this plan; how long the next time */
 };
 
 /* Passes of the drafter for a step: the first, over tokens that are known, and so many that took
@@ -163,10 +166,11 @@ struct spec_plan {
     bool forced;   /* the step under way has such: it says nothing about what pays */
     bool bare;     /* it has no drafts, to know its time */
     bool no_drafter; /* while numbers are compared: as if the drafter had none */
-    struct spec_window window;
+    int now;         /* the window of the step under way */
+    struct spec_window window[SPEC_WINDOWS];
     struct spec_drafter drafter;
-    uint64_t n_step, off_until; /* plans made; none has drafts before plan number off_until */
-    uint64_t n_off;             /* times that drafts, or those of the drafter, were switched off */
+    uint64_t n_step; /* plans made */
+    uint64_t n_off;  /* times that drafts, or those of the drafter, were switched off */
 };
 /* Errors: NOMEM. */
 sl_status spec_plan_init(struct spec_plan *p, int n_want_max, sl_err *err) BASE_MUST_USE;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Drafts in the scheduler: what of them a step takes, and that they take nothing from anybody. */
+#include <math.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -191,4 +192,36 @@ TEST(sched_learns_what_drafts_cost)
     assert_true(sched_decode_ns(&r.s, 2) == 1100); /* between them */
     assert_true(sched_decode_ns(&r.s, 5) == 0);
     rig_close(&r);
+}
+
+/* What a further token costs of steps of n tokens, after 300 steps of 24 to 60 of which each took
+ * fixed + each n, as some other program left it: between the shares least and most of each. */
+static void learns_slope(double fixed, double each, double least, double most)
+{
+    struct sched_opts o = small;
+    struct rig r;
+    uint64_t rng = 5;
+    o.n_run_max = o.n_req_max = 16;
+    o.n_row_max = o.n_chunk = 128;
+    rig_open(&r, o, 16, 4);
+    sched_learn(&r.s, 32, 0, 32000);
+    assert_true(fabs(sched_decode_ns(&r.s, 34) - 32000 - 2 * 700) < 1); /* nothing else is known */
+    for (int i = 0; i < 400; i++) {
+        int n = 24 + (int)(rng_next(&rng) % 37);
+        double busy = 0.85 + 0.3 * (double)(rng_next(&rng) % 1000) / 1000;
+        sched_learn(&r.s, n, 0, (int64_t)(busy * (fixed + each * n)));
+        if (i < 100) continue;
+        double a = sched_decode_ns(&r.s, 32), b = sched_decode_ns(&r.s, 33);
+        double c = sched_decode_ns(&r.s, 64);
+        assert_true(b - a > least * each && b - a < most * each);
+        assert_true(fabs((c - a) - 32 * (b - a)) < 1); /* one line, however far */
+    }
+    rig_close(&r);
+}
+
+TEST(sched_compares_large_steps_by_a_line_through_all_of_them)
+{
+    learns_slope(0, 1000, 0.6, 1.4);
+    learns_slope(30000, 1000, 0.2, 2.0);
+    learns_slope(100000, 100, 0, 14); /* a seventh of what is assumed at first */
 }
