@@ -15,6 +15,9 @@
 #define AGE 512.0          /* a step that long ago counts half */
 #define SEEN_MOST 8        /* a number of tokens counts as so many steps at most */
 #define GROWS 0.7          /* of a step's time that grows with its tokens, until more is known */
+#define AGE_ALONE 128.0    /* AGE of a number of tokens that is known for itself, against */
+#define HOPE 0.1           /* so much of a step in which a further token */
+#define HOPED 0.05         /* costs so much of it */
 
 sl_status sched_cost_init(struct sched_cost *c, int n_tok_max, sl_err *err)
 {
@@ -55,18 +58,38 @@ static double decode_ns(const struct sched_cost *c, int n, uint64_t n_fresh)
     return c->row[lo].ns + at * (c->row[hi].ns - c->row[lo].ns);
 }
 
+/* How many steps a row still counts as. */
+static double weight(const struct sched_cost *c, const struct sched_cost_row *r, double age)
+{
+    return BASE_MIN(r->n_seen, SEEN_MOST) * exp2(-(double)(c->n_step - r->step) / age);
+}
+
+/* The time of steps of i tokens, where those of at < i take ns. One that was held up when it was
+ * tried would not be tried again, so what was seen long ago is doubted. */
+static double doubted(const struct sched_cost *c, int i, int at, double ns)
+{
+    const struct sched_cost_row *r = &c->row[i];
+    double w = weight(c, r, AGE_ALONE);
+    if (at == 0) return r->ns;
+    return (w * r->ns + HOPE * ns * (1 + HOPED * (i - at))) / (w + HOPE);
+}
+
 /* The time of a step that decodes n tokens, or between the next smaller and larger ones; 0 = not
  * known. */
 static double between(const struct sched_cost *c, int n)
 {
-    int lo = n, hi = n;
-    while (lo > 0 && c->row[lo].ns <= 0)
-        lo--;
+    int at = 0, hi = n + 1;
+    double ns = 0;
+    for (int i = 1; i <= n; i++)
+        if (c->row[i].ns > 0) {
+            ns = doubted(c, i, at, ns);
+            at = i;
+        }
+    if (at == n) return ns;
     while (hi <= c->n_row_max && c->row[hi].ns <= 0)
         hi++;
-    if (lo <= 0 || hi > c->n_row_max) return 0;
-    if (lo == hi) return c->row[lo].ns;
-    return c->row[lo].ns + (double)(n - lo) / (hi - lo) * (c->row[hi].ns - c->row[lo].ns);
+    if (at == 0 || hi > c->n_row_max) return 0;
+    return ns + (double)(n - at) / (hi - at) * (doubted(c, hi, at, ns) - ns);
 }
 
 /* Each of so many numbers of tokens is seen seldom, and on a busy machine one that was fast once
@@ -79,8 +102,7 @@ static void fit_line(struct sched_cost *c, int n)
     for (int i = n / 2; i <= BASE_MIN(4 * n, c->n_row_max); i++) {
         const struct sched_cost_row *r = &c->row[i];
         if (r->ns <= 0) continue;
-        double v = BASE_MIN(r->n_seen, SEEN_MOST) * exp2(-(double)(c->n_step - r->step) / AGE);
-        v = BASE_MAX(v, 1e-9);
+        double v = BASE_MAX(weight(c, r, AGE), 1e-9);
         w += v;
         x += v * i;
         y += v * r->ns;
