@@ -295,6 +295,11 @@ void dev_kv_poison(dev *d, dev_kv *kv, int group, int blk)
     d->cls->kv_poison(d, kv, group, blk);
 }
 
+int64_t dev_now_ns(const dev *d)
+{
+    return d->cls->now_ns ? d->cls->now_ns(d) : clock_now_ns();
+}
+
 double dev_probe_read_gbps(dev *d, int ms)
 {
     return d->cls->probe_read_gbps(d, ms);

@@ -610,8 +610,8 @@ struct dev_moe {
     float *rows;
     int32_t *n_of; /* host */
     /* NULL, or [n_tok * k, D], in place of the sum, which dev_sum makes: each term of an expert
-     * that has a slot goes to its own row, as the list has them, unweighed; rows of others are
-     * undefined. Biases are those of slots, and y, add and before are not used. */
+     * that has a slot goes to its own row, as the list has them, unweighed; rows of others stay
+     * as they are. Biases are those of slots, and y, add and before are not used. */
     float *terms;
     struct dev_hits *hits; /* host: counted up, with terms; or NULL */
     const struct dev_spread *spread; /* NULL, or in place of ranks */
@@ -628,12 +628,24 @@ struct dev_sum {
     int n_tok, n, k; /* n: D */
     const int32_t *id;
     const float *weight;
-    const struct dev_slots *slots; /* of the terms that are here */
-    const float *here, *there;     /* [n_tok * k, n] */
+    /* Of the terms that are here, others are there. slots NULL: all are here */
+    const struct dev_slots *slots;
+    const float *here, *there; /* [n_tok * k, n] */
     const float *add, *before;
     float *y;
     int n_late;
     bool late;
+};
+/* Experts of the host come into rooms of this device (dev_mat_room) beside what it computes: slot i
+ * of the rooms gets number slots->expert[i] of the host's stacks, -1: it stays what it is.
+ * Operators after this one that read a room have what came; those before it are done with it first.
+ * The host reads its weights while this is queued, and does not write them in a step. */
+struct dev_send {
+    const dev_mat *from_gate_up, *from_down;         /* of a device whose memory is the host's */
+    const float *from_gate_up_bias, *from_down_bias; /* host [E, 2F], [E, D], or NULL */
+    dev_mat *gate_up, *down;                         /* rooms */
+    float *gate_up_bias, *down_bias;                 /* [slots, 2F], [slots, D], or NULL */
+    const struct dev_slots *slots;                   /* host: read when it is queued */
 };
 /* x += y over rows of n values. */
 struct dev_add {
@@ -731,6 +743,10 @@ sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s,
                        sl_err *err) BASE_MUST_USE;
 /* How many of its operators a step of n_tok tokens runs together with others. */
 int dev_prog_fused(const dev_prog *p, int n_tok);
+
+/* What time it is for a host that waits for the device: its clock, or what a device says whose time
+ * is computed. Nanoseconds since any moment. */
+int64_t dev_now_ns(const dev *d);
 
 /* ---- a device to look at models with ---- */
 /* It keeps of a model's matrices their shapes and types, takes no program, and its addresses can

@@ -63,6 +63,7 @@ struct dev_class {
     /* NULL, or told what operators of a device that is the host's have cost since it was last told.
      */
     void (*host_ran)(dev *d, const struct dev_cost *cost);
+    int64_t (*now_ns)(const dev *d); /* NULL: it goes by the clock */
     bool is_host;        /* its memory is the host's */
     bool is_card;        /* its driver has libraries, files and devices of its own */
     bool is_late;        /* it queues operators, and times them itself */
@@ -129,6 +130,9 @@ static inline void dev_cost_add(struct dev_cost *sum, const struct dev_cost *now
     sum->ops += now->ops - from->ops;
     sum->flops += now->flops - from->flops;
 }
+
+/* How far the host may be ahead of what it sends (dev_send). */
+#define DEV_SEND_AHEAD ((int64_t)64 << 20)
 
 /* The common heads of a device's own structures. */
 struct dev_op_time {

@@ -19,6 +19,7 @@
     OP(route, dev_route)                                                                           \
     OP(moe, dev_moe)                                                                               \
     OP(sum, dev_sum)                                                                               \
+    OP(send, dev_send)                                                                             \
     OP(add, dev_add)                                                                               \
     OP(rows, dev_rows)                                                                             \
     OP(best, dev_best)                                                                             \

@@ -66,6 +66,9 @@ static const struct dev_ref moe_refs[] = {
 static const struct dev_ref sum_refs[] = {
     BUF(dev_sum, id),  BUF(dev_sum, weight), BUF(dev_sum, here), BUF(dev_sum, there),
     BUF(dev_sum, add), BUF(dev_sum, before), BUF(dev_sum, y),    END};
+static const struct dev_ref send_refs[] = {
+    MAT(dev_send, gate_up), MAT(dev_send, down), BUF(dev_send, gate_up_bias),
+    BUF(dev_send, down_bias), END};
 static const struct dev_ref add_refs[] = {BUF(dev_add, x), BUF(dev_add, y), END};
 static const struct dev_ref rows_refs[] = {BUF(dev_rows, x), ACT(dev_rows, act), END};
 static const struct dev_ref best_refs[] = {BUF(dev_best, x), BUF(dev_best, id), END};

@@ -8,32 +8,13 @@
 #include <string.h>
 
 #include "base/fp.h"
-#include "base/mem.h"
 #include "base/rng.h"
-#include "dev/dev.h"
-#include "dev/gpu/gpu.h"
+#include "check_gpu.h"
 
-#define T_MAX 65
-#define N_BLK 72 /* of a sequence a third */
-#define BLK 16
+struct gpu_checks g;
+int32_t pos[T_MAX], tok0[4];
 
-static struct {
-    uint64_t rng, seed;
-    int n_fail, n_checked;
-    const char *device;
-    dev *d[2]; /* the CPU, and the device */
-} g;
-
-#define MUST(expr)                                                                                 \
-    do {                                                                                           \
-        sl_err err_ = {0};                                                                         \
-        if ((expr) != SL_OK) {                                                                     \
-            printf("FAIL %s:%d: %s: %s\n", __FILE__, __LINE__, #expr, err_.text);                  \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-
-static int rand_int(int lo, int hi)
+int rand_int(int lo, int hi)
 {
     return lo + (int)(rng_next(&g.rng) % (uint64_t)(hi - lo + 1));
 }
@@ -48,14 +29,7 @@ static float rand_f(void)
 
 /* ---- the same on both ---- */
 
-/* n values on both devices; x NULL: random ones, a few of them large. */
-struct buf {
-    float *at[2];
-    float *x; /* on the host */
-    int64_t n;
-};
-
-static struct buf make_buf(int64_t n)
+struct buf make_buf(int64_t n)
 {
     struct buf b = {.n = n, .x = malloc(4 * (size_t)n + 64)};
     for (int64_t i = 0; i < n; i++)
@@ -69,7 +43,7 @@ static struct buf make_buf(int64_t n)
     return b;
 }
 
-static void same(const char *what, const struct buf *b)
+void same(const char *what, const struct buf *b)
 {
     float *got[2];
     for (int k = 0; k < 2; k++) {
@@ -93,7 +67,7 @@ static void same(const char *what, const struct buf *b)
 
 /* ---- a step of T tokens of up to 3 sequences ---- */
 
-static int32_t ids[T_MAX], pos[T_MAX], tok0[4], table[3 * N_BLK], row_tok[T_MAX], from[T_MAX];
+static int32_t ids[T_MAX], table[3 * N_BLK], row_tok[T_MAX], from[T_MAX];
 static uint8_t row_want[T_MAX];
 
 /* Blocks of the sequences, scattered. */
@@ -122,7 +96,7 @@ static struct dev_step step_of(int T, int n_seq)
                              .want = DEV_WANT_LOGITS | DEV_WANT_BEST};
 }
 
-static struct dev_step make_step(int T)
+struct dev_step make_step(int T)
 {
     int n_seq = rand_int(1, BASE_MIN(T, 3)), at = 0;
     struct dev_step s = step_of(T, n_seq);
@@ -159,15 +133,11 @@ static void begin(const struct dev_step *s)
     for (int k = 0; k < 2; k++)                                                                    \
     dev_##op(g.d[k], s, &(struct dev_##op){__VA_ARGS__})
 
-static const int tokens[] = {1, 2, 7, 8, 9, 33, 64, 65};
+const int tokens[N_TOKENS] = {1, 2, 7, 8, 9, 33, 64, 65};
 
 /* ---- weights: random images of a run format ---- */
 
-struct format {
-    const char *name, *header; /* header: of code formats */
-    int blk_k, blk_bytes, hdr_bytes;
-};
-static const struct format formats[] = {
+const struct format formats[GPU_N_FMT] = {
 #define X(name, type, k, bytes, hdr, grp, header, planes, half, min, off)                          \
     {#name, #header, k, bytes, hdr},
     MM_CODE_FMTS(X)
@@ -219,7 +189,7 @@ static void *blocks[4096];
 static int n_block;
 
 /* n matrices, or pairs, on both devices. */
-static void make_mat(const struct format *f, const struct dev_image *shape, enum dev_use use,
+void make_mat(const struct format *f, const struct dev_image *shape, enum dev_use use,
                      dev_mat *out[2])
 {
     struct mm_mat m;
@@ -247,14 +217,14 @@ static void make_mat(const struct format *f, const struct dev_image *shape, enum
 
 /* ---- devices ---- */
 
-static void open_both(enum dev_acts acts)
+void open_both(enum dev_acts acts)
 {
     struct dev_opts o = {.n_thread = 2, .acts = acts};
     MUST(dev_open("cpu", &o, &g.d[0], &err_));
     MUST(dev_open(g.device, &o, &g.d[1], &err_));
 }
 
-static void close_both(void)
+void close_both(void)
 {
     for (int k = 0; k < 2; k++)
         dev_close(g.d[k]);
@@ -272,7 +242,7 @@ static void reserve_both(const struct dev_op *op, int n_op, const struct dev_op 
 
 /* ---- products ---- */
 
-static void act_for(dev_mat *const m[2], int n_col, dev_act *out[2])
+void act_for(dev_mat *const m[2], int n_col, dev_act *out[2])
 {
     for (int k = 0; k < 2; k++) {
         const dev_mat *one = m[k];
@@ -777,7 +747,8 @@ int main(int argc, char **argv)
         void (*fn)(void);
     } all[] = {{"products", check_products}, {"embed", check_embed}, {"rows", check_rows},
                {"rope", check_rope},         {"attn", check_attns}, {"experts", check_moes},
-               {"latents", check_mlas},      {"moves", check_moves}, {"again", check_again}};
+               {"sends", check_sends},       {"latents", check_mlas}, {"moves", check_moves},
+               {"again", check_again}};
     for (int r = 0; r < repeat; r++, g.seed++)
         for (int i = 0; i < BASE_COUNT_OF(all); i++) {
             int failed = g.n_fail, checked = g.n_checked;

@@ -57,7 +57,7 @@ def main():
         print("layers: not run:", out.strip() if code == 77 else "there is no validation layer")
         return 77
     n_bad = 0
-    for checks in ("rope", "rows", "moves", "attn", "experts", "latents"):
+    for checks in ("rope", "rows", "moves", "attn", "experts", "sends", "latents"):
         code, out = run(build, checks, "SYNCHRONIZATION_VALIDATION")
         said = SAID.findall(out)
         if code or said:
@@ -70,7 +70,7 @@ def main():
         return 77
     for line in bad:
         print("FAIL", line)
-    print(f"layers: 6 kinds of checks and {n} kernels, {n_bad + len(bad)} bad")
+    print(f"layers: 7 kinds of checks and {n} kernels, {n_bad + len(bad)} bad")
     return 1 if n_bad or bad or n < 70 else 0
 
 

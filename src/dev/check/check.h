@@ -30,6 +30,8 @@ struct check_buf {
 struct check_mat {
     struct dev_mat head;
     dev_mat *in;
+    /* of a room, where there is a clock: when what comes is there; when what reads it is done */
+    int64_t ready_ns, free_ns;
 };
 struct check_act {
     struct dev_act head;
@@ -44,6 +46,8 @@ struct check_kv {
 struct check_call {
     enum dev_op_kind op;
     int64_t at_ns, end_ns; /* when it was queued, and has run, where there is a clock */
+    int64_t host_ns;       /* what comes from the host: when that has given all of it */
+    struct check_mat *room[2]; /* that it fills, or reads */
     union {
 #define X(name, params) struct params name;
         DEV_OP_LIST(X)
@@ -76,6 +80,7 @@ struct check_clock {
     int64_t lat, hand;        /* ns of a launch; from device to host or back */
     int64_t cut;              /* of a wait, before the device is asked whether it still runs */
     int64_t dev_ns, host_ns;  /* virtual: what time it is there */
+    int64_t bus_ns;           /* until when the way from the host is taken */
     int64_t slow_ns;          /* of the call under way, beside what it needs */
 };
 
@@ -133,6 +138,9 @@ void dev_check_clock_wait(struct check *c, const struct check_call *q, int64_t f
 void dev_check_clock_cut(struct check *c);
 /* It copies to or from the device. */
 void dev_check_clock_copy(struct check *c, int64_t n_bytes);
+/* It gives what a send that is queued brings. */
+void dev_check_clock_give(struct check *c, struct check_call *q);
+int64_t dev_check_now_ns(const dev *d);
 /* It has computed. */
 void dev_check_host_ran(dev *d, const struct dev_cost *cost);
 int64_t dev_check_now(const struct check *c); /* the host's time */

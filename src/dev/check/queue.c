@@ -151,6 +151,18 @@ sl_status dev_check_queue_reserve(struct check *c, const struct dev_shapes *p, s
     return room_for_step(c, 17 * (size_t)p->max.n_tok + n_seq * of_seq + lines, err);
 }
 
+/* The matrices that come from the host, or may have. */
+static void note_rooms(struct check_call *q)
+{
+    bool is_send = q->op == DEV_OP_send;
+    const dev_mat *up = is_send ? q->u.send.gate_up : q->u.moe.gate_up;
+    const dev_mat *down = is_send ? q->u.send.down : q->u.moe.down;
+    q->room[0] = q->room[1] = NULL;
+    if (!is_send && q->op != DEV_OP_moe) return;
+    q->room[0] = (struct check_mat *)up;
+    q->room[1] = (struct check_mat *)down;
+}
+
 static void queue(struct check *c, const struct dev_step *b, enum dev_op_kind op,
                   const void *params, size_t n)
 {
@@ -159,7 +171,13 @@ static void queue(struct check *c, const struct dev_step *b, enum dev_op_kind op
            b->pass == c->step.s.pass); /* the step that began last */
     struct check_call *q = next_call(c, op);
     memcpy(&q->u, params, n);
+    note_rooms(q);
     translate(c, op, &q->u);
+    if (op == DEV_OP_send) {
+        /* so that it is known when the way is free */
+        if (c->clock.is_on && !c->thread) run_to(c, c->n_queued);
+        dev_check_clock_give(c, q);
+    }
     publish(c);
 }
 

@@ -442,7 +442,7 @@ static void sum_terms(const struct cpu_sum *m, int worker, int64_t t, int64_t at
         int64_t i = t * p->k + k;
         int e = p->id[i];
         if (is_late(m->c, &m->l, (int)t, k) != p->late) continue;
-        bool is_here = p->slots->first[e + 1] > p->slots->first[e];
+        bool is_here = !p->slots || p->slots->first[e + 1] > p->slots->first[e];
         s->row[n_row] = p->weight[i];
         s->rowp[n_row++] = (is_here ? p->here : p->there) + i * p->n + at;
     }

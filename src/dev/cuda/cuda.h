@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver for CUDA: libcuda by dlopen, declared here as far as it is used, one stream, a graph
- * for every recording. Kernels are PTX, which the card's driver assembles. Room-internal. */
+/* The driver for CUDA: libcuda by dlopen, declared here as far as it is used, a stream for what
+ * computes and one for what is sent, a graph for every recording. Kernels are PTX, which the card's
+ * driver assembles. Room-internal. */
 #ifndef DEV_CUDA_CUDA_H
 #define DEV_CUDA_CUDA_H
 
@@ -84,6 +85,10 @@ struct cuda_fill {
     X(StreamCreate, cuStreamCreate, (cuda_stream **out, unsigned flags))                           \
     X(StreamDestroy, cuStreamDestroy_v2, (cuda_stream *stream))                                    \
     X(StreamSynchronize, cuStreamSynchronize, (cuda_stream *stream))                               \
+    X(StreamWaitEvent, cuStreamWaitEvent,                                                          \
+      (cuda_stream * stream, cuda_event * event, unsigned flags))                                  \
+    X(MemcpyAsync, cuMemcpyAsync,                                                                  \
+      (uint64_t to, uint64_t from, size_t n_bytes, cuda_stream *stream))                           \
     X(EventCreate, cuEventCreate, (cuda_event **out, unsigned flags))                              \
     X(EventDestroy, cuEventDestroy_v2, (cuda_event *event))                                        \
     X(EventRecord, cuEventRecord, (cuda_event *event, cuda_stream *stream))                        \
@@ -114,8 +119,10 @@ struct cuda {
 #undef X
     int device; /* the library's number of it */
     cuda_ctx *ctx;
-    cuda_stream *stream;
+    cuda_stream *stream, *send_stream;
     cuda_event *event[CUDA_EVENTS]; /* of submit n: [n % CUDA_EVENTS] */
+    cuda_event *sent[CUDA_EVENTS];  /* of send n */
+    uint64_t n_send, n_send_waited; /* waited: that a submit has waited for */
     cuda_module *module[GPU_N_KERNEL];
     cuda_fn *fn[GPU_N_KERNEL];
     cuda_node **node; /* [GPU_LOG] of the graph that is made */

@@ -149,10 +149,21 @@ static void cuda_forget(void *g, void *rec)
     (void)v->GraphExecDestroy(rec);
 }
 
-static sl_status cuda_submit(void *g, void *rec, sl_err *err)
+/* An event stands for a later submit, or send, when its place is taken by that: who waits for it
+ * waits longer. */
+static cuda_event *event_of(cuda_event *const *all, uint64_t n)
+{
+    return all[n % CUDA_EVENTS];
+}
+
+static sl_status cuda_submit(void *g, void *rec, uint64_t n_send, sl_err *err)
 {
     struct cuda *v = g;
     int r = enter(v);
+    if (!r && n_send > v->n_send_waited) {
+        r = v->StreamWaitEvent(v->stream, event_of(v->sent, n_send), 0);
+        v->n_send_waited = n_send;
+    }
     if (!r) r = v->GraphLaunch(rec, v->stream);
     if (r) return r == CUDA_NO_MEMORY ? failed(v, r, "cuGraphLaunch", err) : lost(v, r, err);
     r = v->EventRecord(v->event[(v->n_submit + 1) % CUDA_EVENTS], v->stream);
@@ -164,20 +175,49 @@ static sl_status cuda_submit(void *g, void *rec, sl_err *err)
     return SL_OK;
 }
 
-/* Its event, or that of a later submit, which is reached after it. */
-static sl_status cuda_wait(void *g, uint64_t n, sl_err *err)
+/* Until it is reached. */
+static sl_status wait_for(const struct cuda *v, cuda_event *event, sl_err *err)
 {
-    struct cuda *v = g;
     int64_t t0 = clock_now_ns(), t = t0;
-    int r = n ? enter(v) : CUDA_OK;
-    if (!r && n) r = v->EventQuery(v->event[n % CUDA_EVENTS]);
+    int r = enter(v);
+    if (!r) r = v->EventQuery(event);
     while (r == CUDA_NOT_READY && t - t0 < (int64_t)WAIT_S * 1000000000) {
         if (t - t0 > SPIN_NS) nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-        r = v->EventQuery(v->event[n % CUDA_EVENTS]);
+        r = v->EventQuery(event);
         t = clock_now_ns();
     }
     if (r == CUDA_NOT_READY) return SL_FAIL(err, DEVICE, "lost (no answer in %d s)", WAIT_S);
     return r ? lost(v, r, err) : SL_OK;
+}
+
+static sl_status cuda_wait(void *g, uint64_t n, sl_err *err)
+{
+    struct cuda *v = g;
+    return n ? wait_for(v, event_of(v->event, n), err) : SL_OK;
+}
+
+/* ---- what is sent ---- */
+
+static sl_status cuda_wait_send(void *g, uint64_t n, sl_err *err)
+{
+    struct cuda *v = g;
+    return n ? wait_for(v, event_of(v->sent, n), err) : SL_OK;
+}
+
+static sl_status cuda_send(void *g, const struct gpu_sending *s, sl_err *err)
+{
+    struct cuda *v = g;
+    int r = enter(v);
+    if (!r && s->after) r = v->StreamWaitEvent(v->send_stream, event_of(v->event, s->after), 0);
+    if (!r) r = v->MemcpyAsync(s->to, s->from, s->n, v->send_stream);
+    if (r) return lost(v, r, err);
+    r = v->EventRecord(event_of(v->sent, v->n_send + 1), v->send_stream);
+    if (r) {
+        (void)v->StreamSynchronize(v->send_stream); /* nobody can wait for it later */
+        return lost(v, r, err);
+    }
+    v->n_send++;
+    return SL_OK;
 }
 
 /* ---- kernels ---- */
@@ -222,8 +262,11 @@ static sl_status open_rest(struct cuda *v, sl_err *err)
     int r = v->DevicePrimaryCtxRetain(&v->ctx, v->device);
     if (!r) r = enter(v);
     if (!r) r = v->StreamCreate(&v->stream, CUDA_STREAM_OF_ITS_OWN);
+    if (!r) r = v->StreamCreate(&v->send_stream, CUDA_STREAM_OF_ITS_OWN);
     for (int i = 0; i < CUDA_EVENTS && !r; i++)
         r = v->EventCreate(&v->event[i], CUDA_EVENT_NO_TIMING);
+    for (int i = 0; i < CUDA_EVENTS && !r; i++)
+        r = v->EventCreate(&v->sent[i], CUDA_EVENT_NO_TIMING);
     return r ? failed(v, r, "opening", err) : SL_OK;
 }
 
@@ -236,6 +279,9 @@ static void cuda_close(void *g)
             if (v->module[i]) (void)v->ModuleUnload(v->module[i]);
         for (int i = 0; i < CUDA_EVENTS; i++)
             if (v->event[i]) (void)v->EventDestroy(v->event[i]);
+        for (int i = 0; i < CUDA_EVENTS; i++)
+            if (v->sent[i]) (void)v->EventDestroy(v->sent[i]);
+        if (v->send_stream) (void)v->StreamDestroy(v->send_stream);
         if (v->stream) (void)v->StreamDestroy(v->stream);
         (void)v->CtxSetCurrent(NULL);
         (void)v->DevicePrimaryCtxRelease(v->device);
@@ -273,7 +319,9 @@ static const struct gpu_driver driver = {.name = "cuda",
                                          .record = cuda_record,
                                          .forget = cuda_forget,
                                          .submit = cuda_submit,
-                                         .wait = cuda_wait};
+                                         .wait = cuda_wait,
+                                         .send = cuda_send,
+                                         .wait_send = cuda_wait_send};
 
 static sl_status open_device(const char *options, const struct dev_opts *o, dev **out, sl_err *err)
 {

@@ -60,6 +60,8 @@ sl_status dev_gpu_bring(dev *d, const struct dev_op *op, sl_err *err)
 {
     struct gpu *c = dev_gpu_of(d);
     if (op->kind == DEV_OP_route) return bring_route(c, &op->u.route, err);
+    if (op->kind == DEV_OP_sum) return dev_gpu_kernel(c, GPU_sum, err);
+    if (op->kind == DEV_OP_send) return dev_gpu_send_reserve(c, err);
     return op->kind == DEV_OP_moe ? bring_moe(c, &op->u.moe, err) : SL_OK;
 }
 
@@ -141,6 +143,26 @@ void dev_gpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
         uint32_t n, k;
     } k = {c->moe.y, at(p->weight), at(p->add), at(p->y), (uint32_t)D, (uint32_t)p->k};
     LAUNCH(c, GPU_wsum, GRID(groups(D, 64), n_tok, 1), k);
+}
+
+void dev_gpu_sum(dev *d, const struct dev_step *b, const struct dev_sum *p)
+{
+    struct gpu *c = dev_gpu_of(d);
+    struct {
+        uint64_t x, id, weight, before, add, y, generated;
+        uint32_t n, k, n_late, late;
+    } k = {at(p->here),
+           at(p->id),
+           at(p->weight),
+           at(p->before),
+           at(p->add),
+           at(p->y),
+           step_of(c, b)->generated,
+           (uint32_t)p->n,
+           (uint32_t)p->k,
+           (uint32_t)p->n_late,
+           p->late};
+    LAUNCH(c, GPU_sum, GRID(groups(p->n, 64), dev_n_row(b, p->n_tok), 1), k);
 }
 
 /* Forms of experts' hidden values, as bits. */

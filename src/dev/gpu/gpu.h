@@ -60,6 +60,10 @@ struct gpu_entry {
     } u;
 };
 
+struct gpu_sending {
+    uint64_t to, from, n, after;
+};
+
 struct gpu_limits {
     char text[96];        /* name of the card */
     int64_t slab;         /* of one allocation, at most */
@@ -84,10 +88,15 @@ struct gpu_driver {
     /* Record n entries, for many submits. */
     sl_status (*record)(void *g, const struct gpu_entry *log, int n, void **out, sl_err *err);
     void (*forget)(void *g, void *rec); /* which is not under way */
-    /* Run it after all that was submitted. */
-    sl_status (*submit)(void *g, void *rec, sl_err *err);
+    /* Run it after all that was submitted, and after so many sends since open. */
+    sl_status (*submit)(void *g, void *rec, uint64_t n_send, sl_err *err);
     /* Wait for the n-th submit since open (from 1). */
     sl_status (*wait)(void *g, uint64_t n, sl_err *err);
+    /* Copy n bytes of pinned memory beside what runs, after the sends before, and after submit
+     * number after. */
+    sl_status (*send)(void *g, const struct gpu_sending *s, sl_err *err);
+    /* Wait for the n-th send since open. */
+    sl_status (*wait_send)(void *g, uint64_t n, sl_err *err);
     /* Devices there are: fills at most n rows, returns how many there are; -1: none can be asked,
      * err says why. */
     int (*list)(struct dev_desc *out, int n, sl_err *err);
@@ -142,6 +151,7 @@ struct gpu_mat {
     bool is_pair;
     enum dev_use use;
     uint64_t scale; /* [n][2] */
+    uint64_t used;  /* the last submit that reads it */
 };
 
 struct gpu_act {
@@ -175,6 +185,7 @@ struct gpu_step {
     struct gpu_mem pinned;
     uint64_t mem;
     uint64_t ids, pos, seq_of, blk[DEV_KV_GROUPS], row_tok, row_want, hidden_row; /* device */
+    uint64_t generated; /* [T] 1 = no token of a prompt */
     uint64_t used; /* the last submit that reads pinned */
     bool is_new;   /* the log reads it */
     int64_t angles; /* where in the block they begin */
@@ -199,6 +210,13 @@ struct gpu_moe {
 struct gpu_mla {
     uint64_t heads, lat, olat;
     struct gpu_act act;
+};
+
+/* Pinned memory through which the host sends, piece by piece. */
+#define GPU_FLOWS 4
+struct gpu_flow {
+    struct gpu_mem mem;
+    uint64_t sent; /* the send that reads it; 0 = none */
 };
 
 struct gpu_fault {
@@ -240,6 +258,9 @@ struct gpu {
     int n_out;
     struct gpu_mem bounce; /* pinned rows between devices */
     int64_t bounce_used;
+    struct gpu_flow flow[GPU_FLOWS];
+    int at_flow;
+    uint64_t n_send;
     struct gpu_brought *brought;
     unsigned expert_forms, head_forms; /* of matrices so far, as bits */
     struct gpu_moe moe;
@@ -267,6 +288,8 @@ uint64_t dev_gpu_item(const struct gpu_pieces *p, int64_t i, uint8_t **host);
 sl_status dev_gpu_pinned(struct gpu *c, int64_t n, struct gpu_mem *out, sl_err *err);
 sl_status dev_gpu_put(struct gpu *c, uint64_t to, const void *from, int64_t n, sl_err *err);
 sl_status dev_gpu_get(struct gpu *c, void *to, uint64_t from, int64_t n, sl_err *err);
+/* Where the host sees n bytes at an address, or NULL. */
+uint8_t *dev_gpu_seen(const struct gpu *c, uint64_t at, int64_t n);
 void dev_gpu_mem_free(struct gpu *c);
 
 /* ---- the log (log.c) ---- */
@@ -285,6 +308,9 @@ sl_status dev_gpu_finish(struct gpu *c, sl_err *err);
 void dev_gpu_give(struct gpu *c);
 /* Wait for submit n alone. */
 sl_status dev_gpu_wait(struct gpu *c, uint64_t n, sl_err *err);
+/* Of sends, as of submits: what fails is kept in c->why. */
+void dev_gpu_send_one(struct gpu *c, const struct gpu_sending *s);
+void dev_gpu_wait_send(struct gpu *c, uint64_t n);
 void dev_gpu_log_free(struct gpu *c);
 /* Have a kernel ready before a step needs it. */
 sl_status dev_gpu_kernel(struct gpu *c, enum gpu_kernel id, sl_err *err);
@@ -326,6 +352,8 @@ sl_status dev_gpu_bring(dev *d, const struct dev_op *op, sl_err *err);
 /* Workspace, after c->most is set. */
 sl_status dev_gpu_moe_reserve(struct gpu *c, sl_err *err);
 sl_status dev_gpu_mla_reserve(struct gpu *c, sl_err *err);
+/* Pinned memory for what is sent (send.c). */
+sl_status dev_gpu_send_reserve(struct gpu *c, sl_err *err);
 /* The cards that list finds in a line, as far as it goes into n bytes. */
 typedef int dev_gpu_list_fn(struct dev_desc *out, int n, sl_err *err);
 void dev_gpu_list_text(dev_gpu_list_fn *list, char *buf, size_t n);
@@ -369,6 +397,7 @@ double dev_gpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms);
     .prep = dev_gpu_prep, .matmul = dev_gpu_matmul, .rope = dev_gpu_rope,                          \
     .kv_put = dev_gpu_kv_put, .attn = dev_gpu_attn, .ffn = dev_gpu_ffn, .add = dev_gpu_add,        \
     .rows = dev_gpu_rows, .best = dev_gpu_best, .move = dev_gpu_move,                       \
-    .route = dev_gpu_route, .moe = dev_gpu_moe, .attn_mla = dev_gpu_attn_mla, .bring = dev_gpu_bring
+    .route = dev_gpu_route, .moe = dev_gpu_moe, .attn_mla = dev_gpu_attn_mla, .sum = dev_gpu_sum,  \
+    .send = dev_gpu_send, .bring = dev_gpu_bring
 
 #endif

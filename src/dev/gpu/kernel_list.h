@@ -20,6 +20,7 @@
     X(route, 64)           \
     X(slots, 64)           \
     X(wsum, 64)            \
+    X(sum, 64)             \
     X(mla, 128)            \
     X(selftest, 64)
 #define GPU_MV_LANES 128

@@ -55,6 +55,8 @@ const char *dev_gpu_lacks(const dev *d, const struct dev_op *op)
         return route_lacks(&op->u.route);
     case DEV_OP_moe:
         return moe_lacks(c, &op->u.moe);
+    case DEV_OP_sum:
+        return op->u.sum.there ? "terms of another device: it sums its own" : NULL;
     case DEV_OP_attn_mla:
         return mla_lacks(c, &op->u.attn_mla);
     case DEV_OP_move:

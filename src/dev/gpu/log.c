@@ -111,7 +111,7 @@ static sl_status submit(struct gpu *c, struct gpu_place *p)
     if (c->n_submit + 1 == c->fault.submit)
         return SL_FAIL(&c->why, DEVICE, "submit %llu fails, as its option says",
                        (unsigned long long)c->fault.submit);
-    return c->drv->submit(c->g, p->rec, &c->why);
+    return c->drv->submit(c->g, p->rec, c->n_send, &c->why);
 }
 
 void dev_gpu_flush(struct gpu *c)
@@ -130,6 +130,23 @@ void dev_gpu_flush(struct gpu *c)
             c->step[i].used = c->n_submit;
             c->step[i].is_new = false;
         }
+}
+
+void dev_gpu_send_one(struct gpu *c, const struct gpu_sending *s)
+{
+    if (c->why.code) return;
+    sl_status st = c->drv->send(c->g, s, &c->why);
+    if (st)
+        failed(c, st);
+    else
+        c->n_send++;
+}
+
+void dev_gpu_wait_send(struct gpu *c, uint64_t n)
+{
+    if (!n || c->why.code) return;
+    sl_status st = c->drv->wait_send(c->g, n, &c->why);
+    if (st) failed(c, st);
 }
 
 void dev_gpu_give(struct gpu *c)

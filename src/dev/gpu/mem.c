@@ -98,8 +98,7 @@ sl_status dev_gpu_pinned(struct gpu *c, int64_t n, struct gpu_mem *out, sl_err *
     return new_mem(c, n, true, out, err);
 }
 
-/* Where the host sees n bytes at an address, or NULL. */
-static uint8_t *seen(const struct gpu *c, uint64_t at, int64_t n)
+uint8_t *dev_gpu_seen(const struct gpu *c, uint64_t at, int64_t n)
 {
     if (c->is_staged) return NULL;
     for (const struct gpu_slab *s = c->slab; s; s = s->next)
@@ -112,7 +111,7 @@ static uint8_t *seen(const struct gpu *c, uint64_t at, int64_t n)
 sl_status dev_gpu_put(struct gpu *c, uint64_t to, const void *from, int64_t n, sl_err *err)
 {
     SL_TRY(dev_gpu_finish(c, err));
-    uint8_t *host = seen(c, to, n);
+    uint8_t *host = dev_gpu_seen(c, to, n);
     if (host) {
         memcpy(host, from, (size_t)n);
         return SL_OK;
@@ -128,7 +127,7 @@ sl_status dev_gpu_put(struct gpu *c, uint64_t to, const void *from, int64_t n, s
 
 sl_status dev_gpu_get(struct gpu *c, void *to, uint64_t from, int64_t n, sl_err *err)
 {
-    uint8_t *host = n ? seen(c, from, n) : NULL;
+    uint8_t *host = n ? dev_gpu_seen(c, from, n) : NULL;
     if (n == 0 || host) {
         SL_TRY(dev_gpu_finish(c, err));
         if (host) memcpy(to, host, (size_t)n);
@@ -149,6 +148,8 @@ void dev_gpu_mem_free(struct gpu *c)
         c->drv->mem_free(c->g, &s->mem);
     c->drv->mem_free(c->g, &c->stage);
     c->drv->mem_free(c->g, &c->bounce);
+    for (int i = 0; i < GPU_FLOWS; i++)
+        c->drv->mem_free(c->g, &c->flow[i].mem);
     for (int i = 0; i < c->n_pass; i++)
         c->drv->mem_free(c->g, &c->step[i].pinned);
 }

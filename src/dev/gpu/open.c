@@ -164,6 +164,7 @@ void dev_gpu_close(dev *d)
     dev_close(c->cpu);
     if (c->g) {
         if (!c->lost) (void)c->drv->wait(c->g, c->n_submit, NULL);
+        if (!c->lost && c->n_send) (void)c->drv->wait_send(c->g, c->n_send, NULL);
         dev_gpu_log_free(c);
         dev_gpu_mem_free(c);
         c->drv->close(c->g);

@@ -49,7 +49,7 @@ struct product_k {
     uint32_t piece_tiles, tile_bytes, n_tile;
     uint32_t n_group, n_row, is_pair, half;
     uint32_t n_tok, stride, n_plane, plane;
-    uint32_t ldy, per, n_mat, bias_ld;
+    uint32_t ldy, per, n_mat, bias_ld, pad; /* no bytes that nobody writes */
 };
 
 #define GRID_MAX 65535 /* workgroups of a side that every driver takes */
@@ -69,7 +69,7 @@ static void launch_listed(struct gpu *c, enum gpu_kernel id, struct product_k *k
     }
 }
 
-static void product_half(struct gpu *c, const struct gpu_mat *w, int half,
+static void product_half(struct gpu *c, struct gpu_mat *w, int half,
                          const struct gpu_product *p)
 {
     static const int blk_k[GPU_N_FMT] = {
@@ -110,12 +110,13 @@ static void product_half(struct gpu *c, const struct gpu_mat *w, int half,
         launch_listed(c, id, &k, p->n_row);
     else
         LAUNCH(c, id, GRID(k.n_tile, groups(p->n_row, n_col), 1), k);
+    w->used = c->n_submit + 1;
 }
 
 /* Both halves of a pair go side by side: gates, then ups. */
 void dev_gpu_product(struct gpu *c, const dev_mat *mat, const struct gpu_product *p)
 {
-    const struct gpu_mat *w = (const struct gpu_mat *)mat;
+    struct gpu_mat *w = (struct gpu_mat *)mat;
     product_half(c, w, 0, p);
     if (w->half[1].fmt < 0) return;
     product_half(c, w, 1, p);

@@ -26,10 +26,13 @@ static uint64_t put(const struct gpu_step *t, int64_t *at, const int32_t *src, s
 
 static void put_seqs(struct gpu_step *t, int64_t *at, const struct dev_step *s)
 {
-    int32_t *seq = place(t, at, (size_t)s->n_tok, &t->seq_of);
+    int32_t *seq = place(t, at, (size_t)s->n_tok, &t->seq_of),
+            *generated = place(t, at, (size_t)s->n_tok, &t->generated);
     for (int q = 0; q < s->n_seq; q++)
-        for (int i = s->seq_tok0[q]; i < s->seq_tok0[q + 1]; i++)
+        for (int i = s->seq_tok0[q]; i < s->seq_tok0[q + 1]; i++) {
             seq[i] = q;
+            generated[i] = s->pos[i] >= (s->n_prompt ? s->n_prompt[q] : 0);
+        }
 }
 
 static void put_rows(struct gpu_step *t, int64_t *at, const struct dev_step *s)
@@ -116,7 +119,7 @@ static sl_status reserve_step(struct gpu *c, struct gpu_step *t, sl_err *err)
 {
     const struct dev_limits *max = &c->most.max;
     int64_t T = max->n_tok, blk = max->n_ctx / 16 + 8, lines = 16 * 64;
-    t->angles = 4 * (6 * T + DEV_KV_GROUPS * max->n_seq * blk) + lines;
+    t->angles = 4 * (7 * T + DEV_KV_GROUPS * max->n_seq * blk) + lines;
     t->angles = (int64_t)size_round((size_t)t->angles, 256);
     int64_t n = t->angles + GPU_ANGLES * 4 * T * c->most.n_rot;
     SL_TRY(dev_gpu_pinned(c, n, &t->pinned, err));

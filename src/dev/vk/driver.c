@@ -53,6 +53,12 @@ static sl_status make_buffer(struct vk *v, struct vk_mem *m, bool pinned, sl_err
                                      VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
                                      VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                                      VK_BUFFER_USAGE_TRANSFER_DST_BIT};
+    const uint32_t families[2] = {v->family, v->send_family};
+    if (v->send_family != v->family) {
+        b.sharingMode = VK_SHARING_MODE_CONCURRENT;
+        b.queueFamilyIndexCount = 2;
+        b.pQueueFamilyIndices = families;
+    }
     VkResult r = v->CreateBuffer(v->device, &b, NULL, &m->buffer);
     if (r) return failed(r, "vkCreateBuffer", err);
     v->GetBufferMemoryRequirements(v->device, m->buffer, &need);
@@ -221,32 +227,57 @@ static void vk_forget(void *g, void *rec)
     v->FreeCommandBuffers(v->device, v->pool, 1, &cb);
 }
 
-static sl_status vk_submit(void *g, void *rec, sl_err *err)
+/* A command buffer, which waits for one of the semaphores and counts up the other. */
+struct queued {
+    VkQueue queue;
+    VkCommandBuffer cb;
+    VkSemaphore wait, done;
+    uint64_t n_wait, n_done; /* n_wait 0: it waits for nothing */
+};
+
+static sl_status put_queue(struct vk *v, const struct queued *q, sl_err *err)
 {
-    struct vk *v = g;
-    VkCommandBuffer cb = rec;
-    uint64_t done = v->n_submit + 1;
+    const VkPipelineStageFlags stage =
+        VK_PIPELINE_STAGE_TRANSFER_BIT |
+        (q->done == v->sent ? 0 : VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
     VkTimelineSemaphoreSubmitInfo t = {.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
+                                       .waitSemaphoreValueCount = q->n_wait > 0,
+                                       .pWaitSemaphoreValues = &q->n_wait,
                                        .signalSemaphoreValueCount = 1,
-                                       .pSignalSemaphoreValues = &done};
+                                       .pSignalSemaphoreValues = &q->n_done};
     VkSubmitInfo s = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
                       .pNext = &t,
+                      .waitSemaphoreCount = q->n_wait > 0,
+                      .pWaitSemaphores = &q->wait,
+                      .pWaitDstStageMask = &stage,
                       .commandBufferCount = 1,
-                      .pCommandBuffers = &cb,
+                      .pCommandBuffers = &q->cb,
                       .signalSemaphoreCount = 1,
-                      .pSignalSemaphores = &v->done};
-    VkResult r = v->QueueSubmit(v->queue, 1, &s, VK_NULL_HANDLE);
-    if (r) return failed(r, "vkQueueSubmit", err);
-    v->n_submit = done;
+                      .pSignalSemaphores = &q->done};
+    VkResult r = v->QueueSubmit(q->queue, 1, &s, VK_NULL_HANDLE);
+    return r ? failed(r, "vkQueueSubmit", err) : SL_OK;
+}
+
+static sl_status vk_submit(void *g, void *rec, uint64_t n_send, sl_err *err)
+{
+    struct vk *v = g;
+    struct queued q = {.queue = v->queue,
+                       .cb = rec,
+                       .wait = v->sent,
+                       .done = v->done,
+                       .n_wait = n_send > v->n_send_waited ? n_send : 0,
+                       .n_done = v->n_submit + 1};
+    SL_TRY(put_queue(v, &q, err));
+    v->n_submit++;
+    v->n_send_waited = BASE_MAX(v->n_send_waited, n_send);
     return SL_OK;
 }
 
-static sl_status vk_wait(void *g, uint64_t n, sl_err *err)
+static sl_status wait_for(struct vk *v, VkSemaphore semaphore, uint64_t n, sl_err *err)
 {
-    struct vk *v = g;
     VkSemaphoreWaitInfo w = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
                              .semaphoreCount = 1,
-                             .pSemaphores = &v->done,
+                             .pSemaphores = &semaphore,
                              .pValues = &n};
     VkResult r = VK_TIMEOUT;
     for (int i = 0; r == VK_TIMEOUT && (v->is_cpu || i < WAITS); i++)
@@ -254,6 +285,59 @@ static sl_status vk_wait(void *g, uint64_t n, sl_err *err)
     if (r == VK_TIMEOUT)
         return SL_FAIL(err, DEVICE, "lost (no answer in %d s)", (int)(WAITS * (WAIT_NS / 1e9)));
     return r ? failed(r, "vkWaitSemaphores", err) : SL_OK;
+}
+
+static sl_status vk_wait(void *g, uint64_t n, sl_err *err)
+{
+    struct vk *v = g;
+    return wait_for(v, v->done, n, err);
+}
+
+/* ---- what is sent ---- */
+
+static sl_status vk_wait_send(void *g, uint64_t n, sl_err *err)
+{
+    struct vk *v = g;
+    return wait_for(v, v->sent, n, err);
+}
+
+static sl_status vk_send(void *g, const struct gpu_sending *s, sl_err *err)
+{
+    struct vk *v = g;
+    uint64_t n = v->n_send + 1;
+    VkCommandBuffer cb = v->send[n % VK_SENDS];
+    const struct vk_mem *to = mem_of(v, s->to), *from = mem_of(v, s->from);
+    VkBufferCopy c = {s->from - from->at, s->to - to->at, s->n};
+    VkCommandBufferBeginInfo b = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+                                  .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
+    struct queued q = {.queue = v->send_queue,
+                       .cb = cb,
+                       .wait = v->done,
+                       .done = v->sent,
+                       .n_wait = s->after,
+                       .n_done = n};
+    if (n > VK_SENDS) SL_TRY(vk_wait_send(g, n - VK_SENDS, err)); /* it is recorded there */
+    VkResult r = v->BeginCommandBuffer(cb, &b);
+    if (!r) v->CmdCopyBuffer(cb, from->buffer, to->buffer, 1, &c);
+    if (!r) r = v->EndCommandBuffer(cb);
+    if (r) return failed(r, "a command buffer", err);
+    SL_TRY(put_queue(v, &q, err));
+    v->n_send = n;
+    return SL_OK;
+}
+
+static sl_status open_send(struct vk *v, sl_err *err)
+{
+    VkCommandPoolCreateInfo p = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                 .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
+                                 .queueFamilyIndex = v->send_family};
+    VkCommandBufferAllocateInfo a = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                     .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                     .commandBufferCount = VK_SENDS};
+    VkResult r = v->CreateCommandPool(v->device, &p, NULL, &v->send_pool);
+    a.commandPool = v->send_pool;
+    if (!r) r = v->AllocateCommandBuffers(v->device, &a, v->send);
+    return r ? failed(r, "opening", err) : SL_OK;
 }
 
 /* ---- kernels ---- */
@@ -359,7 +443,8 @@ static sl_status open_rest(struct vk *v, sl_err *err)
     VkResult r = v->CreatePipelineLayout(v->device, &l, NULL, &v->layout);
     if (!r) r = v->CreateCommandPool(v->device, &p, NULL, &v->pool);
     if (!r) r = v->CreateSemaphore(v->device, &s, NULL, &v->done);
-    return r ? failed(r, "opening", err) : SL_OK;
+    if (!r) r = v->CreateSemaphore(v->device, &s, NULL, &v->sent);
+    return r ? failed(r, "opening", err) : open_send(v, err);
 }
 
 static void vk_close(void *g)
@@ -370,7 +455,9 @@ static void vk_close(void *g)
             if (v->pipeline[i]) v->DestroyPipeline(v->device, v->pipeline[i], NULL);
         if (v->layout) v->DestroyPipelineLayout(v->device, v->layout, NULL);
         if (v->pool) v->DestroyCommandPool(v->device, v->pool, NULL);
+        if (v->send_pool) v->DestroyCommandPool(v->device, v->send_pool, NULL);
         if (v->done) v->DestroySemaphore(v->device, v->done, NULL);
+        if (v->sent) v->DestroySemaphore(v->device, v->sent, NULL);
         v->DestroyDevice(v->device, NULL);
     }
     dev_vk_unload(v);
@@ -408,7 +495,9 @@ static const struct gpu_driver driver = {.name = "vulkan",
                                          .record = vk_record,
                                          .forget = vk_forget,
                                          .submit = vk_submit,
-                                         .wait = vk_wait};
+                                         .wait = vk_wait,
+                                         .send = vk_send,
+                                         .wait_send = vk_wait_send};
 
 static sl_status open_device(const char *options, const struct dev_opts *o, dev **out, sl_err *err)
 {

@@ -28,6 +28,24 @@ static uint32_t compute_family(const struct vk *v, VkPhysicalDevice card)
     return UINT32_MAX;
 }
 
+/* Where copies do not hold up what computes: a family that can do nothing else, a second queue, or,
+ * where there is neither, the one there is. */
+static void choose_send(struct vk *v)
+{
+    VkQueueFamilyProperties q[16];
+    uint32_t n = BASE_COUNT_OF(q);
+    v->GetPhysicalDeviceQueueFamilyProperties(v->card, &n, q);
+    v->send_family = v->family;
+    v->send_index = q[v->family].queueCount > 1;
+    for (uint32_t i = 0; i < n; i++) {
+        const VkQueueFlags other = VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT;
+        if (!(q[i].queueFlags & VK_QUEUE_TRANSFER_BIT) || q[i].queueFlags & other) continue;
+        v->send_family = i;
+        v->send_index = 0;
+        return;
+    }
+}
+
 const char *dev_vk_lacks(const struct vk *v, VkPhysicalDevice card)
 {
     struct features f;
@@ -48,25 +66,30 @@ const char *dev_vk_lacks(const struct vk *v, VkPhysicalDevice card)
 sl_status dev_vk_device(struct vk *v, sl_err *err)
 {
     struct features f;
-    float first = 1;
+    float first[2] = {1, 1};
     chain(&f);
     f.f.features.shaderInt64 = f.f.features.shaderFloat64 = VK_TRUE;
     f.v12.bufferDeviceAddress = f.v12.timelineSemaphore = f.v12.scalarBlockLayout = VK_TRUE;
     v->family = compute_family(v, v->card);
-    VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-                                     .queueFamilyIndex = v->family,
-                                     .queueCount = 1,
-                                     .pQueuePriorities = &first};
+    choose_send(v);
+    bool apart = v->send_family != v->family;
+    VkDeviceQueueCreateInfo queue[2] = {{.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+                                         .queueFamilyIndex = v->family,
+                                         .queueCount = 1 + v->send_index,
+                                         .pQueuePriorities = first}};
+    queue[1] = queue[0];
+    queue[1].queueFamilyIndex = v->send_family;
     const char *budget = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
     VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                .pNext = &f.f,
-                               .queueCreateInfoCount = 1,
-                               .pQueueCreateInfos = &queue,
+                               .queueCreateInfoCount = 1 + apart,
+                               .pQueueCreateInfos = queue,
                                .enabledExtensionCount = v->has_budget,
                                .ppEnabledExtensionNames = &budget};
     VkResult r = v->CreateDevice(v->card, &info, NULL, &v->device);
     if (r) return SL_FAIL(err, UNSUPPORTED, "vkCreateDevice: %s", dev_vk_text(r));
     SL_TRY(dev_vk_load_device(v, err));
     v->GetDeviceQueue(v->device, v->family, 0, &v->queue);
+    v->GetDeviceQueue(v->device, v->send_family, v->send_index, &v->send_queue);
     return SL_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver for Vulkan 1.2: libvulkan by dlopen, buffers by address, one queue, one timeline
- * semaphore. Room-internal. */
+/* The driver for Vulkan 1.2: libvulkan by dlopen, buffers by address, a queue and a timeline
+ * semaphore for what computes, and for what is sent. Room-internal. */
 #ifndef DEV_VK_VK_H
 #define DEV_VK_VK_H
 
@@ -58,6 +58,8 @@
 
 #define VK_MEM_MAX 4096 /* allocations, at most: what drivers promise */
 
+#define VK_SENDS 8      /* sends under way, at most */
+
 struct vk_mem {
     VkBuffer buffer;
     VkDeviceMemory memory;
@@ -73,8 +75,8 @@ struct vk {
     VkInstance instance;
     VkPhysicalDevice card;
     VkDevice device;
-    VkQueue queue;
-    uint32_t family;
+    VkQueue queue, send_queue; /* which may be one */
+    uint32_t family, send_family, send_index; /* index: among the queues of its family */
     VkPhysicalDeviceMemoryProperties mem;
     bool is_unified, is_cpu, has_budget;
     uint32_t heap; /* of the device's memory */
@@ -84,8 +86,10 @@ struct vk {
     VkPipelineLayout layout;
     VkPipeline pipeline[GPU_N_KERNEL];
     VkCommandPool pool;
-    VkSemaphore done;
-    uint64_t n_submit;
+    VkSemaphore done, sent;
+    uint64_t n_submit, n_send, n_send_waited; /* waited: that a submit has waited for */
+    VkCommandPool send_pool;
+    VkCommandBuffer send[VK_SENDS]; /* of send n: [n % VK_SENDS] */
 };
 
 /* Code of a kernel. */

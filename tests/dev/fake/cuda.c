@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A libcuda.so.1 for tests: cards whose memory is the host's at other addresses, and whose kernels
  * are C (simt.h). What is launched runs later, on a thread, in the last order that a graph's edges
- * allow. What a caller may not do is an error or ends the program; at exit, what was not given back
+ * allow; of several streams now one goes first and now another, as far as their waits allow. What a
+ * caller may not do is an error or ends the program; at exit, what was not given back
  * is said.
  *
  * SL_FAKE_CUDA: words with commas between: count=N cards, mem=MIB of each, cc=61 compute
@@ -43,10 +44,13 @@ struct cuda_fn {
     int unused;
 };
 struct cuda_event {
-    uint64_t at; /* of work; reached when that is done */
+    cuda_stream *stream; /* NULL: it was never recorded */
+    uint64_t at;         /* of its work; reached when that is done */
 };
 struct cuda_stream {
-    int unused;
+    cuda_stream *next;
+    struct work *first, **last;
+    uint64_t n_work, n_done;
 };
 struct cuda_node {
     int n_before, n_left;
@@ -64,12 +68,14 @@ struct cuda_graph {
 };
 struct cuda_exec {
     cuda_graph graph;
-    uint64_t last; /* work that runs it */
+    cuda_event last; /* work that runs it */
 };
-struct work {
+struct work { /* a graph, a copy, or nothing, after an event */
     struct work *next;
     cuda_exec *exec;
-    uint64_t number;
+    uint64_t to, from;
+    size_t n_bytes;
+    cuda_event after;
 };
 
 static struct {
@@ -77,8 +83,8 @@ static struct {
     pthread_cond_t more, done;
     pthread_t thread;
     bool runs, stop;
-    struct work *first, **last;
-    uint64_t n_work, n_done;
+    cuda_stream *stream;
+    uint64_t n_run;
     int error;
     /* what there is */
     struct mem *mem, *kept;
@@ -114,7 +120,6 @@ __attribute__((constructor)) static void begin(void)
     g.fail = word(s, "fail", 0);
     g.lost = word(s, "lost", 0);
     g.says_calls = word(s, "calls", 0);
-    g.last = &g.first;
 }
 
 __attribute__((destructor)) static void end(void)
@@ -203,22 +208,50 @@ static void run_graph(const cuda_graph *graph)
     free(ready);
 }
 
+static void run_copy(const struct work *w)
+{
+    pthread_mutex_lock(&g.lock);
+    uint8_t *to = seen(w->to, w->n_bytes), *from = seen(w->from, w->n_bytes);
+    if (!to || !from) g.error = BAD_ADDRESS;
+    pthread_mutex_unlock(&g.lock);
+    if (to && from) memmove(to, from, w->n_bytes);
+}
+
+static bool is_reached(const cuda_event *e)
+{
+    return !e->stream || e->stream->n_done >= e->at;
+}
+
+/* A stream whose next work may run; every other time the last of them, else the first. */
+static cuda_stream *runnable(void)
+{
+    cuda_stream *found = NULL;
+    for (cuda_stream *s = g.stream; s; s = s->next)
+        if (s->first && is_reached(&s->first->after) && (!found || g.n_run / 3 % 2)) found = s;
+    return found;
+}
+
 static void *work(void *unused)
 {
     (void)unused;
     pthread_mutex_lock(&g.lock);
     for (;;) {
-        while (!g.first && !g.stop)
+        cuda_stream *s = runnable();
+        if (!s && g.stop) break;
+        if (!s) {
             pthread_cond_wait(&g.more, &g.lock);
-        struct work *w = g.first;
-        if (!w) break;
-        bool runs = !g.error && w->exec;
+            continue;
+        }
+        struct work *w = s->first;
+        bool runs = !g.error;
         pthread_mutex_unlock(&g.lock);
-        if (runs) run_graph(&w->exec->graph);
+        if (runs && w->exec) run_graph(&w->exec->graph);
+        if (runs && w->n_bytes) run_copy(w);
         pthread_mutex_lock(&g.lock);
-        g.first = w->next;
-        if (!g.first) g.last = &g.first;
-        g.n_done = w->number;
+        s->first = w->next;
+        if (!s->first) s->last = &s->first;
+        s->n_done++;
+        g.n_run++;
         free(w);
         pthread_cond_broadcast(&g.done);
     }
@@ -226,27 +259,27 @@ static void *work(void *unused)
     return NULL;
 }
 
-/* The number of a piece of work more. */
-static uint64_t queue(cuda_exec *exec)
+/* A piece of work more: reached when that is done. */
+static cuda_event queue(cuda_stream *s, const struct work *of)
 {
     struct work *w = calloc(1, sizeof *w);
     if (!w) misuse("the host's memory is at its end");
+    *w = *of;
     pthread_mutex_lock(&g.lock);
-    w->exec = exec;
-    w->number = ++g.n_work;
-    *g.last = w;
-    g.last = &w->next;
-    uint64_t n = w->number;
+    *s->last = w;
+    s->last = &w->next;
+    cuda_event e = {s, ++s->n_work};
     pthread_cond_signal(&g.more);
     pthread_mutex_unlock(&g.lock);
-    return n;
+    return e;
 }
 
 static void drain(void)
 {
     pthread_mutex_lock(&g.lock);
-    while (g.n_done < g.n_work)
-        pthread_cond_wait(&g.done, &g.lock);
+    for (cuda_stream *s = g.stream; s; s = s->next)
+        while (s->n_done < s->n_work)
+            pthread_cond_wait(&g.done, &g.lock);
     pthread_mutex_unlock(&g.lock);
 }
 
@@ -467,18 +500,33 @@ API int cuModuleGetFunction(cuda_fn **out, cuda_module *module, const char *name
     return called(true);
 }
 
-/* ---- streams: all are one; events ---- */
+/* ---- streams, events ---- */
 
 API int cuStreamCreate(cuda_stream **out, unsigned flags)
 {
     int r = called(true);
     if (flags != CUDA_STREAM_OF_ITS_OWN) return BAD_VALUE;
-    if (!r) *out = make(STREAM, sizeof **out);
-    return r;
+    if (r) return r;
+    cuda_stream *s = make(STREAM, sizeof *s);
+    s->last = &s->first;
+    pthread_mutex_lock(&g.lock);
+    s->next = g.stream;
+    g.stream = s;
+    pthread_mutex_unlock(&g.lock);
+    *out = s;
+    return 0;
 }
 
 API int cuStreamDestroy_v2(cuda_stream *stream)
 {
+    drain();
+    pthread_mutex_lock(&g.lock);
+    cuda_stream **p = &g.stream;
+    while (*p && *p != stream)
+        p = &(*p)->next;
+    if (!*p) misuse("a stream given back that is not there");
+    *p = stream->next;
+    pthread_mutex_unlock(&g.lock);
     drop(STREAM, stream);
     return 0;
 }
@@ -488,6 +536,22 @@ API int cuStreamSynchronize(cuda_stream *stream)
     if (!stream) return BAD_HANDLE;
     drain();
     return g.error;
+}
+
+API int cuStreamWaitEvent(cuda_stream *stream, cuda_event *event, unsigned flags)
+{
+    int r = called(true);
+    if (!stream || !event || flags) return BAD_HANDLE;
+    if (!r) (void)queue(stream, &(struct work){.after = *event});
+    return r;
+}
+
+API int cuMemcpyAsync(uint64_t to, uint64_t from, size_t n_bytes, cuda_stream *stream)
+{
+    int r = called(true);
+    if (!stream || !n_bytes) return BAD_VALUE;
+    if (!r) (void)queue(stream, &(struct work){.to = to, .from = from, .n_bytes = n_bytes});
+    return r;
 }
 
 API int cuEventCreate(cuda_event **out, unsigned flags)
@@ -508,7 +572,7 @@ API int cuEventRecord(cuda_event *event, cuda_stream *stream)
 {
     int r = called(true);
     if (!stream) return BAD_HANDLE;
-    if (!r) event->at = queue(NULL);
+    if (!r) *event = queue(stream, &(struct work){0});
     return r;
 }
 
@@ -516,7 +580,7 @@ API int cuEventQuery(cuda_event *event)
 {
     if (!current) misuse("a call on a thread without a context");
     pthread_mutex_lock(&g.lock);
-    int r = g.n_done < event->at ? CUDA_NOT_READY : g.error;
+    int r = is_reached(event) ? g.error : CUDA_NOT_READY;
     pthread_mutex_unlock(&g.lock);
     return r;
 }
@@ -622,7 +686,7 @@ API int cuGraphInstantiateWithFlags(cuda_exec **out, cuda_graph *graph, unsigned
 API int cuGraphExecDestroy(cuda_exec *exec)
 {
     pthread_mutex_lock(&g.lock);
-    if (g.n_done < exec->last) misuse("a recording is given back while it runs");
+    if (!is_reached(&exec->last)) misuse("a recording is given back while it runs");
     pthread_mutex_unlock(&g.lock);
     free_nodes(&exec->graph);
     drop(EXEC, exec);
@@ -634,7 +698,7 @@ API int cuGraphLaunch(cuda_exec *exec, cuda_stream *stream)
     int r = called(true);
     if (!stream) return BAD_HANDLE;
     if (r) return r;
-    exec->last = queue(exec);
+    exec->last = queue(stream, &(struct work){.exec = exec});
     if (++g.n_launch == g.lost) {
         pthread_mutex_lock(&g.lock);
         g.error = FAILED;

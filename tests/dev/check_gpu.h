@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the checks of check_gpu share: both devices, buffers on both, random steps and matrices. */
+#ifndef CHECK_GPU_H
+#define CHECK_GPU_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "dev/dev.h"
+#include "dev/gpu/gpu.h"
+
+#define T_MAX 65
+#define N_BLK 72 /* of a sequence a third */
+#define BLK 16
+#define N_TOKENS 8
+
+struct gpu_checks {
+    uint64_t rng, seed;
+    int n_fail, n_checked;
+    const char *device;
+    dev *d[2]; /* the CPU, and the device */
+};
+extern struct gpu_checks g;
+
+#define MUST(expr)                                                                                 \
+    do {                                                                                           \
+        sl_err err_ = {0};                                                                         \
+        if ((expr) != SL_OK) {                                                                     \
+            printf("FAIL %s:%d: %s: %s\n", __FILE__, __LINE__, #expr, err_.text);                  \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+int rand_int(int lo, int hi);
+/* n random values on both devices, a few of them large. */
+struct buf {
+    float *at[2];
+    float *x; /* on the host */
+    int64_t n;
+};
+struct buf make_buf(int64_t n);
+void same(const char *what, const struct buf *b);
+
+/* A step of T tokens of up to 3 sequences. */
+extern int32_t pos[T_MAX], tok0[4];
+extern const int tokens[N_TOKENS];
+struct dev_step make_step(int T);
+
+/* Random weights of a run format. */
+struct format {
+    const char *name, *header; /* header: of code formats */
+    int blk_k, blk_bytes, hdr_bytes;
+};
+extern const struct format formats[GPU_N_FMT];
+void make_mat(const struct format *f, const struct dev_image *shape, enum dev_use use,
+              dev_mat *out[2]);
+void open_both(enum dev_acts acts);
+void close_both(void);
+void act_for(dev_mat *const m[2], int n_col, dev_act *out[2]);
+
+void check_sends(void); /* check_gpu_send.c */
+
+#endif
