@@ -44,6 +44,10 @@ static void add_layer(struct mats *s, int il, const struct layer *l, enum input 
         add(s, il, MODEL_ROUTER, l->router);
         add(s, il, MODEL_EXPERTS, l->gate_up_exps);
         if (model_hot_of(s->m, il)) add(s, il, MODEL_ATTN, s->m->hot[il].gate_up);
+        if (model_stream_of(s->m, il))
+            for (int i = 0; i < s->m->stream.n_room; i++)
+                if (s->m->stream.room[i].like.cols == s->m->cfg.d_model)
+                    add(s, il, MODEL_ATTN, s->m->stream.room[i].mat[0]);
         break;
     case IN_H:
         add(s, il, gated, l->down);
@@ -206,6 +210,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
             nk = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)d->n_head_kv * c->d_head;
     int64_t K = c->n_expert ? c->n_expert_used : 0;
     unsigned sum = any_added(m) ? B_ATTN : 0, hot = any_hot(m) ? B_ATTN : 0;
+    unsigned flow = m->stream.slab ? B_ATTN : 0, terms = hot | flow;
     bool many = m->ranks.join.n_rank > 1, spread = m->opts.spread;
     unsigned parts = parts_on(m, s);
     int64_t A = model_is_own(m) ? d->n_dp : 0, W = dev_combine_words(m->opts.combine, (int)D);
@@ -226,14 +231,14 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->best, B_HEAD, nl, 1},
         {&s->eh_in, B_ATTN, T, m->n_mtp ? 2 * D : 0},
         {&s->logit_r, B_ROUTER, T, c->n_expert},
-        {&s->weight_r, B_ROUTER | B_EXPERTS, T, K},
-        {&s->id_r, B_ROUTER | B_EXPERTS | hot, T, K},
-        {&s->weight_odd, B_ROUTER | B_EXPERTS, T, m->opts.n_late ? K : 0},
-        {&s->id_odd, B_ROUTER | B_EXPERTS | hot, T, m->opts.n_late ? K : 0},
-        {&s->terms, B_EXPERTS | hot, T * K, hot ? D : 0},
+        {&s->weight_r, B_ROUTER | B_EXPERTS | flow, T, K},
+        {&s->id_r, B_ROUTER | B_EXPERTS | terms, T, K},
+        {&s->weight_odd, B_ROUTER | B_EXPERTS | flow, T, m->opts.n_late ? K : 0},
+        {&s->id_odd, B_ROUTER | B_EXPERTS | terms, T, m->opts.n_late ? K : 0},
+        {&s->terms, (hot ? B_EXPERTS : 0) | terms, T * K, D},
         {&s->given, B_EXPERTS, T * K, hot && dev_is_host(s->d) ? D : 0},
-        {&s->late, B_EXPERTS, T, m->opts.n_late ? D : 0},
-        {&s->shared, B_SHARED | sum, T, K && c->n_shared ? D : 0},
+        {&s->late, B_EXPERTS | flow, T, m->opts.n_late ? D : 0},
+        {&s->shared, B_SHARED | sum | flow, T, K && c->n_shared ? D : 0},
         {&s->y_cols, B_ATTN, T, cols(m, MODEL_CUT_HEADS)},
         {&s->r_cols, B_ATTN | B_DENSE | B_EXPERTS, T, cols(m, MODEL_CUT_MODEL)},
         {&s->logit_cols, B_HEAD, nl, BASE_MAX(cols(m, MODEL_CUT_VOCAB), cols(m, MODEL_CUT_DRAFT))},

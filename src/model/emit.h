@@ -30,6 +30,8 @@ struct emit {
     /* sides, by bits, which the feed-forward block's input has come to, and where it is prepared */
     unsigned moved, prepared;
     struct late late; /* of the layer before */
+    bool streams, is_last; /* experts are streamed; no layer follows the one under way */
+    int n_sent, n_streamed; /* slabs: that were sent for, and computed with */
     bool odd;         /* the layer under way has the other buffers of what the router chose */
 };
 void model_emit_begin(struct emit *e, struct model *m);
@@ -82,6 +84,12 @@ const float *model_late_take(struct emit *e, const struct side *to);
 void model_hot_emit(struct emit *e, struct chosen chosen);
 bool model_hot_rest(const struct emit *e, struct dev_moe *p);
 void model_hot_bring(struct emit *e);
+/* Experts of the layer under way that are streamed: the first slab is sent for, unless it was; what
+ * they give to home's terms, hot ones too; the next layer's first slab is sent for. */
+void model_stream_begin(struct emit *e);
+void model_stream_emit(struct emit *e, const struct layer *l, struct chosen chosen);
+void model_stream_end(struct emit *e);
+int model_stream_ops(const struct model *m); /* of a layer, at most, beside the others */
 struct dev_op *model_hot_sum(struct emit *e, const struct side *s, const struct dev_moe *p);
 /* The operator of the experts of layer l on a side, whose input is there. */
 struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const struct layer *l,

@@ -192,9 +192,58 @@ static void begin_hot(struct emit *e)
     model_hot_emit(e, to);
 }
 
+/* The terms on attention's side are a token's sum there, and that of those that come late. */
+static void sum_terms(struct emit *e, const struct layer *l, struct chosen chosen)
+{
+    const struct side *home = home_of(e);
+    struct dev_sum p = {.n = e->m->cfg.d_model,
+                        .k = e->m->cfg.n_expert_used,
+                        .id = chosen.id,
+                        .weight = chosen.weight,
+                        .here = home->terms,
+                        .add = l->gate_up ? home->shared : NULL,
+                        .before = model_late_take(e, home),
+                        .y = home->r,
+                        .n_late = model_n_late(e->m, e->layer)};
+    e->side = home;
+    model_op(e, DEV_OP_sum)->u.sum = p;
+    if (!p.n_late) return;
+    p.add = p.before = NULL;
+    p.y = home->late;
+    p.late = true;
+    model_op(e, DEV_OP_sum)->u.sum = p;
+    e->late = (struct late){.side = home, .layer = e->layer, .chosen = chosen};
+}
+
+/* The same with experts that come to attention's side for the step. */
+static void streamed(struct emit *e, const struct layer *l)
+{
+    const struct side *home = home_of(e), *shared = side_of(e, MODEL_SHARED);
+    int K = e->m->cfg.n_expert_used;
+    model_stream_begin(e);
+    const struct side *router = route(e, l);
+    struct chosen from = chosen_on(e, router), to = chosen_on(e, home);
+    model_move_emit(e, (struct at){router, from.id}, (struct at){home, to.id}, K, false);
+    model_move_emit(e, (struct at){router, from.weight}, (struct at){home, to.weight}, K, false);
+    if (l->gate_up) {
+        enter(e, MODEL_SHARED);
+        gated(e, l, shared->shared, MODEL_TAP_DOWN_SHEXP);
+        model_move_emit(e, (struct at){shared, shared->shared}, (struct at){home, home->shared},
+                        e->m->cfg.d_model, false);
+    }
+    model_stream_emit(e, l, to);
+    sum_terms(e, l, to);
+    model_stream_end(e);
+    e->side = home;
+}
+
 void model_moe_emit(struct emit *e, const struct layer *l)
 {
     const struct side *home = home_of(e), *shared = side_of(e, MODEL_SHARED);
+    if (e->streams && model_stream_of(e->m, e->layer)) {
+        streamed(e, l);
+        return;
+    }
     give_experts(e, route(e, l)); /* first: they may run beside the shared ones */
     if (l->gate_up) {
         enter(e, MODEL_SHARED);

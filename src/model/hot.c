@@ -102,6 +102,7 @@ sl_status model_hot_set(model *m, int il, const int32_t *expert, bool *changed, 
     }
     if (!*changed) return SL_OK;
     set_slots(m, h, now);
+    SL_TRY(model_stream_hot(m, il, err));
     return dev_slots_put(m->d, &h->here, m->cfg.n_expert, err);
 }
 

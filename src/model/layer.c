@@ -16,6 +16,7 @@ void model_emit_begin(struct emit *e, struct model *m)
     e->layer = -1;
     e->side = model_side(m, MODEL_ATTN);
     e->late = (struct late){0};
+    e->n_sent = e->n_streamed = 0;
 }
 
 struct dev_op *model_op(struct emit *e, enum dev_op_kind kind)

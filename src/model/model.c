@@ -149,6 +149,7 @@ sl_status model_open_parts(const io_model *io, dev *d, const struct model_opts *
     sl_status st = new_model(io, d, opts, out, err);
     if (!st) st = load(*out, io, err);
     if (!st) st = model_hot_open(*out, err);
+    if (!st) st = model_stream_open(*out, err);
     if (!st) st = model_buffers_open(*out, err);
     if (st) {
         model_close(*out);
@@ -181,8 +182,11 @@ sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, 
     SL_TRY(check_layout(&o, d, err));
     sl_status st = model_open_parts(io, d, &o, &m, err);
     if (!st && !o.first_pass) st = model_reserve(m, err);
-    if (!st && !o.first_pass) st = model_progs_open(m, (struct dev_tap){0}, m->prog, err);
-    if (!st && o.beside) st = model_progs_open(o.beside, (struct dev_tap){0}, o.beside->prog, err);
+    const struct model_progs plain = {0}, streams = {.streams = true};
+    if (!st && !o.first_pass) st = model_progs_open(m, plain, m->prog, err);
+    if (!st && m->stream.slab) st = model_progs_open(m, streams, m->stream.prog, err);
+    if (!st && o.beside) st = model_progs_open(o.beside, plain, o.beside->prog, err);
+    if (!st && o.stream_from == MODEL_STREAM_AUTO) st = model_stream_try(m, err);
     if (st)
         model_close(m);
     else
@@ -212,6 +216,7 @@ void model_close(model *m)
     for (int i = 0; i <= MODEL_MTP_MAX; i++) {
         dev_prog_close(m->prog[i]);
         dev_prog_close(m->tap_prog[i]);
+        dev_prog_close(m->stream.prog[i]);
     }
     mem_arena_fini(&m->arena); /* device memory belongs to the device */
     mem_free(m);

@@ -136,6 +136,12 @@ struct model_hot {
 /* May experts of layer il lie so? The devices of p are open. */
 bool model_may_be_hot(const struct model_place *p, const struct arch_cfg *c, int il);
 
+#define MODEL_STREAM_AUTO (-1)
+/* Experts of that many bytes, the largest of the model, which a buffer of the device holds. */
+int model_stream_slots(int n_expert, int64_t bytes);
+/* What that takes of the device's memory, beside weights, with steps of n_tok tokens. */
+int64_t model_stream_bytes(const struct arch_cfg *c, int64_t expert_bytes, int n_tok);
+
 struct model_opts {
     int n_tok_max; /* tokens of the largest step */
     int n_seq_max;
@@ -168,6 +174,10 @@ struct model_opts {
     int n_late; /* 0, or: of a generated token so many experts of the smallest weights are added one
                    layer with experts later, all but the last layer's; MTP layers are as always */
     const struct model_hot *hot; /* NULL = none */
+    /* 0, or: in steps of so many tokens and more, experts that lie on the CPU beside attention's
+     * device are streamed through that one; MODEL_STREAM_AUTO: from where that is faster. No result
+     * depends on it. Errors: REQUEST: no experts lie so; UNSUPPORTED: with ranks, with combine */
+    int stream_from;
     bool no_mtp;                /* leave the MTP layers out of memory */
     int n_draft_vocab; /* MTP layers choose among the ids below it, in whole tiles of 16 rows;
                           0 = among all */
@@ -222,6 +232,17 @@ struct model_hits {
     uint64_t saved_bytes;   /* weights that the CPU did not read for it */
 };
 struct model_hits model_hot_hits(const model *m);
+/* How experts are streamed: layers of which they are, from how many tokens of a step on (0: in no
+ * step), experts of a buffer; bytes of the device's buffers, and that a step of the main pass
+ * brings; what was measured for auto (0: nothing); steps that were, their tokens, what these
+ * brought. */
+struct model_streaming {
+    int n_layer, from, n_slot;
+    int64_t room_bytes, pass_bytes;
+    double bus_gbps, cpu_gops;
+    uint64_t n_step, n_tok, n_bytes;
+};
+void model_stream_get(const model *m, struct model_streaming *out);
 /* The widest row that one of several ranks brings to a join, or gives to another. */
 int64_t model_join_bytes(const model *m);
 /* Those on d; a table of tokens that is the head too may lie on two devices. */

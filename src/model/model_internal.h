@@ -39,14 +39,35 @@ struct hot {
     int64_t bytes;                   /* of an expert */
 };
 
+#define MODEL_MTP_MAX 16
+
+/* Experts that are streamed through attention's device (stream.c). */
+#define MODEL_STREAM_BUFS 2
+#define MODEL_STREAM_ROOMS 16 /* kinds of matrices */
+struct stream {
+    int from;           /* tokens of a step that is; 0 = none is */
+    int n_slot, n_slab; /* experts of a buffer; buffers that a layer's experts fill */
+    int n_layer, n_room;
+    struct dev_slots **slab; /* [L + MTP]: of a layer whose experts are [n_slab], else NULL; all
+                                NULL: none are */
+    int64_t *bytes;          /* [L + MTP] that a step brings of a layer */
+    struct stream_room {
+        struct dev_image like;
+        dev_mat *mat[MODEL_STREAM_BUFS]; /* stacks of n_slot */
+    } room[MODEL_STREAM_ROOMS];
+    float *gate_up_bias[MODEL_STREAM_BUFS], *down_bias[MODEL_STREAM_BUFS]; /* or NULL */
+    dev_prog *prog[1 + MODEL_MTP_MAX]; /* of each pass */
+    int64_t room_bytes;
+    double bus_gbps, cpu_gops; /* measured; 0 = not */
+    uint64_t n_step, n_tok, n_bytes;
+};
+
 struct mtp {
     struct layer layer;
     float *enorm, *hnorm, *head_norm;
     dev_mat *eh;
     dev_mat *embed, *head; /* own ones, or those of the model; of head the rows of n_draft_vocab */
 };
-
-#define MODEL_MTP_MAX 16
 
 /* What a device has of a model's step: what the parts that lie there need (buffers.c). */
 struct side {
@@ -166,6 +187,7 @@ struct model {
     struct mtp *mtp;     /* [n_mtp kept] */
     struct hot *hot;     /* [L + MTP], or NULL */
     int64_t hot_bytes;
+    struct stream stream;
     int n_mtp;           /* kept */
     bool keeps_hidden;   /* a later pass reads the hidden states of all tokens */
     int n_draft_vocab;   /* rows of their heads; 0 = all of the vocabulary */
@@ -240,6 +262,17 @@ sl_status model_spares_open(struct model *m, const io_model *io, sl_err *err) BA
 sl_status model_hot_open(struct model *m, sl_err *err) BASE_MUST_USE;
 /* Hot experts of layer il; NULL: there are none. */
 const struct hot *model_hot_of(const struct model *m, int il);
+/* stream.c: m->stream from the options, after hot experts. Errors: REQUEST, UNSUPPORTED, NOMEM. */
+sl_status model_stream_open(struct model *m, sl_err *err) BASE_MUST_USE;
+/* Are the experts of layer il streamed, in steps that are? */
+bool model_stream_of(const struct model *m, int il);
+/* Others of layer il are hot now. Errors: as dev_put. */
+sl_status model_stream_hot(struct model *m, int il, sl_err *err) BASE_MUST_USE;
+/* The program of a step that is streamed, counted as one; NULL: it is not. */
+dev_prog *model_stream_prog(struct model *m, const struct dev_step *s);
+/* try.c: from how many tokens on it pays, found by trying. When all programs are open. Errors: what
+ * opening and running them says. */
+sl_status model_stream_try(struct model *m, sl_err *err) BASE_MUST_USE;
 /* late.c: can experts come late as the options say? REQUEST, UNSUPPORTED. */
 sl_status model_late_check(const struct model *m, sl_err *err) BASE_MUST_USE;
 /* Experts of a token that come late in layer il. */
@@ -261,9 +294,13 @@ sl_status model_open_parts(const io_model *io, dev *d, const struct model_opts *
                            sl_err *err) BASE_MUST_USE;
 /* prog.c: reserve the workspace that the operators of all passes need, on every device. */
 sl_status model_reserve(struct model *m, sl_err *err) BASE_MUST_USE;
-/* Open the programs of all passes, with tap's operators where its fn is not NULL: into
- * out[1 + n_mtp]. */
-sl_status model_progs_open(struct model *m, struct dev_tap tap, dev_prog **out,
+/* Open the programs of all passes, with tap's operators where its fn is not NULL, or with experts
+ * that are streamed: into out[1 + n_mtp]. */
+struct model_progs {
+    struct dev_tap tap;
+    bool streams;
+};
+sl_status model_progs_open(struct model *m, struct model_progs how, dev_prog **out,
                            sl_err *err) BASE_MUST_USE;
 /* slice.c: does this rank have what is outside of the layers? */
 bool model_has_global(const struct arch_cfg *c, const struct model_dims *d, enum arch_global g);

@@ -27,7 +27,7 @@ void model_pass_emit(struct emit *e, int pass)
 
 int model_op_max(const struct model *m)
 {
-    return (m->cfg.n_layer + 1) * OPS_LAYER;
+    return (m->cfg.n_layer + 1) * (OPS_LAYER + model_stream_ops(m));
 }
 
 static int passes(const struct model *m)
@@ -36,9 +36,9 @@ static int passes(const struct model *m)
 }
 
 /* The operators of all of a model's passes; how many. */
-static int all_emit(struct model *m, struct dev_op *op)
+static int all_emit(struct model *m, bool streams, struct dev_op *op)
 {
-    struct emit e = {.op = op, .n_max = passes(m) * model_op_max(m)};
+    struct emit e = {.op = op, .n_max = passes(m) * model_op_max(m), .streams = streams};
     model_emit_begin(&e, m);
     for (int i = 0; i < passes(m); i++)
         model_pass_emit(&e, i);
@@ -56,26 +56,28 @@ sl_status model_reserve(struct model *m, sl_err *err)
                              .mla_expand_from = m->expand_from,
                              .keep_bytes = m->opts.keep_bytes};
     void *p = NULL;
-    int n_max = passes(m) * model_op_max(m) + (other ? passes(other) * model_op_max(other) : 0);
+    int n_max = 2 * passes(m) * model_op_max(m);
+    if (other) n_max += passes(other) * model_op_max(other);
     sl_status st = SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_max, sizeof(struct dev_op), &p, err));
     struct dev_op *op = p;
-    int n_op = all_emit(m, op);
-    if (other) n_op += all_emit(other, op + n_op);
+    int n_op = all_emit(m, false, op);
+    if (m->stream.slab) n_op += all_emit(m, true, op + n_op);
+    if (other) n_op += all_emit(other, false, op + n_op);
     for (int i = 0; i < m->place.n_dev && !st; i++)
         st = dev_reserve(m->place.d[i], op, n_op, &max, err);
     mem_free(p);
     return st;
 }
 
-sl_status model_progs_open(struct model *m, struct dev_tap tap, dev_prog **out, sl_err *err)
+sl_status model_progs_open(struct model *m, struct model_progs how, dev_prog **out, sl_err *err)
 {
     void *p = NULL;
     int n_max = model_op_max(m);
     sl_status st = SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_max, sizeof(struct dev_op), &p, err));
     for (int i = 0; i <= m->n_mtp && !st; i++) {
-        struct emit e = {.op = p, .n_max = n_max, .tap = tap};
+        struct emit e = {.op = p, .n_max = n_max, .tap = how.tap, .streams = how.streams};
         model_emit_begin(&e, m);
         model_pass_emit(&e, i);
         st = dev_prog_open(m->d, e.op, e.n, &out[i], err);

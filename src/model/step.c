@@ -27,8 +27,9 @@ sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *e
     s = m->step;
     check_step(m, s);
     if (m->dims.n_stage > 1) return model_stages_run(m, kv, all, err);
-    return dev_prog_run((m->tap_fn ? m->tap_prog : m->prog)[s->pass - m->opts.first_pass], kv, s,
-                        err);
+    dev_prog *p = m->tap_fn ? NULL : model_stream_prog(m, s);
+    if (!p) p = (m->tap_fn ? m->tap_prog : m->prog)[s->pass - m->opts.first_pass];
+    return dev_prog_run(p, kv, s, err);
 }
 
 /* The rows of logits that are wanted, where they are to be read. */

@@ -31,7 +31,8 @@ sl_status model_tap(model *m, model_tap_fn *fn, void *user, sl_err *err)
         m->tap_y = p;
     }
     if (fn && !m->tap_prog[0])
-        SL_TRY(model_progs_open(m, (struct dev_tap){.fn = tell, .user = m}, m->tap_prog, err));
+        SL_TRY(model_progs_open(m, (struct model_progs){.tap = {.fn = tell, .user = m}},
+                                m->tap_prog, err));
     m->tap_fn = fn;
     m->tap_user = user;
     return SL_OK;

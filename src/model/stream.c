@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Experts that lie on the CPU beside a device are streamed through that device in steps of many
+ * tokens: into a ring of buffers, slab by slab, of which it computes with one while the next ones
+ * come. It gives each expert's output by itself and adds a token's up in the order of its list, in
+ * the CPU's bits: so no answer depends on which steps are streamed. */
+#include <string.h>
+
+#include "base/rng.h"
+#include "model/emit.h"
+
+#define SLAB_BYTES ((int64_t)256 << 20) /* of a buffer, at most, where that makes few slabs */
+#define SLABS_LEAST 4                   /* of a layer */
+#define SLABS_MOST 16
+
+int model_stream_slots(int n_expert, int64_t bytes)
+{
+    int least = (n_expert + SLABS_MOST - 1) / SLABS_MOST;
+    int most = (n_expert + SLABS_LEAST - 1) / SLABS_LEAST;
+    int64_t fit = SLAB_BYTES / BASE_MAX(bytes, 1);
+    return (int)BASE_MAX(BASE_MIN(fit, most), least);
+}
+
+int64_t model_stream_bytes(const struct arch_cfg *c, int64_t expert_bytes, int n_tok)
+{
+    int64_t row = 12 * (int64_t)c->d_ff_expert + 8 * (int64_t)c->d_model;
+    return MODEL_STREAM_BUFS * model_stream_slots(c->n_expert, expert_bytes) * expert_bytes +
+           (int64_t)n_tok * c->n_expert_used * row;
+}
+
+bool model_stream_of(const struct model *m, int il)
+{
+    return m->stream.slab && il < m->cfg.n_layer + m->n_mtp && m->stream.slab[il];
+}
+
+/* The next layer after il whose experts are streamed, in the same pass; -1: none. */
+static int next_of(const struct model *m, int il)
+{
+    for (int i = il + 1; i < m->cfg.n_layer; i++)
+        if (model_stream_of(m, i)) return i;
+    return -1;
+}
+
+/* ---- opening ---- */
+
+static sl_status check(const struct model *m, sl_err *err)
+{
+    if (m->dims.n_rank * m->dims.n_stage > 1 || model_is_own(m))
+        return SL_FAIL(err, UNSUPPORTED, "stream-from: not where ranks share the model (layout)");
+    if (m->opts.combine)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "stream-from: not with another form of experts' outputs (combine)");
+    for (int il = 0; il < m->cfg.n_layer; il++)
+        if (model_may_be_hot(&m->place, &m->cfg, il)) return SL_OK;
+    return SL_FAIL(err, REQUEST,
+                   "stream-from: the experts of no layer lie on the CPU beside a device (device "
+                   "and place say where)");
+}
+
+static bool is_like(const struct dev_image *a, const struct dev_image *b)
+{
+    for (int i = 0; i < 2; i++)
+        if (!a->fmt[i] != !b->fmt[i] || (a->fmt[i] && strcmp(a->fmt[i], b->fmt[i]) != 0))
+            return false;
+    return a->rows == b->rows && a->cols == b->cols && a->is_pair == b->is_pair;
+}
+
+/* Rooms for matrices like the stack's, in every buffer: those that are there already, or new ones.
+ */
+static sl_status room_of(struct model *m, const dev_mat *of, sl_err *err)
+{
+    struct stream *s = &m->stream;
+    struct dev_image like;
+    dev_mat_view(of, 0, &like);
+    for (int i = 0; i < s->n_room; i++)
+        if (is_like(&s->room[i].like, &like)) return SL_OK;
+    if (s->n_room == MODEL_STREAM_ROOMS)
+        return SL_FAIL(err, UNSUPPORTED, "stream-from: experts of more than %d kinds",
+                       MODEL_STREAM_ROOMS);
+    struct stream_room *r = &s->room[s->n_room++];
+    r->like = like;
+    for (int i = 0; i < MODEL_STREAM_BUFS; i++) {
+        SL_TRY(dev_mat_room(m->d, &like, s->n_slot, DEV_USE_EXPERTS, &r->mat[i], err));
+        s->room_bytes += dev_mat_bytes(r->mat[i]);
+    }
+    return SL_OK;
+}
+
+static dev_mat *room(const struct model *m, const dev_mat *of, int buf)
+{
+    struct dev_image like;
+    dev_mat_view(of, 0, &like);
+    for (int i = 0; i < m->stream.n_room; i++)
+        if (is_like(&m->stream.room[i].like, &like)) return m->stream.room[i].mat[buf];
+    ASSERT(!"a room of every kind");
+    return NULL;
+}
+
+static sl_status bias_rooms(struct model *m, const float *of, int64_t n, float **out, sl_err *err)
+{
+    void *p = NULL;
+    for (int i = 0; of && !out[i] && i < MODEL_STREAM_BUFS; i++) {
+        SL_TRY(dev_alloc(m->d, MEM_WEIGHTS, m->stream.n_slot * n * 4, &p, err));
+        out[i] = p;
+    }
+    return SL_OK;
+}
+
+/* Which experts each slab of the layer brings; rest_of: -1 those that are on the device anyway. */
+static void fill_slabs(const struct model *m, struct dev_slots *slab, const int32_t *rest_of)
+{
+    const struct stream *s = &m->stream;
+    for (int i = 0; i < s->n_slab; i++) {
+        int32_t *expert = (int32_t *)slab[i].expert;
+        for (int k = 0; k < s->n_slot; k++) {
+            int e = i * s->n_slot + k;
+            expert[k] = e >= m->cfg.n_expert ? -1 : rest_of ? rest_of[e] : e;
+        }
+        dev_slots_init(&slab[i], m->cfg.n_expert);
+    }
+}
+
+static sl_status new_slabs(struct model *m, const int32_t *rest_of, struct dev_slots **out,
+                           sl_err *err)
+{
+    const struct stream *s = &m->stream;
+    size_t n = (size_t)s->n_slot, E = (size_t)m->cfg.n_expert;
+    void *p = NULL;
+    SL_TRY(mem_arena_array(&m->arena, (size_t)s->n_slab, sizeof **out, &p, err));
+    *out = p;
+    for (int i = 0; i < s->n_slab; i++) {
+        SL_TRY(mem_arena_array(&m->arena, 2 * n + E + 1, sizeof(int32_t), &p, err));
+        int32_t *v = p;
+        (*out)[i] = (struct dev_slots){
+            .n = s->n_slot, .expert = v, .list = v + n, .first = v + 2 * n};
+    }
+    fill_slabs(m, *out, rest_of);
+    return SL_OK;
+}
+
+static int64_t layer_bytes(const struct layer *l)
+{
+    return dev_mat_bytes(l->gate_up_exps) + dev_mat_bytes(l->down_exps);
+}
+
+static sl_status open_layer(struct model *m, int il, struct dev_slots **all, sl_err *err)
+{
+    struct stream *s = &m->stream;
+    const struct layer *l = model_layer(m, il);
+    const struct hot *h = model_hot_of(m, il);
+    int64_t D = m->cfg.d_model, F = m->cfg.d_ff_expert;
+    SL_TRY(room_of(m, l->gate_up_exps, err));
+    SL_TRY(room_of(m, l->down_exps, err));
+    SL_TRY(bias_rooms(m, l->gate_up_bias, 2 * F, s->gate_up_bias, err));
+    SL_TRY(bias_rooms(m, l->down_bias, D, s->down_bias, err));
+    if (h || !*all) SL_TRY(new_slabs(m, h ? h->rest_of : NULL, h ? &s->slab[il] : all, err));
+    if (!h) s->slab[il] = *all;
+    s->n_layer++;
+    s->bytes[il] = layer_bytes(l) - (h ? h->n * h->bytes : 0);
+    return SL_OK;
+}
+
+sl_status model_stream_open(struct model *m, sl_err *err)
+{
+    struct stream *s = &m->stream;
+    int n_layer = m->cfg.n_layer + m->n_mtp;
+    struct dev_slots *all = NULL;
+    int64_t most = 0;
+    void *p = NULL;
+    if (!m->opts.stream_from) return SL_OK;
+    SL_TRY(check(m, err));
+    for (int il = 0; il < n_layer; il++)
+        if (model_may_be_hot(&m->place, &m->cfg, il))
+            most = BASE_MAX(most, layer_bytes(model_layer(m, il)) / m->cfg.n_expert);
+    s->n_slot = model_stream_slots(m->cfg.n_expert, most);
+    s->n_slab = (m->cfg.n_expert + s->n_slot - 1) / s->n_slot;
+    SL_TRY(mem_arena_array(&m->arena, (size_t)n_layer, sizeof *s->slab, &p, err));
+    s->slab = p;
+    SL_TRY(mem_arena_array(&m->arena, (size_t)n_layer, sizeof *s->bytes, &p, err));
+    s->bytes = p;
+    for (int il = 0; il < n_layer; il++)
+        if (model_may_be_hot(&m->place, &m->cfg, il)) SL_TRY(open_layer(m, il, &all, err));
+    s->from = BASE_MAX(m->opts.stream_from, 0);
+    return SL_OK;
+}
+
+sl_status model_stream_hot(struct model *m, int il, sl_err *err)
+{
+    if (!model_stream_of(m, il)) return SL_OK;
+    struct dev_slots *slab = m->stream.slab[il];
+    const struct hot *h = model_hot_of(m, il);
+    fill_slabs(m, slab, h->rest_of);
+    m->stream.bytes[il] = layer_bytes(model_layer(m, il)) - h->n * h->bytes;
+    for (int i = 0; i < m->stream.n_slab; i++)
+        SL_TRY(dev_slots_put(m->d, &slab[i], m->cfg.n_expert, err));
+    return SL_OK;
+}
+
+/* ---- operators ---- */
+
+/* Of one layer a slab comes into the next buffer. */
+static void send(struct emit *e, int il, int i)
+{
+    const struct model *m = e->m;
+    const struct stream *s = &m->stream;
+    const struct layer *l = model_layer(m, il);
+    int buf = e->n_sent++ % MODEL_STREAM_BUFS, layer = e->layer;
+    e->side = model_side(m, MODEL_ATTN);
+    e->layer = il;
+    EMIT(e, send, .from_gate_up = l->gate_up_exps, .from_down = l->down_exps,
+         .from_gate_up_bias = l->gate_up_bias, .from_down_bias = l->down_bias,
+         .gate_up = room(m, l->gate_up_exps, buf), .down = room(m, l->down_exps, buf),
+         .gate_up_bias = s->gate_up_bias[buf], .down_bias = s->down_bias[buf],
+         .slots = &s->slab[il][i]);
+    e->layer = layer;
+}
+
+void model_stream_begin(struct emit *e)
+{
+    if (e->n_sent == e->n_streamed) send(e, e->layer, 0);
+}
+
+void model_stream_emit(struct emit *e, const struct layer *l, struct chosen chosen)
+{
+    const struct model *m = e->m;
+    const struct stream *s = &m->stream;
+    const struct side *home = model_side(m, MODEL_ATTN);
+    model_hot_emit(e, chosen);
+    for (int i = 0; i < s->n_slab; i++) {
+        int buf = e->n_streamed++ % MODEL_STREAM_BUFS;
+        struct dev_moe p = model_moe_of(e, home, l, chosen);
+        p.slots = &s->slab[e->layer][i];
+        p.gate_up = room(m, l->gate_up_exps, buf);
+        p.down = room(m, l->down_exps, buf);
+        p.gate_up_bias = l->gate_up_bias ? s->gate_up_bias[buf] : NULL;
+        p.down_bias = l->down_bias ? s->down_bias[buf] : NULL;
+        p.terms = home->terms;
+        e->side = home;
+        model_op(e, DEV_OP_moe)->u.moe = p;
+        if (i + 1 < s->n_slab) send(e, e->layer, i + 1);
+    }
+}
+
+void model_stream_end(struct emit *e)
+{
+    int next = e->layer < e->m->cfg.n_layer && !e->is_last ? next_of(e->m, e->layer) : -1;
+    if (next >= 0) send(e, next, 0);
+}
+
+int model_stream_ops(const struct model *m)
+{
+    return 2 * m->stream.n_slab + 4;
+}
+
+/* ---- steps ---- */
+
+dev_prog *model_stream_prog(struct model *m, const struct dev_step *s)
+{
+    struct stream *t = &m->stream;
+    int pass = s->pass - m->opts.first_pass, n_layer = m->cfg.n_layer;
+    if (!t->from || s->n_tok < t->from) return NULL;
+    t->n_step++;
+    t->n_tok += (uint64_t)s->n_tok;
+    for (int il = pass ? n_layer + pass - 1 : 0; il < (pass ? n_layer + pass : n_layer); il++)
+        t->n_bytes += (uint64_t)t->bytes[il];
+    return t->prog[pass];
+}
+
+void model_stream_get(const model *m, struct model_streaming *out)
+{
+    const struct stream *s = &m->stream;
+    *out = (struct model_streaming){.n_layer = s->n_layer,
+                                    .from = s->from,
+                                    .n_slot = s->n_slot,
+                                    .room_bytes = s->room_bytes,
+                                    .bus_gbps = s->bus_gbps,
+                                    .cpu_gops = s->cpu_gops,
+                                    .n_step = s->n_step,
+                                    .n_tok = s->n_tok,
+                                    .n_bytes = s->n_bytes};
+    for (int il = 0; s->slab && il < m->cfg.n_layer; il++)
+        out->pass_bytes += s->bytes[il];
+}
