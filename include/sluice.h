@@ -268,6 +268,7 @@ typedef enum sl_kv { SL_KV_AUTO, SL_KV_F16, SL_KV_BF16, SL_KV_Q8, SL_KV_F32 } sl
 
 #define SL_DRAFT_MAX 7 /* guesses in one step for one sequence */
 #define SL_HOT_AUTO (-1)
+#define SL_STREAM_AUTO (-1) /* sl_engine_opts.stream_from: where it is faster */
 
 /* One step, for traces. */
 typedef struct sl_step_record {
@@ -286,7 +287,7 @@ typedef struct sl_engine_opts {
     int n_thread;      /* 0 = physical cores in the process's CPU set */
     int n_ctx;         /* tokens per sequence; 0 = the model's, cut to what memory allows */
     int n_seq_max;     /* sequences decoded together; 0 = 32 */
-    int n_chunk;       /* prompt tokens per step; 0 = 512 */
+    int n_chunk;       /* prompt tokens per step; 0 = 512, or 2048 with stream_from */
     int n_queue_max;   /* requests that wait; 0 = 256 */
     int64_t kv_tokens; /* KV cache in tokens, all sequences; 0 = n_ctx, and more where batches want
                           it and memory allows */
@@ -339,6 +340,11 @@ typedef struct sl_engine_opts {
     /* Choose them again by the tokens computed since the last time, when there is nothing to do and
      * there were so many; the prefix cache is dropped with it. 0 = never. */
     int hot_update;
+    /* In steps of so many tokens and more, which long prompts have, the experts that lie on the CPU
+     * beside a device (place) are sent through that device, which computes with those that have
+     * come; SL_STREAM_AUTO: from the number on from which it is faster, found by trying when the
+     * engine opens. No answer changes by it. REQUEST where no experts lie so. 0 = never. */
+    int stream_from;
     /* "tp=T,pp=P": P stages have some of the layers each, and the T ranks of a stage share every
      * matrix of it by its rows; each rank has a part of the threads. Answers are the same, bit for
      * bit. NULL = one rank. Ranks are threads of this process; or, where a launcher (mpirun, srun)
@@ -407,6 +413,11 @@ typedef struct sl_engine_info {
     int64_t text_bytes_max; /* n_ctx tokens are at most so many bytes of text; 0 = not known */
     int rank;               /* which rank this process is; 0: requests are computed here */
     int fallback; /* 1 = the CPU stands in for a device that could not be opened (opts.fallback) */
+    /* with opts.stream_from: the tokens of a step from which on it is, 0 = it never is; bytes that
+     * one brings; what was measured on the way to the device and on the CPU, 0 = nothing was */
+    int stream_from;
+    int64_t stream_bytes;
+    double stream_bus_gbps, stream_cpu_gops;
     uint64_t model_hash; /* of the model's file, tensors and small vectors, whatever the layout */
 } sl_engine_info;
 SL_API void sl_engine_info_get(const sl_engine *e, sl_engine_info *out);
@@ -633,6 +644,8 @@ typedef struct sl_stats {
     /* hot experts: terms of them and of others of their layers; weights that the CPU did not read
      * for it; times that they were chosen again and differed */
     uint64_t n_hot_hit, n_hot_miss, hot_saved_bytes, n_hot_update;
+    /* steps whose experts were streamed, their tokens, bytes that came */
+    uint64_t n_stream_step, n_stream_tok, stream_bytes;
     uint64_t n_reopen; /* times that a device was lost and opened again */
 } sl_stats;
 /* Threads: any. */

@@ -76,6 +76,7 @@ struct result {
 };
 
 #define REPEAT_MAX 1000
+#define STREAM_CHUNK 8192 /* tokens of a step where prompts are streamed: the most */
 #define OP_MAX 64
 #define TEST_MAX 256
 #define BATCH_MAX 1024
@@ -357,6 +358,10 @@ static void put_json(struct json_w *w, const struct bench *b, const struct test 
     }
     text_jw_key(w, "threads");
     text_jw_int(w, b->c.ei.n_thread);
+    if (b->o->common.stream_from) {
+        text_jw_key(w, "stream_from");
+        text_jw_int(w, b->c.ei.stream_from);
+    }
     text_jw_key(w, "model");
     text_jw_strz(w, b->c.mi.name);
     text_jw_key(w, "rss_mb");
@@ -544,6 +549,20 @@ static bool other(struct bench_opts *o, int *rc)
     return true;
 }
 
+/* From how many tokens on prompts are streamed, and what that was measured by. */
+static void print_stream(const sl_engine_info *ei)
+{
+    if (ei->stream_from)
+        fprintf(stderr, "stream-from: %d tokens: %.3g GB a step", ei->stream_from,
+                (double)ei->stream_bytes * 1e-9);
+    else
+        fprintf(stderr, "stream-from: in no step");
+    if (ei->stream_cpu_gops > 0)
+        fprintf(stderr, "; tried: %.3g GB/s on the bus, %.3g Gop/s on the CPU",
+                ei->stream_bus_gbps, ei->stream_cpu_gops);
+    fputc('\n', stderr);
+}
+
 static int run(struct cmd_ctx *x)
 {
     struct bench_opts *o = x->opts;
@@ -573,13 +592,17 @@ static int run(struct cmd_ctx *x)
     /* One step reads what the tree does not have of all sequences' contexts, less than a block
      * each: they begin together. */
     int rest = deep ? BASE_MIN(32 * batch, 4096) : 1;
+    int stream = 0, chunk = o->common.chunk;
+    if (place_stream(&o->common, &stream, &err)) return cmd_fail(&err);
+    if (!chunk) chunk = stream ? STREAM_CHUNK : 512;
     sl_engine_opts eo = {.n_seq_max = batch,
                          .n_ctx = BASE_MAX(BASE_MAX(longest, rest), o->common.ctx),
                          .kv_tokens = BASE_MAX(kv, rest),
-                         .n_chunk = BASE_MAX(512, rest),
+                         .n_chunk = BASE_MAX(chunk, rest),
                          .no_reuse = !deep};
     sl_status st = compute_open(&b.c, &o->common, &eo, &err);
     if (st) return cmd_fail(&err);
+    if (stream && !o->common.quiet) print_stream(&b.c.ei);
     st = mem_alloc_array(MEM_MISC, (size_t)longest, sizeof *b.ids, &p, &err);
     b.ids = p;
     if (!st) st = run_tests(&b, t, n, &err);

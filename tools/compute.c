@@ -122,6 +122,8 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.combine = o->combine;
     eo.dispatch = o->dispatch;
     SL_TRY(place_option(o, place, sizeof place, &eo.place, err));
+    SL_TRY(place_stream(o, &eo.stream_from, err));
+    if (!eo.n_chunk) eo.n_chunk = o->chunk;
     eo.draft = compute_draft_source(o);
     eo.draft_max = o->draft_max;
     eo.draft_vocab = o->draft_vocab;

@@ -60,10 +60,10 @@ struct opt_common {
     const char *model, *config, *expert_stats, *chat_template, *device, *record, *draft;
     const char *draft_model;
     const char *place, *experts_device, *layout;
-    const char *hot_experts, *hot_from;
+    const char *hot_experts, *hot_from, *stream_from;
     int hot_update, fallback;
     bool cpu_moe;
-    int n_cpu_moe, defer;
+    int n_cpu_moe, defer, chunk;
     const char *combine, *dispatch; /* checked by the engine */
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, draft_vocab;
     int dist_deadline_ms, redundant, spare, place_mbps, rebalance_s;
@@ -143,7 +143,9 @@ struct opt_common {
     {"hot-experts", 0, OPT_STR, offsetof(S, common.hot_experts), "N|auto", NULL, 0, 0,             \
      "of experts on the CPU beside a device N in each layer lie on that device too"},              \
     {"hot-from", 0, OPT_STR, offsetof(S, common.hot_from), "FILE", NULL, 0, 0,                     \
-     "those that FILE of --expert-stats says are busiest"}
+     "those that FILE of --expert-stats says are busiest"},                                        \
+    {"stream-from", 0, OPT_STR, offsetof(S, common.stream_from), "N|auto|off", NULL, 0, 0,         \
+     "in steps of N tokens experts on the CPU are sent through the device beside it"}
 #define OPT_ROWS_ENGINE(S)                                                                         \
     {"acts",    0,  OPT_ENUM, offsetof(S, common.acts),                                            \
      "auto|int8|bf16|f32", "auto", 0, 0, "activation precision (f32: reference mode)"},            \
@@ -156,6 +158,8 @@ struct opt_common {
     OPT_ROWS_PLACE(S),                                                                             \
     {"defer",   0,  OPT_INT,  offsetof(S, common.defer),   "N", "0", 0, 1024,                      \
      "N experts of a token are added a layer later: other answers, sooner (docs/devices.md)"},     \
+    {"chunk",   0,  OPT_INT,  offsetof(S, common.chunk),   "N", "0", 0, 8192,                      \
+     "prompt tokens of a step at most (0: 512, with --stream-from 2048)"},                         \
     {"fallback", 0, OPT_ENUM, offsetof(S, common.fallback), "none|cpu", "none", 0, 0,              \
      "what computes everything where a device can not be opened"},                                 \
     {"hot-update", 0, OPT_INT, offsetof(S, common.hot_update), "N", "0", 0, 1 << 30,               \

@@ -20,10 +20,17 @@ sl_status place_option(const struct opt_common *o, char *buf, size_t n, const ch
 /* What --hot-experts says: a number, SL_HOT_AUTO, 0 where it is not given. Errors: REQUEST. */
 sl_status place_hot(const struct opt_common *o, int *n, sl_err *err) BASE_MUST_USE;
 
+/* The same of --stream-from: SL_STREAM_AUTO, 0: off. */
+sl_status place_stream(const struct opt_common *o, int *n, sl_err *err) BASE_MUST_USE;
+
 struct place_table {
     struct model_place p;
     int n_hot, n_hot_layer; /* of --hot-experts; layers that may have some */
     int64_t hot_one;        /* bytes of one in each of them */
+    /* of --stream-from: layers whose experts are; bytes of a step, of the largest expert, and of
+     * the device */
+    int stream_from, n_stream_layer;
+    int64_t stream_bytes, stream_one, stream_room;
     struct {
         char *parts;
         int64_t bytes, available; /* of tensors that go there; of memory */

@@ -20,7 +20,6 @@ sl_engine_opts serving_engine_opts(const struct batch_opts *b)
 {
     return (sl_engine_opts){.n_seq_max = b->max_batch,
                             .n_queue_max = b->max_queue,
-                            .n_chunk = b->chunk,
                             .kv_tokens = b->kv_tokens,
                             .no_reuse = b->prefix_cache == 1};
 }

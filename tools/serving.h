@@ -10,7 +10,7 @@
 
 /* How much is computed at once. */
 struct batch_opts {
-    int max_batch, max_queue, chunk, prefix_cache;
+    int max_batch, max_queue, prefix_cache;
     int64_t kv_tokens;
 };
 struct service_opts {
@@ -24,8 +24,6 @@ struct service_opts {
      "N", "256", 1, 100000, "requests that wait; more are 429"},                                   \
     {"kv-tokens", 0, OPT_I64,  offsetof(S, batch.kv_tokens),                                       \
      "N", "0", 0, 1e15, "KV cache in tokens, all sequences (0: what memory allows)"},              \
-    {"chunk",     0, OPT_INT,  offsetof(S, batch.chunk),                                           \
-     "N", "512", 1, 1 << 20, "prompt tokens per step"},                                            \
     {"prefix-cache", 0, OPT_ENUM, offsetof(S, batch.prefix_cache),                                 \
      "on|off", "on", 0, 0, "reuse the KV of equal beginnings"}
 #define OPT_ROWS_SERVICE(S)                                                                        \

@@ -182,6 +182,17 @@ static void hot(const struct put *p, const sl_stats *s)
           "Times that other experts became hot", (double)s->n_hot_update);
 }
 
+/* Experts that came to a device for a prompt. */
+static void streamed(const struct put *p, const sl_stats *s)
+{
+    value(p, "sluice:stream_steps_total", "counter",
+          "Steps whose experts were streamed through the device", (double)s->n_stream_step);
+    value(p, "sluice:stream_tokens_total", "counter", "Tokens of these steps",
+          (double)s->n_stream_tok);
+    value(p, "sluice:stream_bytes_total", "counter", "Weights that were sent for them",
+          (double)s->stream_bytes);
+}
+
 static void engine(const api *a, const struct put *p)
 {
     sl_stats s;
@@ -238,6 +249,7 @@ static void engine(const api *a, const struct put *p)
           "Times that a device was lost and opened again", (double)s.n_reopen);
     drafts(p, &s);
     hot(p, &s);
+    streamed(p, &s);
     devices(a, p);
     sl_grammar_cache_info_get(a->gcache, &grammar);
     value(p, "sluice:grammar_cache_hits_total", "counter",

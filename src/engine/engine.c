@@ -13,6 +13,7 @@
 
 #define DEFAULT_SEQ 32
 #define DEFAULT_CHUNK 512
+#define STREAM_CHUNK 2048 /* where prompts are streamed: what comes is of use to so many tokens */
 #define DEFAULT_QUEUE 256
 #define DEFAULT_BATCH_TOK 1024 /* KV tokens per further sequence, where memory allows */
 #define SEQ_LIMIT 1024
@@ -60,6 +61,9 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
     }
     if (o->n_hot < SL_HOT_AUTO || o->n_hot > 1 << 16)
         return SL_FAIL(err, REQUEST, "hot-experts: %d: from 0 to %d, or auto", o->n_hot, 1 << 16);
+    if (o->stream_from < SL_STREAM_AUTO || o->stream_from > 1 << 30)
+        return SL_FAIL(err, REQUEST, "stream-from: %d: from 0 to %d, or auto", o->stream_from,
+                       1 << 30);
     if (o->fallback && strcmp(o->fallback, "cpu") != 0)
         return SL_FAIL(err, REQUEST, "fallback: '%.40s': cpu, or none", o->fallback);
     if (!o->n_hot && (o->hot_update || o->hot_load))
@@ -253,6 +257,7 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
     e->stats.kv_total_tok = e->info.kv_tokens;
     e->stats.kv_blk_tok = ENGINE_BLK_TOK;
     engine_place_tell(e);
+    engine_stream_tell(e);
     engine_publish(e);
 }
 
@@ -291,6 +296,7 @@ sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err)
                             .place = &e->place.p,
                             .n_late = e->opts.n_defer,
                             .edit = e->m->edit,
+                            .stream_from = e->opts.stream_from,
                             .no_mtp = !e->mtp.on,
                             .n_draft_vocab = e->opts.draft_vocab,
                             .combine = e->combine,
@@ -344,7 +350,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     SL_TRY(engine_spec_parse(e, err));
     SL_TRY(parse_combine(e, err));
     SL_TRY(engine_ranks_parse(e, &dopts, err));
-    if (!o->n_chunk) o->n_chunk = DEFAULT_CHUNK * engine_n_home(e);
+    if (!o->n_chunk) o->n_chunk = o->stream_from ? STREAM_CHUNK : DEFAULT_CHUNK * engine_n_home(e);
     engine_homes_size(e);
     SL_TRY(engine_homes_alloc(e, err));
     SL_TRY(engine_small_check(e, err));

@@ -246,6 +246,11 @@ struct engine_hot {
     struct model_hits before, now; /* of models before a device was lost; of this one */
 };
 
+/* Steps whose experts were streamed (stream.c): of models before a device was lost; of this one. */
+struct engine_stream {
+    uint64_t n_step, n_tok, n_bytes, now_step, now_tok, now_bytes;
+};
+
 /* What the MTP layer makes of one item of a step. */
 struct engine_mtp_item {
     bool in;        /* the layer runs over it */
@@ -327,6 +332,7 @@ struct sl_engine {
     dev *d;                     /* of attention and the cache */
     struct engine_place place;
     struct engine_hot hot;
+    struct engine_stream stream;
     model *net;
     io_pack *pack; /* NULL, or the packed file that this engine made */
     dev_kv *kv;
@@ -478,6 +484,11 @@ void engine_hot_again(sl_engine *e);
 void engine_hot_stats(sl_engine *e);
 /* Nothing is to be done: choose again, where there were tokens enough. */
 void engine_hot_idle(sl_engine *e);
+/* stream.c. bytes: that it takes of e->d, added to e->place. Errors: REQUEST, UNSUPPORTED. */
+sl_status engine_stream_bytes(sl_engine *e, sl_err *err) BASE_MUST_USE;
+void engine_stream_tell(sl_engine *e);  /* what is streamed, when the model is open */
+void engine_stream_again(sl_engine *e); /* another model will be there */
+void engine_stream_stats(sl_engine *e);
 /* ranks.c */
 /* What opts.layout says: *o becomes this process's; other processes are met, and take rank 0's
  * n_ctx, n_seq_max, n_chunk and kv_tokens. Errors: as

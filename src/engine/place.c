@@ -94,6 +94,7 @@ sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err)
     SL_TRY(open_some(e, err));
     model_place_bytes(p, &e->m->cfg, e->m->io, e->place.bytes);
     SL_TRY(engine_hot_bytes(e, err));
+    SL_TRY(engine_stream_bytes(e, err));
     if (e->opts.draft_model) e->place.bytes[p->on[MODEL_ATTN]] += e->opts.draft_model->bytes;
     return tell(e, err);
 }

@@ -26,8 +26,10 @@ sl_status sl_reopen(sl_engine *e, sl_err *err)
     e->net = NULL;
     SL_TRY(engine_place_again(e, err));
     engine_hot_again(e);
+    engine_stream_again(e);
     engine_mtp_forget(e);
     SL_TRY(engine_load(e, kv_tokens, err));
+    engine_stream_tell(e);
     e->stats.n_reopen++;
     atomic_store(&e->lost, 0); /* release; pairs with loads by who submits */
     engine_publish(e);

@@ -56,6 +56,7 @@ void engine_publish(sl_engine *e)
     for (int h = 0; h < e->n_home; h++)
         add_home(s, &e->home[h]);
     engine_hot_stats(e);
+    engine_stream_stats(e);
     memcpy(word, s, sizeof word);
     ring_snap_put(&e->snap, word);
 }
