@@ -56,6 +56,9 @@ def check_model(exe, kind, path, tally):
         ways.append(["--device", kind, "--cpu-moe"])
         ways.append(["--place", f"experts={kind}"])
         ways.append(["--device", kind, "--cpu-moe", "--hot-experts", "2"])
+        streamed = ["--cpu-moe", "--stream-from", "2"]
+        ways.append(["--device", f"{kind}:0,staged,slab=65536", *streamed, "--hot-experts", "1"])
+        ways.append(["--device", kind, *streamed])
     for way in ways:
         got, bad = tokens(exe, path, *way)
         same = None if got == want else f"tokens differ: {want} and {got}"

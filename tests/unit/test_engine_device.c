@@ -251,6 +251,7 @@ TEST(engine_device_lost_is_opened_again)
         o.device = devices[i];
         o.place = i ? "experts=cpu" : NULL;
         o.n_hot = i ? 2 : 0;
+        o.stream_from = i ? 2 : 0;
         ASSERT_OK(sl_engine_open(m, &o, &e, &err));
         ASSERT_OK(sl_reopen(e, &err)); /* nothing is lost */
         e->fault = lose;
