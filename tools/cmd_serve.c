@@ -122,6 +122,7 @@ static struct {
     _Atomic bool ctrl_c;
     _Atomic int n_hup; /* signals to write expert counts */
     struct trace *trace;
+    net_quota *quota; /* what keys use of all servers of an engine; NULL = of this one */
     int n_prompt; /* prompt tokens of the last step */
 } live;
 
@@ -348,12 +349,8 @@ static sl_status open_api(struct compute *c, const struct serve_opts *o, struct 
     ao.model = c->m;
     ao.engine = c->e;
     ao.read_gbps = probe.read_gbps;
+    ao.quota = live.quota;
     SL_TRY(api_open(&ao, &live.api, err));
-    if (o->attach.n && api_n_limited(live.api))
-        log_msg(LOG_WARN,
-                "limits of %d keys count in this server alone: of N attached servers a key may "
-                "have N times as much",
-                api_n_limited(live.api));
     live.engine = c->e;
     SL_TRY(sl_warm(c->e, err));
     api_hooks(live.api, &hooks);
@@ -463,6 +460,21 @@ static sl_status attach(struct compute *c, const struct serve_opts *o, sl_err *e
     return SL_OK;
 }
 
+/* Servers of an engine count what keys use in a file beside its socket: the first in order, of
+ * those that are given. */
+static sl_status open_quota(const struct serve_opts *o, sl_err *err)
+{
+    char file[256];
+    const char *first = NULL, *path = NULL;
+    if (!o->attach.n || !o->key_file) return SL_OK;
+    for (int i = 0; i < o->attach.n; i++) {
+        SL_TRY(net_local_path(o->attach.v[i], &path, err));
+        if (!first || strcmp(path, first) < 0) first = path;
+    }
+    snprintf(file, sizeof file, "%s.keys", first);
+    return net_quota_open(file, &live.quota, err);
+}
+
 /* From model and engine to a port whose requests are answered. An engine elsewhere may come late:
  * the port is there before it. */
 static sl_status open_all(struct compute *c, const struct serve_opts *o, const struct api_opts *ao,
@@ -509,6 +521,7 @@ static int run(struct cmd_ctx *x)
     sl_status st = o->tls_cert ? os_read_once(o->tls_cert, 1 << 20, &tls[0], &n, &err) : SL_OK;
     if (!st && o->tls_key) st = os_read_once(o->tls_key, 1 << 20, &tls[1], &n, &err);
     if (!st && o->trace) st = trace_open(o->trace, &live.trace, &err);
+    if (!st) st = open_quota(o, &err);
     if (!st && o->service.sandbox == 0) st = sandbox(o, &x->arena, &err);
     if (!st) st = open_all(&c, o, &ao, tls, &err);
     if (!st) st = serve(&c, o, &err);
@@ -518,6 +531,7 @@ static int run(struct cmd_ctx *x)
     compute_close(&c);
     trace_close(live.trace);
     api_close(live.api); /* after the engine: its last events still go there */
+    net_quota_close(live.quota);
     mem_free(tls[0]);
     mem_free(tls[1]);
     return st ? cmd_fail(&err) : CMD_OK;

@@ -321,6 +321,11 @@ static void begin(void *user, struct net_req *r)
                           "see docs/api.md");
         return;
     }
+    if (t->flags & API_ADMIN && !api_key_admin(a, r)) {
+        api_error(a, r, 403, "not_an_admin", NULL,
+                  "this key may not do that: it would need the word admin in the key file");
+        return;
+    }
     const char *coding = net_req_header(r, "Content-Encoding");
     if (coding && *coding && strcasecmp(coding, "identity") != 0) {
         net_reply_header(r, "Accept-Encoding", "identity");

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "net/net.h"
+#include "net/quota.h"
 #include "sluice.h"
 
 typedef struct api api;
@@ -26,6 +27,7 @@ struct api_opts {
     int n_alias;
     const char *model_arg;   /* another name for it: what -m was */
     const char *key_file;    /* NULL = no keys */
+    net_quota *quota;        /* of several servers; NULL = of this one; outlives the api */
     const char *db_file;     /* responses and usage; NULL = in memory */
     const char *const *host; /* further names for the Host header ("*": any) */
     int n_host;
@@ -80,9 +82,5 @@ void api_fail_all(api *a, const char *why);
 /* Read the key file again. Errors: IO, FORMAT (names the line), LIMIT, NOMEM: the old keys stay.
  * Threads: any. */
 sl_status api_reload(api *a, sl_err *err) BASE_MUST_USE;
-
-/* Keys with limits of requests, tokens or parallel requests, which count in this server alone.
- * Threads: any. */
-int api_n_limited(api *a);
 
 #endif

@@ -23,7 +23,8 @@ enum {
     API_GEN = 4,      /* makes the model compute: counted, limited, refused while draining */
     API_UI = 8,       /* there with --ui on */
     API_METRICS = 16, /* there with --metrics on */
-    API_ANY_HOST = 32 /* says nothing that a stranger may not know */
+    API_ANY_HOST = 32, /* says nothing that a stranger may not know */
+    API_ADMIN = 64     /* for keys that have the right to */
 };
 
 struct api_route {
@@ -130,6 +131,8 @@ sl_status api_key_load(api *a, sl_err *err) BASE_MUST_USE; /* again: the old one
 void api_key_close(api *a);
 /* Find the key of r; true without a key file. */
 bool api_key_check(api *a, struct net_req *r);
+/* May it do what is for administrators? Without a key file everybody may. */
+bool api_key_admin(api *a, const struct net_req *r);
 /* Count a request against its key's limits: NULL, or why not and when again. After NULL comes
  * exactly one api_key_done. */
 const char *api_key_admit(api *a, struct net_req *r, int *wait_s);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* API keys: only their SHA-256 is in the file and in memory. One line each:
  *
- *     NAME SHA256-HEX [requests=N] [tokens=N] [parallel=N]
+ *     NAME SHA256-HEX [requests=N] [tokens=N] [parallel=N] [admin]
  *
  * requests and tokens are per minute, parallel at once; # begins a comment. Slots never move,
- * because requests remember theirs; a key that left the file keeps its slot and is dead. */
+ * because requests remember theirs; a key that left the file keeps its slot and is dead. What is
+ * used of limits counts in net/quota.h, where other servers may count, too: under the name. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -14,24 +15,24 @@
 
 #include "api/api_internal.h"
 #include "base/clock.h"
+#include "net/quota.h"
 
 #define KEY_MAX 10000
 #define FILE_MAX_BYTES (4 << 20)
-#define MINUTE_NS ((int64_t)60 * 1000000000)
 
 struct key {
     char name[64];
     uint8_t hash[NET_SHA256_BYTES];
-    bool alive;
-    int64_t max_request, max_token, max_parallel; /* 0 = none */
-    /* usage in this minute, and now */
-    int64_t minute_ns, n_request, n_token, n_parallel;
+    bool alive, admin;
+    struct net_quota_limit max;
+    int row; /* of the quota */
     struct api_usage total, unsaved;
 };
 
 struct api_keys {
     struct key *key;
     int n, cap;
+    net_quota *quota, *own; /* own: this server counts alone */
 };
 
 static bool hex(const char *s, uint8_t out[NET_SHA256_BYTES])
@@ -73,12 +74,15 @@ static sl_status parse_line(char *line, int no, struct key *k, sl_err *err)
             "key file: line %d: must be a name and, after it, the SHA-256 of the key in 64 "
             "hexadecimal digits (printf %%s KEY | sha256sum)",
             no);
-    while ((w = strtok_r(NULL, " \t\r", &save)))
-        if (!limit(w, "requests", &k->max_request) && !limit(w, "tokens", &k->max_token) &&
-            !limit(w, "parallel", &k->max_parallel))
-            return SL_FAIL(err, FORMAT,
-                           "key file: line %d: \"%.20s\": requests=N, tokens=N or parallel=N", no,
-                           w);
+    while ((w = strtok_r(NULL, " \t\r", &save))) {
+        if (strcmp(w, "admin") == 0)
+            k->admin = true;
+        else if (!limit(w, "requests", &k->max.request) && !limit(w, "tokens", &k->max.token) &&
+                 !limit(w, "parallel", &k->max.parallel))
+            return SL_FAIL(
+                err, FORMAT,
+                "key file: line %d: \"%.20s\": requests=N, tokens=N, parallel=N or admin", no, w);
+    }
     k->alive = true;
     return SL_OK;
 }
@@ -105,6 +109,7 @@ static struct key *slot(struct api_keys *ks, const char *name, sl_err *err)
 /* Into ks, which holds the keys so far. */
 static sl_status merge(struct api_keys *ks, char *text, sl_err *err)
 {
+    uint8_t id[NET_SHA256_BYTES];
     int no = 0;
     for (int i = 0; i < ks->n; i++)
         ks->key[i].alive = false;
@@ -122,10 +127,27 @@ static sl_status merge(struct api_keys *ks, char *text, sl_err *err)
         memcpy(s->name, k.name, sizeof s->name);
         memcpy(s->hash, k.hash, sizeof s->hash);
         s->alive = true;
-        s->max_request = k.max_request;
-        s->max_token = k.max_token;
-        s->max_parallel = k.max_parallel;
+        s->admin = k.admin;
+        s->max = k.max;
+        net_sha256(s->name, strlen(s->name), id);
+        SL_TRY(net_quota_row(ks->quota, id, (int)(s - ks->key), &s->row, err));
     }
+    return SL_OK;
+}
+
+static sl_status open_keys(api *a, sl_err *err)
+{
+    void *p = NULL;
+    net_quota *own = NULL;
+    if (!a->o.quota) SL_TRY(net_quota_open(NULL, &own, err));
+    sl_status st = mem_alloc_array(MEM_MISC, 1, sizeof *a->keys, &p, err);
+    if (st) {
+        net_quota_close(own);
+        return st;
+    }
+    a->keys = p;
+    a->keys->own = own;
+    a->keys->quota = own ? own : a->o.quota;
     return SL_OK;
 }
 
@@ -138,11 +160,8 @@ sl_status api_key_load(api *a, sl_err *err)
     if (!a->o.key_file) return SL_OK;
     SL_TRY(a->o.read_file(a->o.key_file, FILE_MAX_BYTES, &text, &n, err));
     net_lock_take(a->lock);
-    sl_status st = SL_OK;
-    if (!a->keys) {
-        st = mem_alloc_array(MEM_MISC, 1, sizeof *a->keys, &p, err);
-        a->keys = p;
-    }
+    sl_status st = a->keys ? SL_OK : open_keys(a, err);
+    if (!st) next.quota = a->keys->quota, next.own = a->keys->own;
     if (!st && a->keys->n) { /* work on a copy: a bad file changes nothing */
         st = mem_alloc_array(MEM_MISC, (size_t)a->keys->n, sizeof *next.key, &p, err);
         next.key = p;
@@ -160,21 +179,11 @@ sl_status api_key_load(api *a, sl_err *err)
     return st;
 }
 
-int api_n_limited(api *a)
-{
-    int n = 0;
-    net_lock_take(a->lock);
-    for (int i = 0; a->keys && i < a->keys->n; i++) {
-        const struct key *k = &a->keys->key[i];
-        n += k->alive && (k->max_request || k->max_token || k->max_parallel);
-    }
-    net_lock_give(a->lock);
-    return n;
-}
-
 void api_key_close(api *a)
 {
-    if (a->keys) mem_free(a->keys->key);
+    if (!a->keys) return;
+    net_quota_close(a->keys->own);
+    mem_free(a->keys->key);
     mem_free(a->keys);
     a->keys = NULL;
 }
@@ -210,38 +219,28 @@ bool api_key_check(api *a, struct net_req *r)
     return r->key >= 0;
 }
 
-static void new_minute(struct key *k)
+bool api_key_admin(api *a, const struct net_req *r)
 {
-    int64_t now = clock_now_ns();
-    if (k->minute_ns && now - k->minute_ns < MINUTE_NS) return;
-    k->minute_ns = now;
-    k->n_request = k->n_token = 0;
+    if (!a->o.key_file) return true;
+    net_lock_take(a->lock);
+    bool yes = r->key >= 0 && a->keys->key[r->key].admin;
+    net_lock_give(a->lock);
+    return yes;
 }
 
 const char *api_key_admit(api *a, struct net_req *r, int *wait_s)
 {
-    const char *why = NULL;
+    static const char *const why[] = {
+        [NET_QUOTA_PARALLEL] = "this key's requests at once are at their limit",
+        [NET_QUOTA_REQUEST] = "this key's requests per minute are at their limit",
+        [NET_QUOTA_TOKEN] = "this key's tokens per minute are at their limit"};
     if (r->key < 0) return NULL;
     net_lock_take(a->lock);
-    struct key *k = &a->keys->key[r->key];
-    new_minute(k);
-    if (k->max_parallel && k->n_parallel >= k->max_parallel)
-        why = "this key's requests at once are at their limit";
-    else if (k->max_request && k->n_request >= k->max_request)
-        why = "this key's requests per minute are at their limit";
-    else if (k->max_token && k->n_token >= k->max_token)
-        why = "this key's tokens per minute are at their limit";
-    int64_t left = (k->minute_ns + MINUTE_NS - clock_now_ns()) / 1000000000 + 1;
-    *wait_s = k->max_parallel && k->n_parallel >= k->max_parallel ? 1
-              : left < 1                                          ? 1
-              : left > 60                                         ? 60
-                                                                  : (int)left;
-    if (!why) {
-        k->n_request++;
-        k->n_parallel++;
-    }
+    const struct key *k = &a->keys->key[r->key];
+    enum net_quota_full full =
+        net_quota_take(a->keys->quota, k->row, &k->max, clock_now_ns(), wait_s);
     net_lock_give(a->lock);
-    return why;
+    return why[full];
 }
 
 void api_key_done(api *a, const struct net_req *r, int64_t n_prompt, int64_t n_answer)
@@ -250,8 +249,7 @@ void api_key_done(api *a, const struct net_req *r, int64_t n_prompt, int64_t n_a
     net_lock_take(a->lock);
     struct key *k = &a->keys->key[r->key];
     struct api_usage *u[] = {&k->total, &k->unsaved};
-    k->n_parallel--;
-    k->n_token += n_prompt + n_answer;
+    net_quota_give(a->keys->quota, k->row, n_prompt + n_answer, clock_now_ns());
     for (int i = 0; i < 2; i++) {
         u[i]->n_request++;
         u[i]->n_prompt += n_prompt;

@@ -12,7 +12,7 @@ static const struct api_route table[] = {
     {"GET", "/health", API_OPEN | API_HERE | API_ANY_HOST, 0, api_health, NULL},
     {"GET", "/ready", API_OPEN | API_HERE | API_ANY_HOST, 0, api_ready, NULL},
     {"GET", "/version", API_HERE, 0, api_version, NULL},
-    {"POST", "/admin/place", API_HERE, 1024, api_place, NULL},
+    {"POST", "/admin/place", API_HERE | API_ADMIN, 1024, api_place, NULL},
     {"GET", "/metrics", API_HERE | API_METRICS, 0, api_metrics_get, NULL},
     {"GET", "/", API_OPEN | API_HERE | API_UI, 0, api_page, NULL},
     {"GET", "/app.js", API_OPEN | API_HERE | API_UI, 0, api_page, NULL},

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that several processes of a machine have mapped, and processes that others watch. */
+/* Memory that several processes of a machine have mapped, processes that others watch, and what
+ * networks there are. */
 #include "os/share.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -98,6 +103,67 @@ void os_share_drop(void *p, uint64_t n)
     if (p) munmap(p, n);
 }
 
+/* ---- a file in common ---- */
+
+sl_status os_common_open(const char *path, uint64_t n, struct os_common *out, sl_err *err)
+{
+    struct stat st;
+    *out = (struct os_common){.n = n};
+    out->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (out->fd < 0) return SL_FAIL(err, IO, "%.150s: %s", path, strerror(errno));
+    const char *why = NULL;
+    if (fstat(out->fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid())
+        why = "no file of this user";
+    else if (ftruncate(out->fd, (off_t)n))
+        why = strerror(errno);
+    else if ((out->p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, out->fd, 0)) == MAP_FAILED)
+        why = strerror(errno);
+    if (!why) return SL_OK;
+    (void)SL_FAIL(err, IO, "%.150s: %s", path, why);
+    out->p = NULL;
+    os_common_close(out);
+    return SL_IO;
+}
+
+void os_common_close(struct os_common *c)
+{
+    if (c->p) munmap(c->p, c->n);
+    if (c->fd >= 0) close(c->fd);
+    *c = (struct os_common){.fd = -1};
+}
+
+sl_status os_common_clear(const struct os_common *c, sl_err *err)
+{
+    if (ftruncate(c->fd, 0) == 0 && ftruncate(c->fd, (off_t)c->n) == 0) return SL_OK;
+    return SL_FAIL(err, IO, "a file in common: %s", strerror(errno));
+}
+
+static bool lock(const struct os_common *c, int how, short type, uint64_t at, uint64_t n,
+                 struct flock *f)
+{
+    *f = (struct flock){
+        .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)at, .l_len = (off_t)n};
+    return fcntl(c->fd, how, f) == 0;
+}
+
+bool os_common_lock(const struct os_common *c, uint64_t at)
+{
+    struct flock f;
+    return lock(c, F_OFD_SETLK, F_WRLCK, at, 1, &f);
+}
+
+void os_common_unlock(const struct os_common *c, uint64_t at)
+{
+    struct flock f;
+    (void)lock(c, F_OFD_SETLK, F_UNLCK, at, 1, &f);
+}
+
+bool os_common_held(const struct os_common *c, uint64_t at, uint64_t n)
+{
+    struct flock f;
+    return lock(c, F_OFD_GETLK, F_WRLCK, at, n, &f) && f.l_type != F_UNLCK;
+}
+
 /* ---- processes ---- */
 
 int os_process_watch(int pid)
@@ -145,4 +211,44 @@ void os_host_name(char *out, size_t n)
 {
     if (gethostname(out, n)) snprintf(out, n, "?");
     out[n - 1] = 0;
+}
+
+/* ---- networks ---- */
+
+static const uint8_t *address_of(const struct sockaddr *a)
+{
+    const void *p = a;
+    return a->sa_family == AF_INET ? (const void *)&((const struct sockaddr_in *)p)->sin_addr
+                                   : (const void *)&((const struct sockaddr_in6 *)p)->sin6_addr;
+}
+
+/* word: "10.0.0.0/24" */
+static bool in_network(const struct sockaddr *a, char *word)
+{
+    uint8_t net[16] = {0};
+    char *slash = strchr(word, '/');
+    if (!slash || !a || (a->sa_family != AF_INET && a->sa_family != AF_INET6)) return false;
+    int n_bit = atoi(slash + 1), most = a->sa_family == AF_INET ? 32 : 128;
+    *slash = 0;
+    bool is_net = inet_pton(a->sa_family, word, net) == 1 && n_bit >= 0 && n_bit <= most;
+    *slash = '/';
+    if (!is_net) return false;
+    const uint8_t *own = address_of(a);
+    for (int i = 0; i < n_bit; i++)
+        if ((own[i / 8] ^ net[i / 8]) >> (7 - i % 8) & 1) return false;
+    return true;
+}
+
+bool os_has_network(const char *list)
+{
+    struct ifaddrs *all = NULL;
+    char words[512], *save = NULL;
+    bool found = false;
+    if (getifaddrs(&all) != 0) return true; /* it can not be known */
+    snprintf(words, sizeof words, "%s", list);
+    for (char *w = strtok_r(words, ", ", &save); w && !found; w = strtok_r(NULL, ", ", &save))
+        for (const struct ifaddrs *i = all; i && !found; i = i->ifa_next)
+            found = strcmp(i->ifa_name, w) == 0 || in_network(i->ifa_addr, w);
+    freeifaddrs(all);
+    return found;
 }

@@ -22,6 +22,24 @@ sl_status os_share_reserve(const char *name, uint64_t at, uint64_t n, sl_err *er
 void os_share_unname(const char *name);
 void os_share_drop(void *p, uint64_t n); /* NULL is legal */
 
+/* A file of this user that several processes have mapped, made with n bytes of zeros where it is
+ * not there; the processes take bytes of it as locks, which the kernel lets go when they end. */
+struct os_common {
+    int fd; /* -1 = closed */
+    uint64_t n;
+    void *p; /* [n] */
+};
+/* Errors: IO (names it: it can not be had, or is another user's or no file). */
+sl_status os_common_open(const char *path, uint64_t n, struct os_common *out,
+                         sl_err *err) BASE_MUST_USE;
+void os_common_close(struct os_common *c); /* twice is legal */
+/* All zeros again, while no other process reads or writes it. Errors: IO. */
+sl_status os_common_clear(const struct os_common *c, sl_err *err) BASE_MUST_USE;
+bool os_common_lock(const struct os_common *c, uint64_t at); /* false: another process has it */
+void os_common_unlock(const struct os_common *c, uint64_t at);
+/* Has another process one of these locks? */
+bool os_common_held(const struct os_common *c, uint64_t at, uint64_t n);
+
 int os_process_id(void);
 /* A handle on a process, -1 where it can not be had (then it is never gone). */
 int os_process_watch(int pid);
@@ -31,5 +49,8 @@ void os_process_unwatch(int watch);
 /* This process is killed when the one that started it ends. */
 void os_end_with_parent(void);
 void os_host_name(char *out, size_t n);
+/* Has this machine an interface that list names, or one with an address in a network that it names?
+ * "eth0,10.0.0.0/24". */
+bool os_has_network(const char *list);
 
 #endif

@@ -77,7 +77,7 @@ def keys(tmp):
     with open(path, "w") as f:
         f.write("# people\n" + key_line("anna", "sk-CANARY-KEY-a", "parallel=2") +
                 key_line("ben", "sk-b", "requests=3") + key_line("cleo", "sk-c", "tokens=30") +
-                key_line("dora", "sk-d") + key_line("one", "sk-one", "parallel=1"))
+                key_line("dora", "sk-d", "admin") + key_line("one", "sk-one", "parallel=1"))
     with Server("--api-key-file", path, "--alias", "tiny", "--metrics", "on") as s:
         n, heads = 0, [("none", {}), ("wrong", bearer("sk-x")), ("empty", bearer("")),
                        ("hash", bearer(key_line("x", "sk-b").split()[1])),
@@ -95,6 +95,11 @@ def keys(tmp):
         need("health is open", s.get("/health")[0] == 200 and s.get("/ready")[0] == 200)
         for k in ("sk-CANARY-KEY-a", "sk-d"):
             need(f"key {k[-1]}", s.post(CHAT, chat(model="tiny"), bearer(k))[0] == 200)
+        got = [s.post("/admin/place", {}, bearer(k)) for k in ("sk-CANARY-KEY-a", "sk-d")]
+        need("a key without the right", got[0][0] == 403 and got[0][1]["error"]["code"] ==
+             "not_an_admin", got[0])
+        need("a key with it", got[1][0] == 400 and "--spare" in got[1][1]["error"]["message"],
+             got[1])
         got = [s.call("POST", CHAT, chat(max_tokens=1), bearer("sk-b")) for _ in range(4)]
         need("requests a minute", [g[0] for g in got] == [200] * 3 + [429] and
              1 <= int(got[3][1]["retry-after"]) <= 60, got[3])
