@@ -56,6 +56,7 @@ BASE_NORETURN static void follow(struct compute *c, const sl_model_opts *mo, sl_
     enum knows who = ALL_KNOW; /* opening fails on all */
     st = sl_engine_open(c->m, eo, &c->e, &err);
     mem_free(load);
+    if (st == SL_NOTFOUND) who = ONE_KNOWS; /* before it had met the others */
     if (!st) {
         st = sl_follow(c->e, &err);
         if (strncmp(err.text, "rank 0", 6) == 0) who = HOME_FAILED;

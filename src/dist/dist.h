@@ -39,11 +39,18 @@ sl_status dist_layout_parse(const char *text, struct dist_layout *out, sl_err *e
 int dist_layout_ranks(const struct dist_layout *l);
 
 /* What the environment says of a launcher (mpirun, srun): how many processes it has started, which
- * of them this one is, and the same of those on this machine. n 1: none. */
+ * of them this one is, and the same of those on this machine. n 1: none.
+ * bound: it has given each its CPUs. */
 struct dist_launch {
     int n, rank, n_here, rank_here;
+    bool bound;
 };
 struct dist_launch dist_launched(void);
+
+/* same: ranks that may run on the same n_cpu CPUs. REQUEST where the launcher has bound more ranks
+ * to them than there are: mpirun gives each of two ranks a core, and two of its daemons on a
+ * machine may give the same one. */
+sl_status dist_check_bound(const bool *same, int n, int n_cpu, sl_err *err) BASE_MUST_USE;
 
 typedef struct dist dist; /* a rank's end */
 

@@ -71,7 +71,8 @@ static const char *mpi_library(void)
 
 static void mpi_close(void)
 {
-    int over = 0;
+    int begun = 0, over = 0;
+    if (MPI_Initialized(&begun) != MPI_SUCCESS || !begun) return;
     if (MPI_Finalized(&over) == MPI_SUCCESS && !over) MPI_Finalize();
 }
 

@@ -323,11 +323,22 @@ static sl_status check_network(const dist *d, int n_here, sl_err *err)
                    d->n - n_here, d->n);
 }
 
+static sl_status check_networks(const struct dist_launch *l, sl_err *err)
+{
+    const char *net = getenv("OMPI_MCA_btl_tcp_if_include");
+    if (!net || l->n_here == l->n || os_has_network(net)) return SL_OK;
+    return SL_FAIL(err, NOTFOUND,
+                   "no network of this machine is in btl_tcp_if_include=%.100s: name one that all "
+                   "machines have, as ip addr shows it",
+                   net);
+}
+
 static sl_status join_group(dist *d, const struct dist_opts *o, sl_err *err)
 {
     struct dist_launch l = dist_launched();
     int rank = 0, n = 0, n_here = 0;
     prepare_mpi();
+    SL_TRY(check_networks(&l, err)); /* MPI would end the process, with a page of text */
     const char *why = d->group->m->open(&rank, &n, &n_here);
     if (why) return mpi_failed(d, why, err);
     if (n != l.n || n > DIST_RANK_MAX || n < 2)

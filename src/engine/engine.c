@@ -218,14 +218,16 @@ static sl_status open_tables(sl_engine *e, sl_err *err)
     return array((size_t)e->n_vocab / 32 + 1, sizeof *e->mask, &e->mask, err);
 }
 
-/* What the model is, its file too where it is one; and in which form its experts' outputs are. */
+uint64_t engine_files_hash(const sl_engine *e)
+{
+    uint64_t h = 0;
+    return io_files_hash(e->m->io, &h, NULL) ? 0 : h;
+}
+
+/* What the model is, its files too; and in which form its experts' outputs are. */
 static uint64_t model_hash(const sl_engine *e)
 {
-    uint64_t size = 0, h = 0;
-    int64_t mtime_ns;
-    const char *path = io_path(e->m->io);
-    if (os_path_kind(path) != OS_FILE || os_stamp(path, &size, &mtime_ns, &h, NULL)) h = 0;
-    return h + engine_record_model(e) + (uint64_t)e->combine;
+    return engine_files_hash(e) + engine_record_model(e) + (uint64_t)e->combine;
 }
 
 static void fill_info(sl_engine *e, int64_t pack_ns)

@@ -558,6 +558,8 @@ void engine_rebalance_close(sl_engine *e);
 sl_status engine_rebalance_step(sl_engine *e, sl_err *err) BASE_MUST_USE;
 bool engine_rebalance_busy(const sl_engine *e); /* the next step should come soon */
 
+/* engine.c: of the model's files, by samples; a packed file has its source's. 0 = no files. */
+uint64_t engine_files_hash(const sl_engine *e);
 /* engine.c: the model and the cache, for sl_reopen; kv_tokens as the first time. */
 sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err) BASE_MUST_USE;
 /* pack.c */

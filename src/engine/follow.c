@@ -59,6 +59,8 @@ sl_status engine_follower_routed(struct follower *f, int layer, sl_err *err)
     const struct arch_cfg *c = model_config(f->net);
     const struct model_dims *d = &f->dims;
     int n = 2 * c->n_expert; /* floats that take as many bytes */
+    if (layer < 0 || layer >= c->n_layer + c->n_mtp || c->layer[layer].ffn != ARCH_MOE)
+        return SL_FAIL(err, INTERNAL, "a message that names layer %d", layer);
     bool has = model_has_layer(c, d, layer);
     if (has && d->n_dp > 1) SL_TRY(add_routed(f, layer, err));
     if (model_stage_rank(d)) return SL_OK;

@@ -83,16 +83,18 @@ static sl_status deal_cpus(struct engine_ranks *k, struct dev_opts *o,
 {
     struct cpus mine = {.n_core = top->n_core, .n_pu = top->n_pu}, all[DIST_RANK_MAX];
     int n_same = 0, rank_same = 0, cpu[BASE_COUNT_OF(mine.cpu)] = {0};
+    bool same[DIST_RANK_MAX];
     struct os_team all_cpus = {BASE_MIN(top->n_pu, BASE_COUNT_OF(cpu)), 0, 1};
     (void)os_team_cpus(&all_cpus, cpu);
     for (int i = 0; i < BASE_COUNT_OF(cpu); i++)
         mine.cpu[i] = cpu[i];
     SL_TRY(dist_all(k->end, &mine, all, sizeof mine, err));
     for (int r = 0; r < k->n; r++) {
-        bool same = dist_here(k->end, r) && memcmp(&all[r], &mine, sizeof mine) == 0;
-        n_same += same;
-        rank_same += same && r < k->here;
+        same[r] = dist_here(k->end, r) && memcmp(&all[r], &mine, sizeof mine) == 0;
+        n_same += same[r];
+        rank_same += same[r] && r < k->here;
     }
+    SL_TRY(dist_gate(k->end, dist_check_bound(same, k->n, top->n_pu, err), err));
     int n_thread = o->n_thread ? o->n_thread : os_within_quota(top, top->n_core);
     o->n_thread = BASE_MAX(n_thread / n_same, 1);
     if (n_same > 1) {
@@ -294,7 +296,7 @@ struct fact {
     const char *what;
     uint64_t v;
 };
-#define N_FACT 14
+#define N_FACT 15
 
 static uint64_t text_hash(const char *s)
 {
@@ -316,6 +318,7 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
     const struct fact own[N_FACT] = {
         {"sluice is another version", text_hash(sl_version())},
         {"the model is another one", engine_record_model(e)},
+        {"its model's files hold other bytes: copy them again", engine_files_hash(e)},
         {"--layout differs", text_hash(o->layout)},
         {"--device differs", text_hash(di.name)},
         {"the CPU's instruction set differs, and with it attention's form (SL_CPU limits it)",

@@ -38,6 +38,9 @@ const char *io_path(const io_model *m); /* as opened */
 int io_n_file(const io_model *m);
 const char *io_file_path(const io_model *m, int file);
 uint64_t io_file_size(const io_model *m, int file);
+/* Of the files' sizes and bytes, some of each (os_stamp); a packed file has that of its source.
+ * Errors: as os_stamp. */
+sl_status io_files_hash(const io_model *m, uint64_t *out, sl_err *err) BASE_MUST_USE;
 
 int io_n_tensor(const io_model *m);
 const struct tensor *io_tensor(const io_model *m, int i);          /* in file order */

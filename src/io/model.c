@@ -326,3 +326,20 @@ sl_status io_stamp_now(const io_model *m, int i, char *path, size_t n, struct io
     out->path = path;
     return os_stamp(p, &out->size, &out->mtime_ns, &out->hash, err);
 }
+
+sl_status io_files_hash(const io_model *m, uint64_t *out, sl_err *err)
+{
+    const io_pack *p = io_model_pack(m);
+    char path[4096];
+    *out = 0;
+    for (int i = 0, n = p ? io_pack_n_stamp(p) : io_n_stamp(m); i < n; i++) {
+        struct io_stamp now;
+        if (p)
+            now = *io_pack_stamp(p, i);
+        else
+            SL_TRY(io_stamp_now(m, i, path, sizeof path, &now, err));
+        const uint64_t v[] = {now.size, now.hash};
+        *out = hash_bytes(v, sizeof v, *out);
+    }
+    return SL_OK;
+}

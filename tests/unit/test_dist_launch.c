@@ -13,7 +13,9 @@ static const char *const names[] = {"OMPI_COMM_WORLD_SIZE",
                                     "PMI_RANK",
                                     "SLURM_STEP_NUM_TASKS",
                                     "SLURM_PROCID",
-                                    "SLURM_LOCALID"};
+                                    "SLURM_LOCALID",
+                                    "SLURM_CPU_BIND",
+                                    "OMPI_MCA_orte_bound_at_launch"};
 
 static void clear(void)
 {
@@ -52,5 +54,12 @@ TEST(dist_launchers_are_read)
     struct dist_launch l = dist_launched();
     assert_int_equal(l.n_here, 2);
     assert_int_equal(l.rank_here, 1);
+    assert_false(l.bound);
+    setenv(names[9], "quiet,mask_cpu:0x1", 1);
+    assert_true(dist_launched().bound);
+    setenv(names[9], "quiet,none", 1);
+    assert_false(dist_launched().bound);
+    setenv(names[10], "1", 1);
+    assert_true(dist_launched().bound);
     clear();
 }
