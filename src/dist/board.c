@@ -222,7 +222,7 @@ static bool wait_all(dist *d, const struct dist_circle *c, unsigned n_piece)
     int64_t t0 = clock_now_ns();
     for (int r = c->first; r < c->first + c->n; r++) {
         struct os_word *phase = &d->board->line[r].phase[kind_of(d, c)];
-        if (has_failed(d) || !wait_for(d, r, phase, n_piece, "in a step")) return false;
+        if (has_failed(d) || !wait_for(d, r, phase, n_piece, DIST_IN_STEP)) return false;
     }
     d->count.wait_ns += clock_now_ns() - t0;
     return true;
@@ -236,7 +236,7 @@ static bool board_exchange(dist *d, const struct dist_piece *p)
     int k = kind_of(d, c);
     unsigned before = c->n_piece;
     bool passed = c->last_home != before; /* all were waited for at the piece before */
-    dist_count_piece(p);
+    dist_count_piece(d, p);
     /* who is at the piece before has read the one before that, whose half and post these are */
     if ((d->slot || !passed) && !wait_all(d, c, before)) return false;
     if (d->slot) dist_pack_piece(d, p, -1, slot_of(d, c, d->rank));
@@ -266,7 +266,7 @@ static bool wait_stage(dist *d, int rank, struct os_word *w, unsigned goal)
     int64_t t0 = clock_now_ns();
     bool giver = rank == dist_giver(d);
     if (has_failed(d) ||
-        !wait_within(d, rank, w, goal, "in a step", dist_stage_deadline(d, !giver)))
+        !wait_within(d, rank, w, goal, DIST_IN_STEP, dist_stage_deadline(d, !giver)))
         return false;
     d->count.wait_ns += clock_now_ns() - t0;
     return true;

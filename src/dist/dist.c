@@ -136,13 +136,17 @@ sl_status dist_all_done(dist *d, sl_err *err)
 
 /* ---- joins ---- */
 
-void dist_count_piece(const struct dist_piece *p)
+void dist_count_piece(dist *d, const struct dist_piece *p)
 {
     int kind = p->of ? 1 : !p->n_of ? 0 : p->count ? 4 : p->part ? 2 : 3;
     const int32_t v[] = {p->n_row, p->n, kind};
+    static const char *const ops[] = {"columns", "picked rows", "turned rows", "gathered rows",
+                                      "exchanged rows"};
     struct dist_circle *c = p->c;
     size_t n = (size_t)c->n;
     c->n_piece++;
+    c->op = ops[kind];
+    d->last = c;
     c->history = hash_bytes(v, sizeof v, c->history);
     if (p->n_of) c->history = hash_bytes(p->n_of, n * sizeof *p->n_of, c->history);
     if (p->count) c->history = hash_bytes(p->count, n * n * sizeof *p->count, c->history);
@@ -200,8 +204,11 @@ sl_status dist_silent(const dist *d, int rank, int64_t ns, const char *where, sl
 {
     struct dist_name name = dist_name_of(d, rank);
     if (dist_gone(d, rank)) return SL_FAIL(err, DEVICE, "%s is gone", name.text);
-    return SL_FAIL(err, TIMEOUT, "%s gave no sign for %.1f s %s", name.text, (double)ns * 1e-9,
-                   where);
+    if (strcmp(where, DIST_IN_STEP) != 0 || !d->last)
+        return SL_FAIL(err, TIMEOUT, "%s gave no sign for %.1f s %s", name.text, (double)ns * 1e-9,
+                       where);
+    return SL_FAIL(err, TIMEOUT, "%s gave no sign for %.1f s %s, join %u of %s", name.text,
+                   (double)ns * 1e-9, where, d->last->n_piece, d->last->op);
 }
 
 sl_status dist_misfit(const dist *d, int rank, const struct dist_piece *mine,
@@ -210,10 +217,10 @@ sl_status dist_misfit(const dist *d, int rank, const struct dist_piece *mine,
     unsigned n = mine->c->n_piece;
     struct dist_name a = dist_name_of(d, d->rank), b = dist_name_of(d, rank);
     if (mine->n_row == theirs.n_row && mine->n == theirs.n)
-        return SL_FAIL(err, INTERNAL, "join %u: %s and %s have made other joins before it",
-                       n, a.text, b.text);
-    return SL_FAIL(err, INTERNAL, "join %u: %s has %d rows of %d, %s has %d of %d", n, a.text,
-                   mine->n_row, mine->n, b.text, theirs.n_row, theirs.n);
+        return SL_FAIL(err, INTERNAL, "join %u of %s: %s and %s have made other joins before it",
+                       n, mine->c->op, a.text, b.text);
+    return SL_FAIL(err, INTERNAL, "join %u of %s: %s has %d rows of %d, %s has %d of %d", n,
+                   mine->c->op, a.text, mine->n_row, mine->n, b.text, theirs.n_row, theirs.n);
 }
 
 int dist_piece_rows(const dist *d, int n_row, int64_t widest)

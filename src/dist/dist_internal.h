@@ -20,6 +20,7 @@ struct dist_circle {
     uint64_t history;   /* hash of all joins */
     unsigned n_piece;   /* pieces */
     unsigned last_home; /* the last of them that was for the first rank alone */
+    const char *op;     /* what the last of them is of; NULL = there was none */
 };
 /* A piece of a join: the same rows on every rank, or n_of[r] of rank r. */
 struct dist_piece {
@@ -79,6 +80,7 @@ struct dist {
     int64_t deadline_ns, spin_ns;
     int64_t t_heard, longest_ns; /* of the step under way; of all steps */
     int64_t waited_ns;           /* count.wait_ns when the step under way began */
+    const struct dist_circle *last; /* of the last join; NULL = there was none */
     unsigned n_given, n_taken;   /* pieces from stage to stage so far */
     int n_ahead;                 /* messages that may be under way */
     unsigned n_told, n_done;     /* home: messages so far; of them those that all are done with */
@@ -128,7 +130,7 @@ static inline bool dist_not_mine(const dist *d, const struct dist_piece *p)
     return p->home && d->rank != p->c->first;
 }
 /* Begin the next piece: its number, and the history that all ranks must have. */
-void dist_count_piece(const struct dist_piece *p);
+void dist_count_piece(dist *d, const struct dist_piece *p);
 /* This rank's part of it for another rank, or for_rank -1: for all; the rows that are its own one
  * after another. */
 void dist_pack_piece(const dist *d, const struct dist_piece *p, int for_rank, float *to);
@@ -145,7 +147,9 @@ int dist_piece_rows(const dist *d, int n_row, int64_t widest);
 /* The ranks fail: no row of n columns fits. true. */
 bool dist_too_wide(dist *d, unsigned n_piece, int64_t n);
 #define DIST_ALONE_BYTES (64 << 10) /* copied by the rank's own thread */
-/* A rank was waited for in vain so long, where: "in a step". DEVICE: it is gone; else TIMEOUT. */
+#define DIST_IN_STEP "in a step"
+/* A rank was waited for in vain so long, where: DIST_IN_STEP or another place. DEVICE: it is gone;
+ * else TIMEOUT, with the join. */
 sl_status dist_silent(const dist *d, int rank, int64_t ns, const char *where, sl_err *err);
 /* INTERNAL: this rank and that one, which has rows of that size, have come to different joins. */
 sl_status dist_misfit(const dist *d, int rank, const struct dist_piece *mine,

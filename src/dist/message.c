@@ -112,7 +112,7 @@ static sl_status through(dist *d, struct dist_way *w, uint32_t kind, sl_err *err
     int64_t t0 = clock_now_ns(), stopped = 0;
     int64_t most = kind == SAYS_ROWS ? dist_stage_deadline(d, w->to != 0) : dist_deadline(d);
     const char *what = kind == SAYS_DONE   ? "after a step"
-                       : kind != SAYS_TELL ? "in a step"
+                       : kind != SAYS_TELL ? DIST_IN_STEP
                                            : "between steps";
     for (int i = 0;; i++) {
         uint64_t before = w->from;
@@ -307,7 +307,7 @@ static sl_status exchange(dist *d, const struct dist_piece *p, sl_err *err)
 static bool mail_exchange(dist *d, const struct dist_piece *p)
 {
     sl_err why = {0};
-    dist_count_piece(p);
+    dist_count_piece(d, p);
     return good(d, exchange(d, p, &why), &why);
 }
 

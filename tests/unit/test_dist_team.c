@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks of one process: what joins give, and how failures end. */
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "dist_ranks.h"
 
 #define ROUNDS 400
 #define WIDE 97
 #define ROWS 6
+#define DEADLINE_MS 1000
 
 struct job {
     struct ranks all; /* first: the job of a struct ranks is around it */
     int rounds;
     int skip_rank, skip_at; /* that rank leaves before that round; -1 = none */
-    int odd_at;             /* rank 1 brings a row more in that round; -1 = none */
+    bool only_one;          /* it goes on after it */
+    int odd_at, odd_rank;   /* that rank brings a row more in that round; -1 = none */
     atomic_int n_bad;
 };
 
@@ -65,7 +70,7 @@ static void turn_round(struct job *j, int rank, int round, const int32_t *part)
 static void one_round(struct job *j, int rank, int round)
 {
     static _Thread_local float x[2][(ROWS + 1) * WIDE], y[(ROWS + 1) * WIDE];
-    int32_t part[RANKS_MAX], of[ROWS];
+    int32_t part[RANKS_MAX], of[ROWS + 1] = {0};
     int n_row = 1 + round % ROWS, at = 0;
     float *mine = x[round & 1]; /* the join before may still be read */
     parts(round, j->all.n, part);
@@ -83,7 +88,7 @@ static void one_round(struct job *j, int rank, int round)
                 pick ? value(round, i, k) + (of[i] == rank ? 0 : 1e6f) : value(round, i, at + k);
     }
     memset(y, 0, sizeof y);
-    if (rank == 1 && round == j->odd_at) n_row++;
+    if (rank == j->odd_rank && round == j->odd_at) n_row++;
     if (pick)
         dist_pick(j->all.end[rank], &(struct dist_pick){mine, y, n_row, WIDE, of});
     else
@@ -99,7 +104,10 @@ static void run_rank(struct ranks *all, int rank)
 {
     struct job *j = (struct job *)(void *)all;
     for (int round = 0; round < j->rounds && !dist_status(j->all.end[rank], NULL); round++) {
-        if (rank == j->skip_rank && round == j->skip_at) return;
+        if (rank == j->skip_rank && round == j->skip_at) {
+            if (j->only_one) continue;
+            return;
+        }
         one_round(j, rank, round);
     }
 }
@@ -159,14 +167,57 @@ TEST(dist_names_a_rank_that_gives_no_sign)
         .all = {.n = 3, .run = run_rank}, .rounds = 20, .skip_rank = 2, .skip_at = 7, .odd_at = -1};
     assert_int_equal(run_all(&j, 150, &err), SL_TIMEOUT);
     assert_non_null(strstr(err.text, "rank 2 gave no sign"));
+    assert_non_null(strstr(err.text, "in a step, join 8 of "));
 }
 
 TEST(dist_names_joins_that_do_not_fit)
 {
     sl_err err = {0};
-    struct job j = {.all = {.n = 2, .run = run_rank}, .rounds = 20, .skip_rank = -1, .odd_at = 4};
+    struct job j = {.all = {.n = 2, .run = run_rank},
+                    .rounds = 20,
+                    .skip_rank = -1,
+                    .odd_at = 4,
+                    .odd_rank = 1};
     assert_int_equal(run_all(&j, 2000, &err), SL_INTERNAL);
-    assert_non_null(strstr(err.text, "join 5: "));
+    assert_non_null(strstr(err.text, "join 5 of columns: "));
+}
+
+/* How a rank leaves the order: it leaves out one join, or brings a row more to one. */
+static void break_once(uint64_t *rng, int k)
+{
+    sl_err err = {0};
+    char text[32];
+    struct job j = {.all = {.n = 2 + (int)(rng_next(rng) % (RANKS_MAX - 1)), .run = run_rank},
+                    .rounds = 24,
+                    .skip_rank = -1,
+                    .odd_at = -1};
+    int rank = (int)(rng_next(rng) % (uint64_t)j.all.n), at = (int)(rng_next(rng) % 20);
+    if (k % 4 == 1) j.all.half = (ROWS + 1) * WIDE * sizeof(float);
+    if (k & 2) {
+        j.skip_rank = rank;
+        j.skip_at = at;
+        j.only_one = true;
+    } else { /* every fourth round has none */
+        j.odd_rank = rank;
+        j.odd_at = at - (at % 4 == 3);
+    }
+    int64_t t0 = clock_now_ns();
+    sl_status st = run_all(&j, DEADLINE_MS, &err);
+    int64_t ms = (clock_now_ns() - t0) / 1000000;
+    snprintf(text, sizeof text, "rank %d ", rank);
+    assert_true(st == SL_TIMEOUT || st == SL_INTERNAL);
+    if (!strstr(err.text, text) || !strstr(err.text, "join ") || !strstr(err.text, " of "))
+        fail_msg("rank %d of %d left at %d: %s", rank, j.all.n, at, err.text);
+    assert_true(ms <= DEADLINE_MS + 1000);
+}
+
+/* 100 of them: SLUICE_BROKEN=100, in make check-all. */
+TEST(dist_names_who_left_the_order)
+{
+    const char *n = getenv("SLUICE_BROKEN");
+    uint64_t rng = 11;
+    for (int k = 0; k < (n ? atoi(n) : 12); k++)
+        break_once(&rng, k);
 }
 
 TEST(dist_fail_ends_waits_with_the_first_reason)
