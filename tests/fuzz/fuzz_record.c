@@ -3,30 +3,14 @@
  * bodies of a step and of a result. Rooms: engine. */
 #include <stdlib.h>
 
+#include "../unit/step_check.h"
 #include "engine/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static void check(const struct dev_step *s, const struct record_limits *max)
 {
-    if (s->n_tok < 1 || s->n_tok > max->n_tok || s->n_seq < 1 || s->n_seq > max->n_seq) abort();
-    for (int q = 0; q < s->n_seq; q++) {
-        if (s->seq_tok0[q + 1] <= s->seq_tok0[q]) abort();
-        int last = s->pos[s->seq_tok0[q + 1] - 1];
-        for (int b = 0; b <= last / max->blk_tok; b++) {
-            for (int g = 0; g < DEV_KV_GROUPS; g++) {
-                if (!s->blk[g] != !max->n_blk[g]) abort();
-                if (!s->blk[g]) continue;
-                int32_t blk = s->blk[g][(int64_t)q * s->ld_blk + b];
-                if (blk < 0 || blk >= max->n_blk[g]) abort();
-            }
-        }
-    }
-    for (int i = 0; i < 3 * s->n_copy; i += 3)
-        for (int k = 1; k < 3; k++)
-            if (s->copy[i + k] < 0 || s->copy[i + k] >= max->n_blk[s->copy[i]]) abort();
-    for (int i = 0; i < s->n_row; i++)
-        if (s->row_tok[i] < 0 || s->row_tok[i] >= s->n_tok) abort();
+    if (step_bad(s, max)) abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
