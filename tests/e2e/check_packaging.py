@@ -138,13 +138,15 @@ def docker():
 
 def cluster():
     """Every option of sluice and every option of a launcher that the scripts for clusters give."""
-    have = options(sluice_help("serve", "--help"))
+    have = options(sluice_help("serve", "--help")) | options(sluice_help("engine", "--help"))
     mpi_and_slurm = {"--mpi", "--cpu-bind", "--kill-on-bad-exit", "--allow-run-as-root", "--host",
                      "--map-by", "--bind-to", "--mca", "--pid"}
-    for name in ("slurm.sbatch", "ranks.sh", "lws.yaml", "mpijob.yaml"):
+    for name in ("slurm.sbatch", "slurm-attach.sbatch", "ranks.sh", "lws.yaml", "lws-attach.yaml",
+                 "mpijob.yaml"):
         text = text_of("scripts", "cluster", *name.split("/"))
         body = "\n".join(ln for ln in text.split("\n") if not ln.lstrip().startswith("#"))
-        start = max(body.find(w) for w in ("sluice serve", "- sluice\n", "sluice-ranks leader"))
+        start = max(body.find(w) for w in ("sluice serve", "- sluice\n", "sluice-ranks leader",
+                                             "sluice-ranks engine"))
         need(f"{name}: starts sluice", start >= 0)
         given = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", body[start:]))
         need(f"{name}: options", given <= have | mpi_and_slurm, given - have - mpi_and_slurm)
@@ -152,6 +154,9 @@ def cluster():
             path = os.path.join(e2e.ROOT, "scripts", "cluster", name)
             r = subprocess.run(["bash", "-n", path], capture_output=True, text=True)
             need(f"{name}: shell", r.returncode == 0, r.stderr)
+        if "attach" in name:
+            sockets = set(re.findall(r"[\w$/]+/engine\.sock", body))
+            need(f"{name}: one socket", len(sockets) == 1, sockets)
 
 
 with e2e.scratch() as tmp_dir:
