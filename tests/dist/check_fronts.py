@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Several servers of one engine: four give the answers of one; what a key may is what it may of all
+together; and one that is killed takes nothing from the others: neither their speed nor what its own
+requests had of a key's limits.
+
+  check_fronts.py [BUILD] [--long]    --long: the gaps between others' events, with and without a
+                                      kill, 30 times each in turn
+"""
+import os
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LONG = "--long" in sys.argv
+sys.argv = [a for a in sys.argv if a != "--long"]
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e", "serve"), os.path.join(HERE, "..", "e2e")]
+import check_attach as attach  # noqa: E402
+import e2e  # noqa: E402
+from check_attach import CHAT, until  # noqa: E402
+from serve import Engine, Server, chat, key_line  # noqa: E402
+
+T = e2e.Tally("fronts")
+FRONTS = 4
+STORY = dict(max_tokens=1500, ignore_eos=True)
+
+
+def need(name, cond, what=""):
+    T.check(name, None if cond else (str(what) or "not so"))
+
+
+def bearer(key):
+    return {"Authorization": f"Bearer {key}"}
+
+
+def at_once(calls):
+    """What each of them returns, all called at the same time."""
+    out = [None] * len(calls)
+
+    def run(i):
+        out[i] = calls[i]()
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(calls))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return out
+
+
+def same_answers(e, fronts):
+    """Each of the eight kinds of requests, on each server, all at the same time."""
+    with Server(engine=e) as one:
+        want = answers([one] * len(attach.ASKED))
+    got = answers([fronts[i % FRONTS] for i in range(2 * len(attach.ASKED))])
+    need("four give the answers of one", got == want + want,
+         [i for i, g in enumerate(got) if g != want[i % len(want)]])
+
+
+def answers(servers):
+    asked = [attach.Asked(s, i % len(attach.ASKED)) for i, s in enumerate(servers)]
+    for a in asked:
+        a.join(300)
+    return [a.answer() if a.done else a.cut for a in asked]
+
+
+def limits(e, keys):
+    with Server("--api-key-file", keys, engine=e) as a, \
+            Server("--api-key-file", keys, engine=e) as b, \
+            Server("--api-key-file", keys, engine=e) as c:
+        some = [a, b, c, Server("--api-key-file", keys, engine=e)]
+        parallel(some, some[3])
+        need("what a killed server had is free again",
+             until(lambda: held(a, 3) == 3, 5), held(a, 3))
+        got = [some[i % 3].call("POST", CHAT, chat(max_tokens=1), bearer("sk-minute"))
+               for i in range(9)]
+        need("requests a minute are of all together", [g[0] for g in got] == [200] * 7 + [429] * 2,
+             [g[0] for g in got])
+        need("which says when again", 1 <= int(got[8][1]["retry-after"]) <= 60, got[8][1])
+        got = at_once([lambda s=some[i % 3]: s.call("POST", CHAT, chat(max_tokens=1),
+                                                    bearer("sk-rush"))[0] for i in range(24)])
+        need("and where they come at once", sorted(got) == [200] * 10 + [429] * 14, got)
+        got = [some[i % 3].call("POST", CHAT, chat(), bearer("sk-token"))[0] for i in range(6)]
+        need("tokens a minute are of all together", got[0] == 200 and 429 in got[1:] and
+             got == sorted(got), got)
+
+
+def held(server, n):
+    """How many of n streams of the key for three at once are let in, one after the other."""
+    socks = [server.open(dict(chat("A story", **STORY), stream=True), headers=bearer("sk-three"))
+             for _ in range(n)]
+    heads = [s.recv(12) for s in socks]
+    for s in socks:
+        s.close()
+    until(lambda: server.metric("vllm:num_requests_running", bearer("sk-free")) == 0)
+    return sum(h == b"HTTP/1.1 200" for h in heads)
+
+
+def parallel(some, last):
+    """Three at once, wherever they come; the last server is killed while it has two of them."""
+    mine = [last.open(dict(chat("A story", **STORY), stream=True), headers=bearer("sk-three"))
+            for _ in range(2)]
+    need("two are let in", [s.recv(12) for s in mine] == [b"HTTP/1.1 200"] * 2)
+    got = at_once([lambda s=some[i % 3]: s.call("POST", CHAT, chat("A", max_tokens=1),
+                                                bearer("sk-three"))[0] for i in range(3)])
+    need("of more at once no two at a time", set(got) <= {200, 429} and 429 in got, got)
+    hold = some[0].open(dict(chat("A story", **STORY), stream=True), headers=bearer("sk-three"))
+    need("a third", hold.recv(12) == b"HTTP/1.1 200")
+    got = [s.call("POST", CHAT, chat(), bearer("sk-three"))[0] for s in some]
+    need("no fourth on any server", got == [429] * FRONTS, got)
+    need("other keys have their own", some[1].call("POST", CHAT, chat(max_tokens=1),
+                                                   bearer("sk-free"))[0] == 200)
+    last.proc.kill()
+    last.proc.wait()
+    got = [some[1].open(dict(chat("A story", **STORY), stream=True), headers=bearer("sk-three"))
+           for _ in range(2)]
+    need("two more in its place", [s.recv(12) for s in got] == [b"HTTP/1.1 200"] * 2)
+    need("and no third", some[2].call("POST", CHAT, chat(), bearer("sk-three"))[0] == 429)
+    for s in [*got, hold]:
+        s.close()
+    until(lambda: some[0].metric("vllm:num_requests_running", bearer("sk-free")) == 0)
+
+
+# ---- one is killed ----
+
+def gaps(stories, t0, t1):
+    """Seconds between the events of streams, of those in [t0, t1]."""
+    out = []
+    for s in stories:
+        at = [t for t in s.times if t0 <= t <= t1]
+        out += [b - a for a, b in zip(at, at[1:])]
+    return out
+
+
+def round_of(e, fronts, kill):
+    """Six streams on three servers, two on a fourth, which is killed; gaps of the six."""
+    with Server("--stream-interval-ms", "0", engine=e) as last:
+        mine = [attach.Story(f, f"Story {i}", **STORY) for i in range(2) for f in fronts[:3]]
+        others = [attach.Story(last, f"Other {i}", **STORY) for i in range(2)]
+        need("they run", attach.running(mine + others, 20))
+        t0 = time.time()
+        if kill:
+            last.proc.kill()
+            last.proc.wait()
+        time.sleep(1.5)
+        t1 = time.time()
+        for s in mine:
+            s.join(120)
+        for s in others:
+            s.join(120)
+    need("others are whole", all(s.done and not s.error() for s in mine),
+         [s.error() or s.cut for s in mine])
+    return gaps(mine, t0, t1), [s.text() for s in mine]
+
+
+def p99(v):
+    return sorted(v)[int(len(v) * 0.99)] if v else 0
+
+
+def killed(e, fronts):
+    quiet, after, want = [], [], None
+    for _ in range(30 if LONG else 1):
+        for kill, to in ((False, quiet), (True, after)):
+            more, texts = round_of(e, fronts, kill)
+            to += more
+            want = want or texts
+            need("and the same", texts == want)
+    print(f"gaps of others: p99 {1e3 * p99(quiet):.1f} ms, beside a server that is killed "
+          f"{1e3 * p99(after):.1f} ms ({len(quiet)} and {len(after)})", flush=True)
+    if LONG:
+        need("others' p99 stays", p99(after) <= 1.1 * p99(quiet), (p99(after), p99(quiet)))
+
+
+def main():
+    if not LONG:
+        attach.shorter(120)
+        STORY["max_tokens"] = 700
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as f, \
+            Engine("--max-batch", "16") as e:
+        f.write(key_line("three", "sk-three", "parallel=3") +
+                key_line("minute", "sk-minute", "requests=7") +
+                key_line("rush", "sk-rush", "requests=10") +
+                key_line("token", "sk-token", "tokens=60") + key_line("free", "sk-free"))
+        f.flush()
+        limits(e, f.name)
+        fronts = [Server("--stream-interval-ms", "0", engine=e) for _ in range(FRONTS)]
+        same_answers(e, fronts)
+        killed(e, fronts)
+        for s in fronts:
+            s.stop()
+    T.exit()
+
+
+if __name__ == "__main__":
+    main()

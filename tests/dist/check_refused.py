@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What ranks that are processes refuse when they open: shared memory too small, a network that is
+not there or not named, ranks bound to one CPU, another file on a rank, a damaged one. Each time all
+end within 5 s with the one reason and what to do, said once.
+
+  check_refused.py [BUILD] [--times N]    --times: each N times
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TIMES = int(sys.argv.pop(sys.argv.index("--times") + 1)) if "--times" in sys.argv else 1
+sys.argv = [a for a in sys.argv if a != "--times"]
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
+import e2e  # noqa: E402
+import mpi  # noqa: E402
+import nodes  # noqa: E402
+
+BUILD = e2e.build_dir()
+SLUICE = e2e.sluice(BUILD)
+TINY = e2e.tiny(BUILD)
+T = e2e.Tally("refused")
+MOST = 5 if TIMES > 1 else 15  # seconds; allowance for machines where other tests run
+
+
+def run_args(model, layout="tp=2"):
+    return [SLUICE, "run", "-m", model, "--ids", "5,6,7,8", "-n", "4", "--layout", layout]
+
+
+def refused(name, command, what, times=1):
+    """times: by how many ranks it is said at most."""
+    mark = nodes.mark()
+    t0 = time.monotonic()
+    p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                         stdin=subprocess.DEVNULL,
+                         env=dict(os.environ, **{nodes.MARK: mark}))
+    try:
+        out, err = p.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        for pid in [*nodes.ranks(mark).values(), p.pid]:
+            os.kill(pid, 9)
+        out, err = p.communicate()
+        T.check(f"{name}: ends", f"not within 60 s: {err[-500:]}")
+        return
+    took = time.monotonic() - t0
+    T.check(f"{name}: refused", p.returncode == 0 and "exit 0")
+    T.check(f"{name}: says once what to do", not 1 <= len(re.findall(what, err)) <= times and
+            err[-1500:])
+    T.check(f"{name}: within {MOST} s", took > MOST and f"{took:.1f} s")
+    T.check(f"{name}: all end", nodes.ranks(mark) and f"{nodes.ranks(mark)} are left")
+    T.check(f"{name}: no output", out and f"{out[:200]!r}")
+
+
+def small_shm():
+    p = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"],
+                       capture_output=True)
+    if p.returncode:
+        print("not run: a small /dev/shm: no right to mount")
+        return
+    script = 'mount -t tmpfs -o size=5m tmpfs /dev/shm && exec "$@"'
+    args = [SLUICE, "run", "-m", "demo", "-p", "hi", "-n", "4", "--layout", "tp=3"]
+    refused("small /dev/shm", ["unshare", "-m", "sh", "-c", script, "sh", *mpi.command((3, args))],
+            r"/dev/shm is too small: .*--shm-size")
+
+
+def same_cpu():
+    args = run_args(os.path.join(TINY, "qwen3_moe"))
+    bound = [a if a != "none" else "core:overload-allowed" for a in mpi.command((2, args))]
+    refused("ranks bound to one CPU", [*bound[:1], "--cpu-set", "0", *bound[1:]],
+            r"layout: ranks 0 and 1 were bound to the same CPUs, 1 for 2 ranks: mpirun "
+            r"--map-by numa --bind-to numa")
+
+
+def copy(model, folder, name):
+    to = os.path.join(folder, name)
+    shutil.copytree(os.path.join(TINY, model), to)
+    return to, os.path.join(to, sorted(f for f in os.listdir(to) if f.endswith(".safetensors"))[0])
+
+
+def of_two(good, bad):
+    """The second rank has another model."""
+    return mpi.command((1, run_args(good)), (1, run_args(bad)))
+
+
+def files(folder):
+    good = os.path.join(TINY, "qwen3_moe")
+    other, path = copy("qwen3_moe", folder, "other")
+    n = os.path.getsize(path)
+    with open(path, "r+b") as f:  # the same shapes, other numbers
+        f.seek(n - 1000)
+        b = f.read(2)
+        f.seek(n - 1000)
+        f.write(bytes(x ^ 0x11 for x in b))
+    refused("other numbers on a rank", of_two(good, other),
+            r"layout: rank 1 is not as rank 0: its model's files hold other bytes: copy them again")
+    refused("another model on a rank", of_two(good, os.path.join(TINY, "deepseek_v2")),
+            r"layout: rank 1 is not as rank 0: the model is another one")
+    cut, path = copy("qwen3_moe", folder, "cut")
+    with open(path, "r+b") as f:
+        f.truncate(n - 4096)
+    refused("a file cut short on a rank", of_two(good, cut), r"sluice: .*\.safetensors.*")
+    torn, path = copy("qwen3_moe", folder, "torn")
+    with open(path, "r+b") as f:
+        f.write(b"\xff" * 8)
+    refused("a damaged head on a rank", of_two(good, torn), r"sluice: .*\.safetensors.*")
+    packed, bad = os.path.join(folder, "good.packed"), os.path.join(folder, "bad.packed")
+    e2e.run([SLUICE, "pack", good, packed])
+    shutil.copy(packed, bad)
+    with open(bad, "r+b") as f:
+        f.seek(os.path.getsize(bad) - 64)
+        f.write(b"\xff" * 8)
+    refused("a damaged packed file on a rank", of_two(packed, bad), r"sluice: .*bad\.packed.*")
+    refused("no file on a rank", of_two(good, "/nowhere/m.gguf"),
+            r"sluice: model not found: /nowhere/m.gguf")
+
+
+def networks():
+    why = nodes.missing()
+    if why:
+        print(f"not run: two machines: {why}")
+        return
+    args = run_args(os.path.join(TINY, "qwen3_moe"))
+    with nodes.Nodes() as n:
+        refused("no network named", n.command((2, args), network=None),
+                r"1 of 2 ranks are on other machines, and no network is named for them: mpirun "
+                r"--mca btl_tcp_if_include")
+        refused("a network that is not there", n.command((2, args), network="10.99.0.0/24"),
+                r"no network of this machine is in btl_tcp_if_include=10\.99\.0\.0/24", times=2)
+
+
+def main():
+    why = mpi.missing(BUILD)
+    if why:
+        print(f"skipped: {why}")
+        sys.exit(77)
+    for _ in range(TIMES):
+        small_shm()
+        same_cpu()
+        with tempfile.TemporaryDirectory() as folder:
+            files(folder)
+        networks()
+    T.exit()
+
+
+if __name__ == "__main__":
+    main()
