@@ -59,7 +59,7 @@ sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids, int sp
                            ids[i], i, tok_n_vocab(m->tok));
         }
         if (!p || (!(special & SL_DETOK_SPECIAL) && tok_is_special(m->tok, ids[i]))) continue;
-        tok_stream_front(m->tok, &stream, &p, &len);
+        tok_stream_front(m->tok, &stream, ids[i], &p, &len);
         str_put(&s, p, (size_t)len);
     }
     str_put(&s, "", 0);

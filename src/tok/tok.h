@@ -108,13 +108,14 @@ struct tok_stream {
     int n_pend;
     bool front; /* what comes begins a text: spaces go that the reference's decoder leaves out there
                  */
+    int n_space; /* so many went */
 };
 /* Append to out the bytes that id completes; special tokens only when special. Invalid bytes become
  * U+FFFD as soon as they can not be completed. Errors: REQUEST (no such id), NOMEM. */
 sl_status tok_stream_put(const tok *t, struct tok_stream *s, int32_t id, bool special,
                          struct str *out, sl_err *err) BASE_MUST_USE;
-/* Of the bytes of the next token: those that count, where front says that a text begins. */
-void tok_stream_front(const tok *t, struct tok_stream *s, const char **p, int *n);
+/* Of the bytes of the next token, id: those that count, where front says that a text begins. */
+void tok_stream_front(const tok *t, struct tok_stream *s, int32_t id, const char **p, int *n);
 /* What is left at the end, as U+FFFD. Errors: NOMEM. */
 sl_status tok_stream_end(struct tok_stream *s, struct str *out, sl_err *err) BASE_MUST_USE;
 

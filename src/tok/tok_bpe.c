@@ -265,6 +265,7 @@ sl_status tok_bpe_word(const tok *t, struct tok_bpe *w, const char *p, size_t n,
 {
     if (n == 1 && !t->chars) {
         uint32_t id = t->byte_id[(unsigned char)p[0]];
+        if (id == TOK_NONE && t->unk >= 0) id = (uint32_t)t->unk;
         return id == TOK_NONE ? SL_OK : tok_ids_put(out, (int32_t)id, err);
     }
     if (t->ignore_merges) {

@@ -243,16 +243,29 @@ static void settle(struct tok_stream *s, struct str *out, bool last)
     }
 }
 
-void tok_stream_front(const tok *t, struct tok_stream *s, const char **p, int *n)
+/* Marks at the beginning of a word, which a space of its own is not. */
+static int marks(const tok *t, int32_t id)
+{
+    const struct tok_entry *e = &t->v[id];
+    size_t m = strlen(t->mark), i = 0;
+    if (e->flags & TOK_F_ADDED && e->flags & TOK_F_NORMALIZED) return (int)strspn(e->p, " ");
+    while (m && e->n_key - i >= m && memcmp(e->key + i, t->mark, m) == 0)
+        i += m;
+    return m ? (int)(i / m) : 0;
+}
+
+void tok_stream_front(const tok *t, struct tok_stream *s, int32_t id, const char **p, int *n)
 {
     if (!s->front || *n == 0) return;
-    int most = t->strip_first ? *n : t->strip < 0 ? 1 : t->strip, k = 0;
+    int most = t->strip_first ? marks(t, id) : t->strip < 0 ? 1 : t->strip - s->n_space, k = 0;
     while (k < *n && k < most && (*p)[k] == ' ')
         k++;
     *p += k;
     *n -= k;
+    s->n_space += k;
     /* where SentencePiece squeezes spaces it takes one from every token before the first text */
-    if (*n > 0 || t->strip >= 0 || t->strip_first) s->front = false;
+    bool more = !t->strip_first && (t->strip < 0 || s->n_space < t->strip);
+    if (*n > 0 || !more) s->front = false;
 }
 
 sl_status tok_stream_put(const tok *t, struct tok_stream *s, int32_t id, bool special,
@@ -263,7 +276,7 @@ sl_status tok_stream_put(const tok *t, struct tok_stream *s, int32_t id, bool sp
         return SL_FAIL(err, REQUEST, "token id %d is outside 0..%d", (int)id, t->n_vocab - 1);
     const char *p = tok_bytes(t, id, &n);
     if (!special && tok_is_special(t, id)) return SL_OK;
-    tok_stream_front(t, s, &p, &n);
+    tok_stream_front(t, s, id, &p, &n);
     for (int i = 0; i < n; i++) {
         if (s->n_pend == 0) { /* whole runs of ASCII at once */
             int k = i;

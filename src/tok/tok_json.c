@@ -54,26 +54,31 @@ static sl_status decode_mark(tok *t, const struct json *j, sl_err *err)
 
 /* Tokens are told apart until Fuse, and what comes after it sees one text: steps for tokens, then
  * Fuse, then steps for the text, is what a decoder here can be. */
-static sl_status check_order(const tok *t, const char *type, bool fused, sl_err *err)
+struct decoding {
+    bool fused, marked; /* Fuse; a step that makes spaces of marks */
+};
+
+static sl_status check_order(const tok *t, const char *type, const struct decoding *d, sl_err *err)
 {
+    bool fused = d->fused, meta = strcmp(type, "Metaspace") == 0;
     bool of_text = strcmp(type, "Strip") == 0;
-    bool of_token = strcmp(type, "ByteFallback") == 0 || strcmp(type, "Metaspace") == 0;
+    bool of_token = strcmp(type, "ByteFallback") == 0 || meta;
     if ((of_text && !fused) || (of_token && fused))
         return SL_FAIL(err, UNSUPPORTED, "decoder %s %s Fuse", type, fused ? "after" : "without");
-    if ((of_text && (t->strip || t->strip_first)) ||
-        (strcmp(type, "Metaspace") == 0 && t->strip_first))
+    if ((of_text && (t->strip || t->strip_first)) || (meta && d->marked))
         return SL_FAIL(err, UNSUPPORTED, "decoder %s after another one", type);
     return SL_OK;
 }
 
-static sl_status decode_step(tok *t, const struct json *j, bool *fused, sl_err *err)
+static sl_status decode_step(tok *t, const struct json *j, struct decoding *d, sl_err *err)
 {
     const char *type;
     SL_TRY(text_json_str(j, "type", "?", &type, err));
-    SL_TRY(check_order(t, type, *fused, err));
+    SL_TRY(check_order(t, type, d, err));
     if (strcmp(type, "ByteFallback") == 0) t->byte_decode = true;
-    if (strcmp(type, "Fuse") == 0) *fused = true;
+    if (strcmp(type, "Fuse") == 0) d->fused = true;
     if (strcmp(type, "ByteFallback") == 0 || strcmp(type, "Fuse") == 0) return SL_OK;
+    if (strcmp(type, "Replace") == 0 || strcmp(type, "Metaspace") == 0) d->marked = true;
     if (strcmp(type, "Replace") == 0) return decode_replace(t, j, err);
     if (strcmp(type, "Strip") == 0) return decode_strip(t, j, err);
     if (strcmp(type, "Metaspace") == 0) return decode_mark(t, j, err);
@@ -81,17 +86,33 @@ static sl_status decode_step(tok *t, const struct json *j, bool *fused, sl_err *
 }
 
 /* Of words of bytes: what they stand for, and nothing else. */
-static sl_status byte_step(const struct json *j, sl_err *err)
+static sl_status byte_step(const struct json *j, bool first, sl_err *err)
 {
     const char *type;
     SL_TRY(text_json_str(j, "type", "?", &type, err));
-    if (strcmp(type, "ByteLevel") == 0 || strcmp(type, "Fuse") == 0) return SL_OK;
+    if (strcmp(type, first ? "ByteLevel" : "Fuse") == 0) return SL_OK;
     return SL_FAIL(err, UNSUPPORTED, "decoder \"%.40s\" of words of bytes", type);
+}
+
+/* Answers would have the marks that the pre-tokenizer put there. */
+static sl_status want_marked(const tok *t, const struct decoding *d, sl_err *err)
+{
+    if (!t->mark[0] || d->marked) return SL_OK;
+    return SL_FAIL(err, UNSUPPORTED,
+                   "decoder without Replace or Metaspace beside a pre_tokenizer Metaspace");
+}
+
+static sl_status one_step(tok *t, const struct json *j, sl_err *err)
+{
+    struct decoding d = {0};
+    SL_TRY(decode_step(t, j, &d, err));
+    return want_marked(t, &d, err);
 }
 
 static sl_status read_decoder(tok *t, const struct json *j, sl_err *err)
 {
-    bool fused = false, bytes = !t->chars;
+    struct decoding d = {0};
+    bool bytes = !t->chars;
     if (bytes && (!j || j->kind == JSON_NULL_K)) return SL_OK;
     if (!j || j->kind != JSON_OBJECT_K)
         return SL_FAIL(
@@ -99,12 +120,13 @@ static sl_status read_decoder(tok *t, const struct json *j, sl_err *err)
             "no decoder, and no pre_tokenizer ByteLevel: what its words mean is not known");
     const struct json *list = text_json_get(j, "decoders");
     if (!text_json_is(text_json_get(j, "type"), "Sequence"))
-        return bytes ? byte_step(j, err) : decode_step(t, j, &fused, err);
+        return bytes ? byte_step(j, true, err) : one_step(t, j, err);
     if (!list || list->kind != JSON_ARRAY_K)
         return SL_FAIL(err, FORMAT, "decoder Sequence without decoders");
     for (size_t i = 0; i < list->n; i++)
-        SL_TRY(bytes ? byte_step(list->item[i], err) : decode_step(t, list->item[i], &fused, err));
-    return SL_OK;
+        SL_TRY(bytes ? byte_step(list->item[i], i == 0, err)
+                     : decode_step(t, list->item[i], &d, err));
+    return bytes ? SL_OK : want_marked(t, &d, err);
 }
 
 static sl_status read_unknown(tok *t, const struct json *model, sl_err *err)

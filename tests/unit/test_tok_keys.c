@@ -129,6 +129,12 @@ static const char *const bad_json[][3] = {
     {"{" LLAMA2_NORM
      "," DECODERS(FROM_MARK ",{\"type\":\"Fuse\"}," STRIP "," STRIP) "," MODEL(CHAR_VOCAB, "") "}",
      "decoder Strip", "another"},
+    {"{\"pre_tokenizer\":{\"type\":\"Metaspace\"}," DECODERS(
+         "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}") "," MODEL(CHAR_VOCAB, "") "}",
+     "decoder", "without Replace"},
+    {"{" LLAMA2_NORM
+     "," DECODERS(FROM_MARK ",{\"type\":\"Metaspace\"}") "," MODEL(CHAR_VOCAB, "") "}",
+     "decoder Metaspace", "another"},
     {"{" LLAMA2_NORM "," DECODERS(FROM_MARK ",{\"type\":\"CTC\"}") "," MODEL(CHAR_VOCAB, "") "}",
      "decoder", "CTC"},
     /* post-processors */
@@ -222,6 +228,7 @@ TEST(tok_bytes_that_a_vocabulary_lacks_are_its_unknown_token)
 {
     tok *t = open_it(BYTES("", ",\"unk_token\":\"n\""), NULL);
     expect(t, "axb", 0, "0 4 1");
+    expect(t, "x", 0, "4");
     expect(t, "axxb", 0, "0 4 4 1");
     tok_close(t);
     t = open_it(BYTES("", ",\"unk_token\":\"n\",\"fuse_unk\":true"), NULL);
@@ -327,6 +334,44 @@ TEST(tok_add_bos_and_add_eos_take_the_place_of_the_template)
 
 /* ---- answers ---- */
 
+/* What ids of words, -1 at the end, are as an answer. */
+static void expect_text(const tok *t, const int32_t *id, const char *want)
+{
+    struct tok_stream s = {.front = true};
+    struct str out;
+    sl_err err = {0};
+    str_init(&out, MEM_MISC, 0);
+    for (int k = 0; id[k] >= 0; k++)
+        ASSERT_OK(tok_stream_put(t, &s, id[k], true, &out, &err));
+    ASSERT_OK(tok_stream_end(&s, &out, &err));
+    assert_string_equal(str_c(&out), want);
+    str_fini(&out);
+}
+
+/* Strip takes so many spaces from the text, whichever tokens they are; Metaspace the marks of the
+ * first token, but no spaces. */
+TEST(tok_decoders_take_what_the_reference_takes_from_the_front)
+{
+    tok *two = open_it(
+        "{" LLAMA2_NORM "," DECODERS(
+            FROM_MARK ",{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \","
+                      "\"start\":2,\"stop\":0}") "," MODEL(CHAR_VOCAB ",\"" M M "\":10", "") "}",
+        NULL);
+    tok *mark = open_it(
+        "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"prepend_scheme\":\"always\"},\"decoder\":{"
+        "\"type\":\"Metaspace\",\"prepend_scheme\":\"always\"}," MODEL(
+            CHAR_VOCAB ",\"" M M "\":10,\" \":11", "") "}",
+        NULL);
+    expect_text(two, (int32_t[]){8, 8, 8, 1, -1}, " a");
+    expect_text(two, (int32_t[]){8, 10, 1, -1}, " a");
+    expect_text(two, (int32_t[]){8, 1, 8, -1}, "a ");
+    expect_text(mark, (int32_t[]){10, 8, 1, -1}, " a");
+    expect_text(mark, (int32_t[]){11, 8, 1, -1}, "  a");
+    expect_text(mark, (int32_t[]){1, 8, -1}, "a ");
+    tok_close(two);
+    tok_close(mark);
+}
+
 /* tokenizers since 0.23: what was normalised when it was looked for is what answers have. */
 TEST(tok_normalised_added_tokens_come_back_as_texts_have_them)
 {
@@ -334,28 +379,13 @@ TEST(tok_normalised_added_tokens_come_back_as_texts_have_them)
         "{\"added_tokens\":[{\"id\":10,\"content\":\"[N]\",\"normalized\":true,\"special\":false},{"
         "\"id\":11,\"content\":\"[a]\",\"normalized\":false,\"special\":false}]," LLAMA2_NORM
         "," LLAMA2_DEC "," MODEL(CHAR_VOCAB, "") "}";
-    static const struct {
-        int32_t id[4];
-        int n;
-        const char *want;
-    } row[] = {{{8, 1, 10, 2}, 4, "a [N]b"},
-               {{10, 2}, 2, "[N]b"},
-               {{10, 10}, 2, "[N] [N]"},
-               {{8, 1, 11, 2}, 4, "a[a]b"},
-               {{11, 10}, 2, "[a] [N]"}};
     tok *t = open_it(json, NULL);
     expect(t, "a [N] b", 0, "8 1 10 8 2");
-    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
-        struct tok_stream s = {.front = true};
-        struct str out;
-        sl_err err = {0};
-        str_init(&out, MEM_MISC, 0);
-        for (int k = 0; k < row[i].n; k++)
-            ASSERT_OK(tok_stream_put(t, &s, row[i].id[k], true, &out, &err));
-        ASSERT_OK(tok_stream_end(&s, &out, &err));
-        assert_string_equal(str_c(&out), row[i].want);
-        str_fini(&out);
-    }
+    expect_text(t, (int32_t[]){8, 1, 10, 2, -1}, "a [N]b");
+    expect_text(t, (int32_t[]){10, 2, -1}, "[N]b");
+    expect_text(t, (int32_t[]){10, 10, -1}, "[N] [N]");
+    expect_text(t, (int32_t[]){8, 1, 11, 2, -1}, "a[a]b");
+    expect_text(t, (int32_t[]){11, 10, -1}, "[a] [N]");
     assert_int_equal(tok_find(t, "[N]"), 10); /* by the text that its file has */
     tok_close(t);
 }
