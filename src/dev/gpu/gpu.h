@@ -103,7 +103,7 @@ struct gpu_driver {
 };
 
 #define GPU_LOG 4096   /* entries of a submit, at most */
-#define GPU_PLACES 64  /* recordings kept */
+#define GPU_PLACES 1024 /* recordings kept: a step of many layers on two devices has hundreds */
 #define GPU_ANGLES 4   /* tables of frequencies */
 #define GPU_HEAD_MAX 512 /* numbers of a head (kernel/attn.inc) */
 #define GPU_LATENT_MAX 512 /* of a latent (kernel/mla.inc) */
@@ -250,6 +250,7 @@ struct gpu {
     struct gpu_entry *log;
     int n_log;
     struct gpu_place place[GPU_PLACES];
+    int next_place; /* where the next log may be found: steps are alike */
     uint64_t n_record, waited;
     struct gpu_step *step; /* [n_pass] */
     int n_pass, pass;

@@ -90,14 +90,25 @@ static struct gpu_place *make_room(struct gpu *c)
     return p;
 }
 
+/* The recording of a log of that hash, NULL: there is none. */
+static struct gpu_place *find(struct gpu *c, const uint64_t hash[2])
+{
+    for (int k = 0; k < GPU_PLACES; k++) {
+        int i = (c->next_place + k) % GPU_PLACES;
+        struct gpu_place *p = &c->place[i];
+        if (!p->rec || p->n != c->n_log || memcmp(p->hash, hash, sizeof p->hash) != 0) continue;
+        c->next_place = i + 1;
+        return p;
+    }
+    return NULL;
+}
+
 static struct gpu_place *recording(struct gpu *c)
 {
     size_t n = sizeof *c->log * (size_t)c->n_log;
     uint64_t hash[2] = {hash_bytes(c->log, n, 0), hash_bytes(c->log, n, 1)};
-    for (int i = 0; i < GPU_PLACES; i++) {
-        struct gpu_place *p = &c->place[i];
-        if (p->rec && p->n == c->n_log && memcmp(p->hash, hash, sizeof hash) == 0) return p;
-    }
+    struct gpu_place *known = find(c, hash);
+    if (known) return known;
     struct gpu_place *p = make_room(c);
     if (!p || c->drv->record(c->g, c->log, c->n_log, &p->rec, &c->why)) return NULL;
     p->n = c->n_log;
