@@ -65,6 +65,19 @@ static int64_t count_source(const struct model *m)
     return n;
 }
 
+/* One text for all of it: what draws it begins again with another. */
+static void name_load(struct model *m)
+{
+    struct dev_info d;
+    const char *way = m->opts.pack ? "mapping" : "packing";
+    if (!m->d || dev_is_host(m->d)) {
+        snprintf(m->doing, sizeof m->doing, "%s weights", way);
+        return;
+    }
+    dev_info_get(m->d, &d);
+    snprintf(m->doing, sizeof m->doing, "uploading weights to %s", d.name);
+}
+
 static sl_status load(struct model *m, const io_model *io, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
@@ -77,6 +90,7 @@ static sl_status load(struct model *m, const io_model *io, sl_err *err)
     m->total_bytes = count_source(m);
     io_reading_begin(&m->reading, io, !m->out);
     m->load_layer = -1;
+    name_load(m);
     SL_TRY(model_load_globals(m, err));
     for (int i = m->dims.layer0; i < m->dims.layer0 + m->dims.n_layer; i++) {
         m->load_layer = i;
@@ -86,6 +100,8 @@ static sl_status load(struct model *m, const io_model *io, sl_err *err)
         m->load_layer = c->n_layer + i;
         SL_TRY(model_load_mtp(m, i, err));
     }
+    if (model_load_tell(m, m->total_bytes)) /* with all that is small */
+        return SL_FAIL(err, CANCELLED, "cancelled after packing");
     m->reading = (struct io_reading){0};
     m->io = NULL;
     SL_TRY(model_spares_open(m, io, err));

@@ -218,6 +218,7 @@ struct model {
     dev_prog *tap_prog[1 + MODEL_MTP_MAX]; /* that show rows; NULL until there was a tap */
     /* progress while opening */
     int64_t done_bytes, total_bytes;
+    char doing[64];         /* what is told of it */
     bool cancelled;
     struct io_reading reading; /* of the source */
 };
@@ -287,6 +288,8 @@ struct model_kv_place model_kv_place(const struct arch_cfg *c, const struct mode
 sl_status model_load_layer(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
 sl_status model_load_globals(struct model *m, sl_err *err) BASE_MUST_USE;
 sl_status model_load_mtp(struct model *m, int i, sl_err *err) BASE_MUST_USE;
+/* weights.c: n more bytes of the source are done. True: who is told wants to stop. */
+bool model_load_tell(struct model *m, int64_t n);
 /* rope.c: frequencies of every kind, host memory in the arena. */
 sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err) BASE_MUST_USE;
 /* model.c: open all but the programs; *out is NULL after an error. */

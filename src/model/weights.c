@@ -130,15 +130,19 @@ static void count(struct model *m, enum arch_role role, int64_t n)
 
 /* ---- into the device, into a packed file, or out of one ---- */
 
+bool model_load_tell(struct model *m, int64_t n)
+{
+    m->done_bytes = BASE_MIN(m->done_bytes + n, m->total_bytes); /* some are there twice */
+    return m->opts.progress &&
+           m->opts.progress(m->opts.user, m->doing, m->done_bytes, m->total_bytes);
+}
+
 /* A source weight was packed: its pages go, progress is told. */
 static void dropped(void *user, const struct weight *w)
 {
     struct model *m = user;
-    m->done_bytes += (int64_t)weight_bytes(w);
     io_reading_done(&m->reading, w);
-    if (m->opts.progress &&
-        m->opts.progress(m->opts.user, "packing weights", m->done_bytes, m->total_bytes))
-        m->cancelled = true;
+    if (model_load_tell(m, (int64_t)weight_bytes(w))) m->cancelled = true;
 }
 
 static sl_status out_begin(void *user, const struct dev_image *im, sl_err *err)
@@ -258,9 +262,7 @@ sl_status model_load_map(struct model *m, const struct want *w, dev_mat **out, s
         return st;
     }
     count(m, w->role, dev_mat_bytes(*out));
-    m->done_bytes += dev_mat_bytes(*out);
-    if (m->opts.progress &&
-        m->opts.progress(m->opts.user, "mapping weights", m->done_bytes, m->total_bytes))
+    if (model_load_tell(m, dev_mat_bytes(*out)))
         return SL_FAIL(err, CANCELLED, "cancelled while mapping %s", path);
     return SL_OK;
 }

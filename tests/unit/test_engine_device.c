@@ -234,6 +234,59 @@ static sl_status lose(void *user, bool wait, sl_err *e)
     return SL_OK;
 }
 
+struct told {
+    int64_t done, total;
+    char what[64];
+    int n, n_back;
+};
+
+static int on_progress(void *user, const char *what, int64_t done, int64_t total)
+{
+    struct told *t = user;
+    t->n_back += t->n++ && (done < t->done || total != t->total || strcmp(what, t->what) != 0);
+    snprintf(t->what, sizeof t->what, "%s", what);
+    t->done = done;
+    t->total = total;
+    return 0;
+}
+
+/* What is told while weights go to a device never goes back, and ends with all of them. */
+TEST(engine_device_tells_how_far_it_is)
+{
+    static const struct {
+        const char *device, *place, *what;
+    } rows[] = {{"cpu", "", "packing weights"},
+                {"check", "", "uploading weights to check"},
+                {"sim", "experts=cpu", "uploading weights to sim"},
+                {"cpu", "experts=check; head=check", "packing weights"},
+                {"vulkan:0,staged,slab=65536", "experts=cpu", "uploading weights to vulkan:0"}};
+    static const char *const models[] = {"qwen3_moe", "deepseek_v2_lite.gguf", "llama3.gguf"};
+    log_set_level(LOG_ERROR);
+    for (int k = 0; k < 2 * BASE_COUNT_OF(models); k++)
+        for (int i = 0; i < BASE_COUNT_OF(rows); i++) {
+            struct told t = {0};
+            sl_model *m = NULL;
+            sl_engine *e = NULL;
+            bool is_dense = k / 2 == 2, is_card = strncmp(rows[i].device, "vulkan", 6) == 0;
+            if ((is_card && k) || (is_dense && strstr(rows[i].place, "experts"))) continue;
+            ASSERT_OK(sl_model_open(tiny(models[k / 2]), NULL, &m, &err));
+            sl_engine_opts o = {.n_thread = 1 + k % 2, .n_ctx = 64, .n_seq_max = 2};
+            o.device = rows[i].device;
+            o.place = rows[i].place;
+            o.progress = on_progress;
+            o.user = &t;
+            sl_status st = sl_engine_open(m, &o, &e, &err);
+            if (!is_card) ASSERT_OK(st); /* which may not be there */
+            if (!st && (t.n < 3 || t.n_back || t.done != t.total || strcmp(t.what, rows[i].what)))
+                fail_msg("%s, %s: told %d times, %d backwards, '%s' %lld of %lld", models[k / 2],
+                         rows[i].device, t.n, t.n_back, t.what, (long long)t.done,
+                         (long long)t.total);
+            sl_engine_close(e);
+            sl_model_close(m);
+        }
+    log_set_level(LOG_WARN);
+}
+
 TEST(engine_device_lost_is_opened_again)
 {
     static const char *const devices[] = {"cpu", "check", "sim:clock=real,lat=1us,hand=1us"};
@@ -278,6 +331,7 @@ TEST(engine_device_falls_back_when_asked_to)
     sl_engine_info info;
     ASSERT_OK(sl_model_open(tiny("llama3.gguf"), NULL, &m, &err));
     sl_engine_opts o = {.n_thread = 1, .n_ctx = 64, .device = "vulkan:40", .fallback = "cpu"};
+    o.stream_from = SL_STREAM_AUTO; /* which there is nothing to do for then */
     log_set_level(LOG_ERROR);
     ASSERT_OK(sl_engine_open(m, &o, &e, &err));
     sl_engine_info_get(e, &info);
