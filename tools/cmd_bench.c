@@ -339,6 +339,18 @@ static void list_fields(const struct result *r, struct field f[N_FIELD])
     memcpy(f, all, sizeof all);
 }
 
+static void put_stream(struct json_w *w, const sl_engine_info *ei)
+{
+    text_jw_key(w, "stream_from");
+    text_jw_int(w, ei->stream_from);
+    text_jw_key(w, "stream_bytes");
+    text_jw_int(w, ei->stream_bytes);
+    text_jw_key(w, "stream_bus_gbps");
+    text_jw_real(w, ei->stream_bus_gbps, 4);
+    text_jw_key(w, "stream_cpu_gops");
+    text_jw_real(w, ei->stream_cpu_gops, 4);
+}
+
 static void put_json(struct json_w *w, const struct bench *b, const struct test *t,
                      const struct result *r)
 {
@@ -358,10 +370,7 @@ static void put_json(struct json_w *w, const struct bench *b, const struct test 
     }
     text_jw_key(w, "threads");
     text_jw_int(w, b->c.ei.n_thread);
-    if (b->o->common.stream_from) {
-        text_jw_key(w, "stream_from");
-        text_jw_int(w, b->c.ei.stream_from);
-    }
+    if (b->o->common.stream_from) put_stream(w, &b->c.ei);
     text_jw_key(w, "model");
     text_jw_strz(w, b->c.mi.name);
     text_jw_key(w, "rss_mb");
