@@ -324,6 +324,10 @@ typedef struct sl_engine_opts {
     /* "cpu": where a device can not be opened the CPU computes everything instead, with a warning
      * and sl_engine_info.fallback; never of what is not understood. NULL = that is an error. */
     const char *fallback;
+    /* 1: answers have the same bits on every device and CPU, whichever computes which part:
+     * attention in f32 however fast the CPU is at 16 bits, latents in one form. A KV cache of AUTO
+     * is f16 then. Slower on the CPU. 0 = what each does best. */
+    int exact;
     /* Of every generated token so many experts, those of the smallest weights, are added one layer
      * with experts later: so they are computed beside the attention between, where place has them
      * on another device. It changes answers (`sluice eval --defer` says how much); they do not

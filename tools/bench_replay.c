@@ -72,6 +72,7 @@ sl_status bench_replay(const struct opt_common *o, const char *path, sl_err *err
     if (st) status_prefix(err, "%.100s", path);
     if (!o->acts) like.acts = (int)eo.acts; /* what is asked for stays: a difference is named */
     if (!o->kv) like.kv = (int)eo.kv;
+    like.exact = o->exact || eo.exact;
     if (!o->defer) like.defer = eo.n_defer;
     if (eo.draft) like.draft = eo.draft;
     like.draft_vocab = eo.draft_vocab;

@@ -119,6 +119,7 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.rebalance_s = o->rebalance_s;
     eo.n_spare = o->spare ? o->spare : o->rebalance_s ? SPARE : 0;
     eo.place_mbps = o->place_mbps;
+    eo.exact = o->exact;
     eo.fallback = o->fallback ? "cpu" : NULL;
     eo.combine = o->combine;
     eo.dispatch = o->dispatch;

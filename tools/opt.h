@@ -62,7 +62,7 @@ struct opt_common {
     const char *place, *experts_device, *layout;
     const char *hot_experts, *hot_from, *stream_from;
     int hot_update, fallback;
-    bool cpu_moe;
+    bool cpu_moe, exact;
     int n_cpu_moe, defer, chunk;
     const char *combine, *dispatch; /* checked by the engine */
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, draft_vocab;
@@ -160,6 +160,8 @@ struct opt_common {
      "N experts of a token are added a layer later: other answers, sooner (docs/devices.md)"},     \
     {"chunk",   0,  OPT_INT,  offsetof(S, common.chunk),   "N", "0", 0, 8192,                      \
      "prompt tokens of a step at most (0: 512, with --stream-from 2048)"},                         \
+    {"exact",   0,  OPT_FLAG, offsetof(S, common.exact), NULL, NULL, 0, 0,                         \
+     "the same bits on every device and CPU (docs/devices.md)"},                                   \
     {"fallback", 0, OPT_ENUM, offsetof(S, common.fallback), "none|cpu", "none", 0, 0,              \
      "what computes everything where a device can not be opened"},                                 \
     {"hot-update", 0, OPT_INT, offsetof(S, common.hot_update), "N", "0", 0, 1 << 30,               \

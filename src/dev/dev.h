@@ -33,6 +33,8 @@ struct dev_opts {
     int n_thread; /* 0 = default */
     enum dev_acts acts;
     int no_hugepages;
+    int exact; /* 1: the one form in which all devices have the same bits: attention sums in f32
+                  whatever the CPU is good at, latents are absorbed for prompts too */
     int rank, n_rank; /* one of n_rank devices that share the CPUs: it takes the rank-th part of
                          them. n_rank 0 = the only one */
 };
@@ -72,6 +74,8 @@ struct dev_info {
     const char *isa;
     int n_thread;
     enum dev_acts acts;
+    bool exact;        /* its results are those of dev_opts.exact: asked for, or it has no others */
+    const char *units; /* what products of prompts run on, of a card; else NULL */
 };
 void dev_info_get(const dev *d, struct dev_info *out);
 /* Bytes of the device's memory: what is free for buffers, weights and the cache, and all of it. */

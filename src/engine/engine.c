@@ -53,6 +53,7 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
         {"dist_deadline_ms", offsetof(sl_engine_opts, dist_deadline_ms), 3600000},
         {"redundant", offsetof(sl_engine_opts, redundant), 1 << 16},
         {"hot_update", offsetof(sl_engine_opts, hot_update), 1 << 30},
+        {"exact", offsetof(sl_engine_opts, exact), 1},
     };
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
         int v = *(const int *)((const char *)o + row[i].at);
@@ -349,6 +350,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     e->n_seq_max = o->n_seq_max ? o->n_seq_max : DEFAULT_SEQ;
     struct dev_opts dopts = {
         .n_thread = o->n_thread, .acts = acts_of(e), .no_hugepages = o->no_hugepages};
+    dopts.exact = o->exact;
     SL_TRY(engine_spec_parse(e, err));
     SL_TRY(parse_combine(e, err));
     SL_TRY(engine_ranks_parse(e, &dopts, err));

@@ -325,6 +325,7 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
          text_hash(di.isa)},
         {"--acts differs", (uint64_t)di.acts},
         {"--kv differs", (uint64_t)o->kv},
+        {"--exact differs", (uint64_t)o->exact},
         {"--draft differs", (uint64_t)e->mtp.on},
         {"its layers are cut elsewhere", hash_bytes(s->first, sizeof s->first, 0)},
         {"--expert-stats holds other counts, or --redundant differs", slots_hash(e->ranks)},

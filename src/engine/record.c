@@ -75,7 +75,7 @@ static struct record_head head_of(const sl_engine *e)
     struct dev_info di;
     dev_info_get(e->d, &di);
     struct record_head h = {.model = engine_record_model(e),
-                            .acts = (int32_t)di.acts,
+                            .acts = (int32_t)di.acts + (e->opts.exact ? RECORD_EXACT : 0),
                             .kv = (int32_t)e->kv_shape.type,
                             .n_ctx = e->n_ctx,
                             .n_seq_max = e->n_seq_max,
@@ -239,7 +239,8 @@ sl_status sl_record_opts(const void *p, size_t n, sl_engine_opts *opts, sl_err *
     struct rd r = rd_init(p, n);
     struct record_head h;
     SL_TRY(engine_record_read_head(&r, &h, err));
-    opts->acts = (sl_acts)h.acts;
+    opts->acts = (sl_acts)(h.acts & (RECORD_EXACT - 1));
+    opts->exact = h.acts >= RECORD_EXACT;
     opts->kv = kv[h.kv];
     opts->n_ctx = h.n_ctx;
     opts->n_seq_max = h.n_seq_max;
@@ -263,7 +264,9 @@ static sl_status check_head(const sl_engine *e, const struct record_head *h, sl_
     struct record_head own = head_of(e);
     if (h->n_vocab != own.n_vocab || h->model != own.model)
         return SL_FAIL(err, REQUEST, "the recording is of another model than %.100s", e->m->name);
-    SL_TRY(differs("precision of activations (acts)", h->acts, own.acts, err));
+    const int form = RECORD_EXACT - 1;
+    SL_TRY(differs("precision of activations (acts)", h->acts & form, own.acts & form, err));
+    SL_TRY(differs("form for all devices (exact)", h->acts > form, own.acts > form, err));
     SL_TRY(differs("type of the KV cache", h->kv, own.kv, err));
     SL_TRY(differs("block of the KV cache in tokens", h->blk_tok, own.blk_tok, err));
     SL_TRY(differs("context", h->n_ctx, own.n_ctx, err));

@@ -155,7 +155,10 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     SL_TRY(model_slots_open(m, err));
     SL_TRY(model_late_check(m, err));
     SL_TRY(open_draft_vocab(m, err));
-    m->expand_from = m->cfg.kv_lora ? model_mla_expand_from(&m->cfg) : INT_MAX;
+    struct dev_info info;
+    dev_info_get(m->d, &info);
+    bool expands = m->cfg.kv_lora && !info.exact;
+    m->expand_from = expands ? model_mla_expand_from(&m->cfg) : INT_MAX;
     return opts->dist ? model_ranks_open(m, err) : SL_OK;
 }
 

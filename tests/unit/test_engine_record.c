@@ -60,7 +60,7 @@ static uint64_t submit(sl_engine *e, sl_grammar *g, int n_vocab, uint64_t *rng)
     return id;
 }
 
-static int n_defer; /* of the recorded runs */
+static int n_defer, exact; /* of the recorded runs */
 
 struct sums {
     uint64_t n_preempt, n_cancel, n_row, n_draft;
@@ -81,6 +81,7 @@ static void record(sl_model *m, sl_grammar *g, const char *draft, uint64_t seed,
                         .draft = draft,
                         .draft_always = 1,
                         .n_defer = n_defer,
+                        .exact = exact,
                         .on_record = keep};
     sl_model_info_get(m, &mi);
     n_buf = 0;
@@ -164,6 +165,29 @@ TEST(engine_recorded_late_experts_replay_to_the_same_bits)
     ASSERT_OK(sl_engine_open(m, &o, &e, &err));
     assert_int_equal(sl_replay(e, buf, n_buf, &info, &err), SL_REQUEST);
     assert_non_null(strstr(err.text, "number of experts that come late is 1"));
+    sl_engine_close(e);
+    sl_model_close(m);
+}
+
+TEST(engine_recorded_exact_steps_are_replayed_so)
+{
+    struct sums sum = {0};
+    sl_model *m = NULL;
+    sl_engine *e = NULL;
+    sl_replay_info info;
+    sl_engine_opts o = {.n_thread = 1};
+    exact = 1;
+    open_model("deepseek_v3.gguf", &m);
+    record(m, NULL, NULL, 500, &sum);
+    exact = 0;
+    ASSERT_OK(replay(m, 2, &info));
+    assert_true(info.n_row > 20 && info.n_differ == 0);
+    ASSERT_OK(sl_record_opts(buf, n_buf, &o, &err));
+    assert_int_equal(o.exact, 1);
+    o.exact = 0;
+    ASSERT_OK(sl_engine_open(m, &o, &e, &err));
+    assert_int_equal(sl_replay(e, buf, n_buf, &info, &err), SL_REQUEST);
+    assert_non_null(strstr(err.text, "form for all devices (exact) is 1"));
     sl_engine_close(e);
     sl_model_close(m);
 }

@@ -51,6 +51,7 @@ struct cpu {
     par_team *team;
     int n_worker, huge;
     enum dev_acts acts;
+    bool exact;
     struct vec_kern k;
     struct cpu_ahead ahead[CPU_AHEAD_MAX]; /* each its worker's */
     struct cpu_mem mem;

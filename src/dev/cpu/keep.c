@@ -14,9 +14,10 @@
     64 /* a prompt that no step continued for so long was cancelled or lost its blocks */
 
 /* Bytes of a number in what is kept: bf16 where attention computes with it. */
-static size_t elem_bytes(enum dev_acts acts)
+static size_t elem_bytes(const struct cpu *c)
 {
-    return acts != DEV_ACTS_F32 && kern_get()->attn_bf16 ? sizeof(uint16_t) : sizeof(float);
+    bool f32 = c->acts == DEV_ACTS_F32 || c->exact;
+    return !f32 && kern_get()->attn_bf16 ? sizeof(uint16_t) : sizeof(float);
 }
 
 static size_t head_bytes(const struct dev_shapes *p, size_t elem)
@@ -50,8 +51,8 @@ static size_t all_wide_bytes(const struct dev_shapes *p, size_t elem)
 
 int64_t dev_cpu_keep_bytes(const dev *d, const struct dev_shapes *p)
 {
-    size_t elem = elem_bytes(((const struct cpu *)d)->acts);
-    if (!p->mla_r || !p->n_layer) return 0;
+    size_t elem = elem_bytes((const struct cpu *)d);
+    if (!p->mla_r || !p->n_layer || ((const struct cpu *)d)->exact) return 0;
     return (int64_t)all_wide_bytes(p, elem) +
            (int64_t)page_bytes(p, elem) * ((p->max.n_ctx + VEC_SPAN - 1) / VEC_SPAN);
 }
@@ -62,7 +63,7 @@ sl_status dev_cpu_keep_init(struct cpu *c, sl_err *err)
     struct cpu_keep *k = &c->keep;
     int64_t most = dev_cpu_keep_bytes(&c->head, p), room = BASE_MIN(p->max.keep_bytes, most);
     size_t n_head = (size_t)p->n_head * (size_t)p->n_layer;
-    k->elem = elem_bytes(c->acts);
+    k->elem = elem_bytes(c);
     k->wide_bytes = wide_bytes(p);
     k->head_bytes = head_bytes(p, k->elem);
     k->page_bytes = page_bytes(p, k->elem);

@@ -44,8 +44,9 @@ int64_t dev_cpu_kv_bytes(const dev *d, const struct dev_kv_shape *s)
  * 0.0006). Elsewhere an f16 one takes the same time and is the finer one (0.000001). */
 enum dev_kv_type dev_cpu_kv_auto(const dev *d)
 {
-    if (((const struct cpu *)d)->acts == DEV_ACTS_F32) return DEV_KV_F32;
-    return kern_get()->attn_bf16 ? DEV_KV_BF16 : DEV_KV_F16;
+    const struct cpu *c = (const struct cpu *)d;
+    if (c->acts == DEV_ACTS_F32) return DEV_KV_F32;
+    return kern_get()->attn_bf16 && !c->exact ? DEV_KV_BF16 : DEV_KV_F16;
 }
 
 static sl_status open_group(struct cpu *c, const struct dev_kv_shape *s, int group,

@@ -76,6 +76,7 @@ static sl_status cpu_open(const char *options, const struct dev_opts *o, dev **o
     c->head.cls = &dev_cpu_class;
     c->huge = !o->no_hugepages;
     c->acts = o->acts;
+    c->exact = o->exact;
     kern_vec_select(&c->k, cpu_isa_mask());
     struct par_opts po = {.n_worker = o->n_thread, .on_wait = dev_cpu_work_ahead, .on_wait_arg = c};
     po.rank = o->rank;
@@ -93,7 +94,11 @@ static sl_status cpu_open(const char *options, const struct dev_opts *o, dev **o
 static void cpu_info(const dev *d, struct dev_info *out)
 {
     const struct cpu *c = (const struct cpu *)d;
-    *out = (struct dev_info){"cpu", cpu_isa_best(cpu_isa_mask()), c->n_worker, c->acts};
+    *out = (struct dev_info){.name = "cpu",
+                             .isa = cpu_isa_best(cpu_isa_mask()),
+                             .n_thread = c->n_worker,
+                             .acts = c->acts,
+                             .exact = c->exact};
 }
 
 static sl_status cpu_memory(const dev *d, int64_t *free_bytes, int64_t *total, sl_err *err)

@@ -10,14 +10,20 @@
 
 #define INLINE_OPS 150e3 /* fewer are not worth waking the team */
 
+/* May attention over a cache of type t round to 16 bits? */
+static bool may_round(const struct cpu *c, int t)
+{
+    return c->acts != DEV_ACTS_F32 && t != VEC_KV_F32 && !c->exact;
+}
+
 bool dev_cpu_bf16_attn(const struct cpu *c, int t)
 {
-    return kern_get()->attn_bf16 && c->acts != DEV_ACTS_F32 && t != VEC_KV_F32;
+    return kern_get()->attn_bf16 && may_round(c, t);
 }
 
 bool dev_cpu_i16_attn(const struct cpu *c, int t)
 {
-    return kern_get()->attn_i16 && c->acts != DEV_ACTS_F32 && t != VEC_KV_F32;
+    return kern_get()->attn_i16 && may_round(c, t);
 }
 
 struct spans_job {
