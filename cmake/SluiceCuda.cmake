@@ -6,16 +6,23 @@ find_program(SL_CLANG NAMES clang clang-22 clang-21 clang-20 clang-19 clang-18 c
              clang-15 clang-14)
 set(SL_CUDA_SRC cuda/none.c)
 set(SL_HAVE_CUDA OFF CACHE INTERNAL "the device is built")
-# The least card (CUDA_LEAST of src/dev/cuda/cuda.h), and PTX that drivers of 2018 know.
-set(sl_ptx_flags -x cuda --cuda-device-only --cuda-gpu-arch=sm_61 --cuda-path=/none -nocudainc
-    -nocudalib -Xclang -target-feature -Xclang +ptx63 -O3 -ffp-contract=off -fno-math-errno -Wall
-    -Werror -Wno-unused-variable -S -I${CMAKE_SOURCE_DIR}/src)
+# The least card (CUDA_LEAST of src/dev/cuda/cuda.h) and PTX that drivers of 2018 know; of matrix
+# units CUDA_UNITS, and drivers of 2020.
+set(sl_ptx_flags -x cuda --cuda-device-only --cuda-path=/none -nocudainc -nocudalib -O3
+    -ffp-contract=off -fno-math-errno -Wall -Werror -Wno-unused-variable -S
+    -I${CMAKE_SOURCE_DIR}/src)
+set(sl_ptx_any --cuda-gpu-arch=sm_61 -Xclang -target-feature -Xclang +ptx63)
+set(sl_ptx_units --cuda-gpu-arch=sm_80 -Xclang -target-feature -Xclang +ptx70)
 set(sl_entry ${CMAKE_SOURCE_DIR}/src/dev/gpu/kernel/entry.cu)
 set(sl_ptx_dir ${CMAKE_CURRENT_BINARY_DIR}/ptx)
 file(MAKE_DIRECTORY ${sl_ptx_dir})
 # PTX of a kernel, as a command.
 function(sl_ptx_command out name)
-  set(${out} ${SL_CLANG} ${sl_ptx_flags} ${SL_FLAGS_${name}} -DENTRY=${name}
+  set(card ${sl_ptx_any})
+  if(name MATCHES "^cm_")
+    set(card ${sl_ptx_units})
+  endif()
+  set(${out} ${SL_CLANG} ${sl_ptx_flags} ${card} ${SL_FLAGS_${name}} -DENTRY=${name}
       -DBODY_FILE="dev/gpu/kernel/${SL_BODY_${name}}.inc" -o ${sl_ptx_dir}/${name}.ptx
       ${sl_entry} PARENT_SCOPE)
 endfunction()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The kernels of devices that replay logs, for whoever compiles them: SL_KERNELS, their names; of
 # each NAME SL_BODY_NAME, its file of src/dev/gpu/kernel, and SL_FLAGS_NAME, its macros. They are
-# the rows of gpu/kernel_list.h, and for every run format of kern/mm_fmt_list.h three more.
+# the rows of gpu/kernel_list.h, and for every run format of kern/mm_fmt_list.h some more. Those of
+# matrix units are called cm_..., and not every compiler makes them.
 set(sl_kernel_list ${CMAKE_SOURCE_DIR}/src/dev/gpu/kernel_list.h)
 set(sl_formats ${CMAKE_SOURCE_DIR}/src/kern/mm_fmt_list.h)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${sl_kernel_list} ${sl_formats})
@@ -20,9 +21,14 @@ foreach(row ${rows})
   string(REGEX REPLACE "X\\((.*), ([0-9]+)\\)" "\\1;\\2" row ${row})
   list(GET row 0 name)
   list(GET row 1 lanes)
-  sl_kernel(${name} ${name} ${lanes})
+  string(REGEX REPLACE "^cm_" "" body ${name})
+  if(body STREQUAL name)
+    sl_kernel(${name} ${name} ${lanes})
+  else()
+    sl_kernel(${name} ${body} ${lanes} -DUNITS)
+  endif()
 endforeach()
-foreach(what MV MF ROW)
+foreach(what MV MM MF ROW)
   string(REGEX MATCH "GPU_${what}_LANES ([0-9]+)" row "${text}")
   set(sl_lanes_${what} ${CMAKE_MATCH_1})
 endforeach()
@@ -50,6 +56,8 @@ foreach(row ${rows})
     list(APPEND flags -DHDR_BYTES=${hdr}u -DGRP_BYTES=${grp}u -DH_${header} -DP_${planes}
          -DHALF=${half} -DMIN=${min} -DOFF=${off})
     sl_kernel(mv_${name} mv ${sl_lanes_MV} ${flags})
+    sl_kernel(mm_${name} mm ${sl_lanes_MM} ${flags})
+    sl_kernel(cm_${name} mm ${sl_lanes_MM} ${flags} -DUNITS)
   endif()
   sl_kernel(mf_${name} mf ${sl_lanes_MF} ${flags})
   sl_kernel(row_${name} row ${sl_lanes_ROW} ${flags})

@@ -9,11 +9,30 @@ if(NOT SL_VULKAN_INCLUDE OR NOT SL_GLSLANG)
   message(STATUS "libvulkan-dev or glslang-tools not found: the device `vulkan` is off")
   return()
 endif()
-set(SL_VULKAN_SRC vk/code.c vk/driver.c vk/load.c vk/open.c)
+set(SL_VULKAN_SRC vk/code.c vk/driver.c vk/load.c vk/open.c vk/units.c)
 set(sl_spirv_dir ${CMAKE_CURRENT_BINARY_DIR}/spirv)
 file(MAKE_DIRECTORY ${sl_spirv_dir})
-set(sl_spirv_inc "")
+# Matrix units need glslang 13: Debian 12 has 12.
+set(sl_vk_units 0)
+file(CONFIGURE OUTPUT ${sl_spirv_dir}/units.comp @ONLY CONTENT
+"#version 460
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+void main() {}
+")
+execute_process(COMMAND ${SL_GLSLANG} -V --quiet --target-env vulkan1.2 -o ${sl_spirv_dir}/units.spv
+                        ${sl_spirv_dir}/units.comp
+                RESULT_VARIABLE sl_no_units OUTPUT_QUIET ERROR_QUIET)
+if(sl_no_units)
+  message(STATUS "glslang before 13: the device `vulkan` multiplies without matrix units")
+else()
+  set(sl_vk_units 1)
+endif()
+set(sl_spirv_inc "#define DEV_VK_UNITS ${sl_vk_units}\n")
 foreach(name ${SL_KERNELS})
+  if(name MATCHES "^cm_" AND NOT sl_vk_units)
+    continue()
+  endif()
   set(sl_shader "#version 460\n#extension GL_GOOGLE_include_directive : require\n")
   foreach(part glsl arith ${SL_BODY_${name}})
     string(APPEND sl_shader "#include \"dev/gpu/kernel/${part}.inc\"\n")

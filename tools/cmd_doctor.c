@@ -32,7 +32,7 @@ static const struct opt opts[] = {
 struct report {
     struct os_topology top;
     struct dev_info dev;
-    char name[32], isa[96]; /* dev's, which ends with the device */
+    char name[32], isa[96], units[96]; /* dev's, which ends with the device */
     double read_gbps, int8_gops;
     int64_t memlock, n_file; /* -1 = no limit */
     struct doctor_advice advice;
@@ -127,6 +127,7 @@ static sl_status gather(struct report *r, const struct doctor_opts *o, struct ar
     snprintf(r->isa, sizeof r->isa, "%s", r->dev.isa);
     r->dev.name = r->name;
     r->dev.isa = r->isa;
+    snprintf(r->units, sizeof r->units, "%s", r->dev.units ? r->dev.units : "");
     r->read_gbps = dev_probe_read_gbps(d, 400);
     r->int8_gops = dev_probe_int8_gops(d, 200);
     dev_close(d);
@@ -198,6 +199,7 @@ static void print_text(const struct report *r)
         printf(" %s%s", dev_name(i), is_used(r, dev_name(i)) ? " (in use)" : "");
     printf("\n");
     print_cards(r);
+    if (*r->units) printf("prompts      products %s\n", r->units);
     printf("limits       memlock %s, open files %s\n", lock, files);
     if (r->placed) {
         printf("placement\n");
@@ -277,6 +279,10 @@ static sl_status print_json(const struct report *r, sl_err *err)
     for (int i = 0; dev_name(i); i++)
         text_jw_strz(&w, dev_name(i));
     text_jw_arr_end(&w);
+    if (*r->units) {
+        text_jw_key(&w, "products");
+        text_jw_strz(&w, r->units);
+    }
     if (r->placed) place_json(&r->place, &w);
     text_jw_key(&w, "gpus");
     put_cards(r, &w);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_gpu DEVICE [--seed N] [--repeat N]: every operator of a device of its own kernels against
- * the CPU's, bit for bit: all run formats, forms of activations, types of the cache. 77: there is
- * no such device. SL_CPU caps the ISA of the CPU: one whose attention is on f32. */
+ * the CPU's, bit for bit, as --exact has them: all run formats, forms of activations, types of the
+ * cache. 77: there is no such device. */
+#include "check_gpu.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +11,6 @@
 
 #include "base/fp.h"
 #include "base/rng.h"
-#include "check_gpu.h"
 
 struct gpu_checks g;
 int32_t pos[T_MAX], tok0[4];
@@ -19,7 +20,7 @@ int rand_int(int lo, int hi)
     return lo + (int)(rng_next(&g.rng) % (uint64_t)(hi - lo + 1));
 }
 
-static float rand_f(void)
+float rand_f(void)
 {
     double s = 0;
     for (int i = 0; i < 4; i++)
@@ -102,7 +103,7 @@ struct dev_step make_step(int T)
     struct dev_step s = step_of(T, n_seq);
     for (int q = 0; q < n_seq; q++) {
         int n = q == n_seq - 1 ? T - at : rand_int(1, T - at - (n_seq - 1 - q));
-        int p0 = rand_int(0, N_BLK / 3 * BLK - n);
+        int p0 = rand_int(g.p0, g.n_pos - n);
         tok0[q] = at;
         for (int i = 0; i < n; i++, at++) {
             pos[at] = p0 + i;
@@ -135,91 +136,11 @@ static void begin(const struct dev_step *s)
 
 const int tokens[N_TOKENS] = {1, 2, 7, 8, 9, 33, 64, 65};
 
-/* ---- weights: random images of a run format ---- */
-
-const struct format formats[GPU_N_FMT] = {
-#define X(name, type, k, bytes, hdr, grp, header, planes, half, min, off)                          \
-    {#name, #header, k, bytes, hdr},
-    MM_CODE_FMTS(X)
-#undef X
-#define X(name, type, k, bytes) {#name, "", k, bytes, 0},
-        MM_FLOAT_FMTS(X)
-#undef X
-};
-
-static void put16(uint8_t *p, uint16_t v)
-{
-    memcpy(p, &v, 2);
-}
-
-static void put_f32(uint8_t *p, float v)
-{
-    memcpy(p, &v, 4);
-}
-
-/* A block of random codes with scales about 0.01. */
-static void fill_block(const struct format *f, uint8_t *b)
-{
-    for (int i = 0; i < f->blk_bytes; i++)
-        b[i] = (uint8_t)rand_int(0, 255);
-    bool is_f8 = strcmp(f->name, "f8") == 0, is_16 = strcmp(f->name, "f16") == 0;
-    if (strcmp(f->name, "f32") == 0)
-        for (int i = 0; i < f->blk_bytes; i += 4)
-            put_f32(b + i, rand_f());
-    else if (is_16 || strcmp(f->name, "bf16") == 0)
-        for (int i = 0; i < f->blk_bytes; i += 2)
-            put16(b + i, is_16 ? fp_f32_to_f16(rand_f()) : fp_f32_to_bf16(rand_f()));
-    for (int i = 64; is_f8 && i < f->blk_bytes; i++)
-        if ((b[i] & 0x7f) == 0x7f) b[i] = 0x38;
-    char h = f->header[0];
-    bool all = strcmp(f->header, "D") == 0 || strcmp(f->header, "DM") == 0;
-    int n_16 = all ? f->hdr_bytes : strcmp(f->header, "ZG") == 0 ? 128 : 64;
-    if (strcmp(f->header, "K6") == 0 || strcmp(f->header, "K3") == 0 || h == 'X' ||
-        strcmp(f->header, "Z") == 0)
-        n_16 = 32;
-    for (int r = 0; (is_f8 || h == 'F') && r < 16; r++)
-        put_f32(b + 4 * r, 0.01f * rand_f());
-    for (int i = 0; h == 'E' && i < f->hdr_bytes; i++)
-        b[i] = (uint8_t)(f->header[1] == '8' ? rand_int(118, 124) : rand_int(0, 60));
-    for (int i = 0; (h == 'D' || h == 'K' || h == 'X' || h == 'Z') && i < n_16; i += 2)
-        put16(b + i, fp_f32_to_f16(0.01f * rand_f()));
-}
-
-static void *blocks[4096];
-static int n_block;
-
-/* n matrices, or pairs, on both devices. */
-void make_mat(const struct format *f, const struct dev_image *shape, enum dev_use use,
-                     dev_mat *out[2])
-{
-    struct mm_mat m;
-    size_t bytes;
-    float *scale = malloc(sizeof(float) * 2 * (size_t)shape->n);
-    kern_mm_layout(kern_mm_fmt_find(f->name), shape->rows, shape->cols, shape->is_pair, &m, &bytes);
-    uint8_t *p = aligned_alloc(64, bytes * (size_t)shape->n);
-    memset(p, 0, bytes * (size_t)shape->n);
-    for (size_t t = 0; t < (size_t)m.n_tile * (size_t)shape->n; t++)
-        for (size_t at = 0; at + (size_t)f->blk_bytes <= m.tile_bytes; at += (size_t)f->blk_bytes)
-            fill_block(f, p + t * m.tile_bytes + at);
-    for (int i = 0; i < 2 * shape->n; i++)
-        scale[i] = rand_int(0, 1) ? 1.0f : 0.75f;
-    struct dev_image im = *shape;
-    im.fmt[0] = f->name;
-    im.unit_bytes[0] = m.tile_bytes * (shape->is_pair ? 2 : 1);
-    im.data[0] = p;
-    im.step[0] = bytes;
-    im.scale = scale;
-    for (int k = 0; k < 2; k++)
-        MUST(dev_mat_map(g.d[k], f->name, &im, use, &out[k], &err_));
-    blocks[n_block++] = p; /* the CPU has no copy of its own */
-    blocks[n_block++] = scale;
-}
-
 /* ---- devices ---- */
 
 void open_both(enum dev_acts acts)
 {
-    struct dev_opts o = {.n_thread = 2, .acts = acts};
+    struct dev_opts o = {.n_thread = 2, .acts = acts, .exact = 1};
     MUST(dev_open("cpu", &o, &g.d[0], &err_));
     MUST(dev_open(g.device, &o, &g.d[1], &err_));
 }
@@ -228,8 +149,7 @@ void close_both(void)
 {
     for (int k = 0; k < 2; k++)
         dev_close(g.d[k]);
-    while (n_block)
-        free(blocks[--n_block]);
+    free_mats();
 }
 
 /* other: the operators of the device, NULL: op has nothing of a device. */
@@ -293,7 +213,7 @@ static void check_product(const struct format *f, enum dev_use use, enum dev_act
 static void check_products(void)
 {
     static const enum dev_use uses[] = {DEV_USE_MATMUL, DEV_USE_EXPERTS, DEV_USE_EXACT};
-    for (int i = 0; i < BASE_COUNT_OF(formats); i++) {
+    for (int i = 0; i < GPU_N_FMT; i++) {
         for (int u = 0; u < BASE_COUNT_OF(uses); u++)
             check_product(&formats[i], uses[u], DEV_ACTS_AUTO);
         check_product(&formats[i], DEV_USE_MATMUL, DEV_ACTS_F32);
@@ -305,7 +225,7 @@ static void check_products(void)
 
 static void check_embed(void)
 {
-    for (int i = 0; i < BASE_COUNT_OF(formats); i++) {
+    for (int i = 0; i < GPU_N_FMT; i++) {
         dev_mat *w[2];
         int cols = 8 * rand_int(1, 40);
         open_both(DEV_ACTS_AUTO);
@@ -378,7 +298,7 @@ struct heads {
 static void fill_cache(dev_kv *const kv[2], const struct heads *h)
 {
     make_table();
-    for (int p0 = 0; p0 < N_BLK / 3 * BLK; p0 += BLK) {
+    for (int p0 = 0; p0 < g.n_pos; p0 += BLK) {
         struct dev_step s = step_of(3 * BLK, 3);
         struct buf k_ = make_buf(3 * BLK * (int64_t)h->C * h->d);
         struct buf v = make_buf(3 * BLK * (int64_t)h->C * h->dv);
@@ -393,40 +313,39 @@ static void fill_cache(dev_kv *const kv[2], const struct heads *h)
     }
 }
 
-static void check_attn(enum dev_kv_type type)
+struct attn_case {
+    struct heads h;
+    int T, n_window;
+    bool sink;
+};
+
+static void check_attn(enum dev_kv_type type, const struct attn_case *c)
 {
     static const char *const names[] = {"bf16", "f16", "q8", "f32"};
-    for (int trial = 0; trial < 8; trial++) {
-        char what[80];
-        struct heads h = {.C = rand_int(1, 3)};
-        int G = rand_int(1, 4), T = tokens[trial];
-        h.d = rand_int(3, trial ? 160 : 300);
-        h.dv = rand_int(3, 160);
-        h.H = G * h.C;
-        struct dev_kv_shape shape = {.type = type, .blk_tok = BLK, .n_group = 1};
-        shape.group[0] = (struct dev_kv_group){DEV_KV_PAGED, 2, N_BLK, h.C, h.d, h.dv};
-        struct dev_op op = {.kind = DEV_OP_attn};
-        op.u.attn = (struct dev_attn){.n_head = h.H, .d_k = h.d, .d_v = h.dv};
-        dev_kv *kv[2];
-        open_both(DEV_ACTS_AUTO);
-        reserve_both(&op, 1, NULL);
-        for (int k = 0; k < 2; k++)
-            MUST(dev_kv_open(g.d[k], &shape, &kv[k], &err_));
-        fill_cache(kv, &h);
-        struct dev_step s = make_step(T);
-        struct buf q = make_buf((int64_t)T * h.H * h.d), y = make_buf((int64_t)T * h.H * h.dv);
-        struct buf sink = make_buf(h.H);
-        begin(&s);
-        BOTH(attn, &s, .kv = kv[k], .layer = 1, .n_head = h.H, .d_k = h.d, .d_v = h.dv,
-             .scale = 1.0f / sqrtf((float)h.d), .q = q.at[k], .y = y.at[k],
-             .n_window = trial % 3 == 1 ? 17 : trial % 3 == 2 ? 150 : 0,
-             .sink = trial % 2 ? sink.at[k] : NULL);
-        snprintf(what, sizeof what, "attn %s, heads %d of %d, %d and %d, T %d", names[type], h.H,
-                 h.C, h.d, h.dv, T);
-        same(what, &y);
-        free(q.x), free(y.x), free(sink.x);
-        close_both();
-    }
+    const struct heads h = c->h;
+    char what[120];
+    struct dev_kv_shape shape = {.type = type, .blk_tok = BLK, .n_group = 1};
+    shape.group[0] = (struct dev_kv_group){DEV_KV_PAGED, 2, N_BLK, h.C, h.d, h.dv};
+    struct dev_op op = {.kind = DEV_OP_attn};
+    op.u.attn = (struct dev_attn){.n_head = h.H, .d_k = h.d, .d_v = h.dv};
+    dev_kv *kv[2];
+    open_both(DEV_ACTS_AUTO);
+    reserve_both(&op, 1, NULL);
+    for (int k = 0; k < 2; k++)
+        MUST(dev_kv_open(g.d[k], &shape, &kv[k], &err_));
+    fill_cache(kv, &h);
+    struct dev_step s = make_step(c->T);
+    struct buf q = make_buf((int64_t)c->T * h.H * h.d), y = make_buf((int64_t)c->T * h.H * h.dv);
+    struct buf sink = make_buf(h.H);
+    begin(&s);
+    BOTH(attn, &s, .kv = kv[k], .layer = 1, .n_head = h.H, .d_k = h.d, .d_v = h.dv,
+         .scale = 1.0f / sqrtf((float)h.d), .q = q.at[k], .y = y.at[k], .n_window = c->n_window,
+         .sink = c->sink ? sink.at[k] : NULL);
+    snprintf(what, sizeof what, "attn %s, heads %d of %d, %d and %d, T %d, window %d, pos %d",
+             names[type], h.H, h.C, h.d, h.dv, c->T, c->n_window, pos[0]);
+    same(what, &y);
+    free(q.x), free(y.x), free(sink.x);
+    close_both();
 }
 
 /* ---- experts, latents ---- */
@@ -539,7 +458,7 @@ static void check_moe(const struct format *f, int trial)
 
 static void check_moes(void)
 {
-    for (int i = 0; i < BASE_COUNT_OF(formats); i++)
+    for (int i = 0; i < GPU_N_FMT; i++)
         check_moe(&formats[i], i);
 }
 
@@ -587,14 +506,8 @@ static void check_mla(const struct format *f, enum dev_kv_type type, int T)
 
 static void check_mlas(void)
 {
-    struct dev_info info;
-    MUST(dev_open("cpu", NULL, &g.d[0], &err_));
-    dev_info_get(g.d[0], &info);
-    bool is_ref = strcmp(info.isa, "ref") == 0; /* others have attention of 16 bits here */
-    dev_close(g.d[0]);
-    for (int i = 0; i < BASE_COUNT_OF(formats); i++)
-        check_mla(&formats[i], is_ref ? (enum dev_kv_type)(i % 4) : DEV_KV_F32,
-                  tokens[i % BASE_COUNT_OF(tokens)]);
+    for (int i = 0; i < GPU_N_FMT; i++)
+        check_mla(&formats[i], (enum dev_kv_type)(i % 4), tokens[i % BASE_COUNT_OF(tokens)]);
 }
 
 /* Rows to the host and from it. */
@@ -656,7 +569,8 @@ static void again_ops(struct again *t, int k)
     memcpy(t->op[k], all, sizeof all);
 }
 
-/* A position a step: after the first nothing is allocated or recorded. */
+/* A position a step: after the first nothing is allocated, and recorded only where twice as many
+ * spans are shared out: at positions 256 and 512. */
 static void again_run(const struct again *t, int k)
 {
     struct dev_kv_shape shape = {.type = DEV_KV_F16, .blk_tok = BLK, .n_group = 1};
@@ -683,7 +597,7 @@ static void again_run(const struct again *t, int k)
     n[1] = gpu->n_alloc - n[1];
     n[2] = gpu->n_record - n[2];
     g.n_checked++;
-    if (k && n[0] + n[1] + n[2] && g.n_fail++ < 30)
+    if (k && (n[0] + n[1] || n[2] != 2) && g.n_fail++ < 30)
         printf("FAIL %d steps: %d allocations, %d of the device, %d recordings\n", AGAIN_N,
                (int)n[0], (int)n[1], (int)n[2]);
     dev_prog_close(prog);
@@ -715,8 +629,60 @@ static void check_again(void)
 
 static void check_attns(void)
 {
+    static const int windows[] = {0, 17, 150};
     for (int t = DEV_KV_BF16; t <= DEV_KV_F32; t++)
-        check_attn((enum dev_kv_type)t);
+        for (int trial = 0; trial < 8; trial++) {
+            struct attn_case c = {.h.C = rand_int(1, 3), .T = tokens[trial]};
+            c.h.H = rand_int(1, 4) * c.h.C;
+            c.h.d = rand_int(3, trial ? 160 : 300);
+            c.h.dv = rand_int(3, 160);
+            c.n_window = windows[trial % 3];
+            c.sink = trial % 2;
+            check_attn((enum dev_kv_type)t, &c);
+        }
+}
+
+/* Spans of few rows are shared out, with other numbers of rows by other numbers of spans at a time;
+ * of many rows they are not, and tokens share workgroups. */
+static void check_longs(void)
+{
+    static const struct {
+        int T, H, C, n_window, d, dv;
+    } all[] = {{1, 1, 1, 0, 20, 140}, {2, 6, 2, 0, 20, 24}, {7, 8, 1, 450, 8, 24},
+               {20, 3, 1, 0, 9, 7},   {1, 10, 2, 0, 12, 9}, {65, 16, 16, 0, 3, 3}};
+    g.p0 = 530;
+    g.n_pos = N_LONG;
+    for (int i = 0; i < BASE_COUNT_OF(all); i++) {
+        struct attn_case c = {
+            .h = {all[i].C, all[i].H, all[i].d, all[i].dv}, all[i].T, all[i].n_window, i % 2};
+        check_attn((enum dev_kv_type)(i % 4), &c);
+    }
+    for (int i = 0; i < 4; i++)
+        check_mla(&formats[i], (enum dev_kv_type)i, all[i].T);
+    g.p0 = 0;
+    g.n_pos = N_POS;
+    for (int i = 0; i < 2; i++) {
+        struct attn_case c = {.h = {8, 8 + i * 8, 3, 4}, .T = 65, .n_window = i * 9};
+        check_attn((enum dev_kv_type)i, &c);
+    }
+}
+
+/* Sums of tiles alone, by hand and on matrix units where there are some: 65,536 each, and as many
+ * of half the products. */
+static void check_sums(void)
+{
+    open_both(DEV_ACTS_AUTO);
+    struct gpu *c = (struct gpu *)g.d[1];
+    for (int units = 0; units < 1 + c->has_units; units++)
+        for (int half = 0; half < 2; half++) {
+            int64_t n_wrong = -1;
+            MUST(dev_gpu_count_sums(c, units, half, 512, &n_wrong, &err_));
+            g.n_checked++;
+            printf("%s %s: %d of 65536 sums differ\n", units ? "matrix units" : "by hand",
+                   half ? "16" : "32", (int)n_wrong);
+            g.n_fail += n_wrong != 0;
+        }
+    close_both();
 }
 
 int main(int argc, char **argv)
@@ -726,6 +692,7 @@ int main(int argc, char **argv)
     dev *d = NULL;
     const char *filter = NULL;
     g.seed = 1;
+    g.n_pos = N_POS;
     g.device = argc > 1 ? argv[1] : "vulkan";
     for (int i = 2; i < argc; i++)
         if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
@@ -740,14 +707,15 @@ int main(int argc, char **argv)
     }
     struct dev_info info;
     dev_info_get(d, &info);
-    printf("check_gpu: %s: %s\n", info.name, info.isa);
+    printf("check_gpu: %s: %s; products %s\n", info.name, info.isa, info.units);
     dev_close(d);
     static const struct {
         const char *name;
         void (*fn)(void);
-    } all[] = {{"products", check_products}, {"embed", check_embed}, {"rows", check_rows},
-               {"rope", check_rope},         {"attn", check_attns}, {"experts", check_moes},
-               {"sends", check_sends},       {"latents", check_mlas}, {"moves", check_moves},
+    } all[] = {{"sums", check_sums},   {"products", check_products}, {"embed", check_embed},
+               {"rows", check_rows},   {"rope", check_rope},         {"attn", check_attns},
+               {"long", check_longs},  {"experts", check_moes},      {"latents", check_mlas},
+               {"sends", check_sends}, {"moves", check_moves},
                {"again", check_again}};
     for (int r = 0; r < repeat; r++, g.seed++)
         for (int i = 0; i < BASE_COUNT_OF(all); i++) {

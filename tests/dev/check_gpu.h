@@ -11,14 +11,17 @@
 #include "dev/gpu/gpu.h"
 
 #define T_MAX 65
-#define N_BLK 72 /* of a sequence a third */
+#define N_BLK 144 /* of a sequence a third */
 #define BLK 16
+#define N_POS 384  /* of a sequence, as a rule */
+#define N_LONG 720 /* where spans are shared out */
 #define N_TOKENS 8
 
 struct gpu_checks {
     uint64_t rng, seed;
     int n_fail, n_checked;
     const char *device;
+    int p0, n_pos; /* positions of a step's tokens are from p0 on, below n_pos */
     dev *d[2]; /* the CPU, and the device */
 };
 extern struct gpu_checks g;
@@ -33,6 +36,7 @@ extern struct gpu_checks g;
     } while (0)
 
 int rand_int(int lo, int hi);
+float rand_f(void); /* about normal */
 /* n random values on both devices, a few of them large. */
 struct buf {
     float *at[2];
@@ -55,6 +59,7 @@ struct format {
 extern const struct format formats[GPU_N_FMT];
 void make_mat(const struct format *f, const struct dev_image *shape, enum dev_use use,
               dev_mat *out[2]);
+void free_mats(void); /* what make_mat made */
 void open_both(enum dev_acts acts);
 void close_both(void);
 void act_for(dev_mat *const m[2], int n_col, dev_act *out[2]);

@@ -26,7 +26,7 @@ def run(build, checks, feature):
                          ("report_flags", "error,warn,perf"), ("log_filename", "stdout"),
                          ("enables", f"VK_VALIDATION_FEATURE_ENABLE_{feature}_EXT")):
                 f.write(f"khronos_validation.{k} = {v}\n")
-        env = dict(os.environ, VK_LAYER_SETTINGS_PATH=tmp, SL_CPU="avx2",
+        env = dict(os.environ, VK_LAYER_SETTINGS_PATH=tmp,
                    VK_INSTANCE_LAYERS="VK_LAYER_KHRONOS_validation")
         p = subprocess.run([os.path.join(build, "tests", "dev", "check_gpu"), "vulkan", checks],
                            capture_output=True, text=True, env=env)
@@ -57,7 +57,8 @@ def main():
         print("layers: not run:", out.strip() if code == 77 else "there is no validation layer")
         return 77
     n_bad = 0
-    for checks in ("rope", "rows", "moves", "attn", "experts", "sends", "latents"):
+    for checks in ("sums", "rope", "rows", "moves", "attn", "long", "experts", "sends",
+                   "latents"):
         code, out = run(build, checks, "SYNCHRONIZATION_VALIDATION")
         said = SAID.findall(out)
         if code or said:
@@ -70,7 +71,7 @@ def main():
         return 77
     for line in bad:
         print("FAIL", line)
-    print(f"layers: 7 kinds of checks and {n} kernels, {n_bad + len(bad)} bad")
+    print(f"layers: 9 kinds of checks and {n} kernels, {n_bad + len(bad)} bad")
     return 1 if n_bad or bad or n < 70 else 0
 
 

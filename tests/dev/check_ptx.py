@@ -20,6 +20,7 @@ import tempfile
 LOOSE = re.compile(r"\b(?:add|sub|mul|fma|mad|div|sqrt|rcp)(?:\.(?:approx|full|ftz|sat))*"
                    r"\.f(?:32|64)|\b\w+(?:\.\w+)*\.(?:approx|full|ftz)\b|\bmad\.\w*\.?f\d\d"
                    r"|^\s*\.extern.*|\bcall\b.*", re.M)
+TARGET = re.compile(r"^\.target sm_(\d+)", re.M)
 CARDS = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
 
 
@@ -60,8 +61,12 @@ def main():
         cards = [c for c in CARDS if f"'{c}'" in known]
         # every kernel for the newest; for the others those that have instructions of their own
         some = [p for p in all_ if os.path.basename(p) in ("mv_q4_0.ptx", "attn.ptx", "prep.ptx",
-                                                           "route.ptx", "best.ptx")]
-        jobs = [(c, p) for c in cards for p in (all_ if c == cards[-1] else some)]
+                                                           "route.ptx", "best.ptx", "mm_q4_0.ptx",
+                                                           "cm_q4_0.ptx", "cm_q6_k.ptx")]
+        jobs = [(c, p) for c in cards for p in (all_ if c == cards[-1] else some)
+                if int(c[3:]) >= int(TARGET.search(open(p).read())[1])]
+        units = [p for p in all_ if os.path.basename(p).startswith("cm_")]
+        bad += [f"{p}: no matrix units" for p in units if "mma.sync" not in open(p).read()]
         with tempfile.TemporaryDirectory(prefix="sluice-ptx-") as tmp, \
                 concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             bad += sum(pool.map(lambda j: assemble(ptxas, *j, tmp), jobs), [])

@@ -7,9 +7,9 @@ line.
 
   check_card.py BUILD vulkan|cuda [MODEL...]   MODEL: names of tiny checkpoints, or paths
 
-The CPU has AVX2 at most and the cache is f16: then the bits are the same, so are all tokens. 77:
-there is no such device (Debian: mesa-vulkan-drivers; for CUDA the tests have a libcuda.so.1 of
-their own, tests/dev/fake, in LD_LIBRARY_PATH).
+With --exact the bits are the same, so are all tokens. 77: there is no such device (Debian:
+mesa-vulkan-drivers; for CUDA the tests have a libcuda.so.1 of their own, tests/dev/fake, in
+LD_LIBRARY_PATH).
 """
 import json
 import os
@@ -25,7 +25,6 @@ import serve  # noqa: E402
 MODELS = ["llama3", "qwen2.gguf", "qwen3", "qwen3_moe.gguf", "glm4_moe", "deepseek_v3",
           "deepseek_v2_lite.gguf", "deepseek_v3_fp8", "gpt_oss_mxfp4", "mistral_window",
           "q_all.gguf", "q_moe.gguf", "q_mla.gguf", "q_gpt_oss.gguf"]
-ENV = {"SL_CPU": "avx2"}
 IDS = ",".join(str(3 + 7 * i % 250) for i in range(21))
 
 
@@ -39,7 +38,7 @@ def cards(exe, kind):
 def tokens(exe, path, *args):
     """(tokens, what went wrong)"""
     code, out, err = e2e.run([exe, "run", "-m", path, "--ids", IDS, "-n", "10", "--temp", "0",
-                              "--ignore-eos", "--json", "--kv", "f16", *args], env=ENV)
+                              "--ignore-eos", "--json", "--exact", *args])
     if code == 0 and "not given back" in err:
         return None, err.strip()
     return (e2e.last_json(out)["tokens"], None) if code == 0 else (None, err.strip())

@@ -110,6 +110,7 @@ struct cuda_fill {
     X(GraphLaunch, cuGraphLaunch, (cuda_exec *exec, cuda_stream *stream))
 
 #define CUDA_LEAST 61 /* compute capability * 10: dp4a */
+#define CUDA_UNITS 80 /* the same: matrix units for bytes, 16 x 8 x 32 */
 #define CUDA_EVENTS 16
 
 struct cuda {

@@ -235,6 +235,21 @@ static sl_status cuda_kernel(void *g, enum gpu_kernel id, bool fused, sl_err *er
 
 /* ---- open ---- */
 
+static sl_status ask_units(const struct cuda *v, struct gpu_limits *lim, sl_err *err)
+{
+    int major = 0, minor = 0;
+    int r = v->DeviceGetAttribute(&major, CUDA_ATTR_MAJOR, v->device);
+    if (!r) r = v->DeviceGetAttribute(&minor, CUDA_ATTR_MINOR, v->device);
+    if (r) return failed(v, r, "a card", err);
+    lim->has_units = 10 * major + minor >= CUDA_UNITS;
+    if (lim->has_units)
+        snprintf(lim->units, sizeof lim->units, "int8, mma.sync 16x8x32");
+    else
+        snprintf(lim->units, sizeof lim->units, "compute capability %d.%d: they want %d.%d", major,
+                 minor, CUDA_UNITS / 10, CUDA_UNITS % 10);
+    return SL_OK;
+}
+
 static sl_status pick_card(struct cuda *v, int which, struct gpu_limits *lim, sl_err *err)
 {
     int n = 0;
@@ -250,6 +265,7 @@ static sl_status pick_card(struct cuda *v, int which, struct gpu_limits *lim, sl
     if (!r) r = v->DeviceTotalMem(&total, v->device);
     if (r) return failed(v, r, "a card", err);
     lim->mem_total = lim->slab = (int64_t)total;
+    SL_TRY(ask_units(v, lim, err));
     dev_cuda_lacks(v, v->device, text, sizeof text);
     return *text ? SL_FAIL(err, UNSUPPORTED, "%s: %s", lim->text, text) : SL_OK;
 }

@@ -25,10 +25,10 @@ enum gpu_fmt { /* run formats, as kern numbers them */
 #undef X
         GPU_N_FMT
 };
-enum { GPU_MV, GPU_MF, GPU_ROW, GPU_N_OF_FMT }; /* kernels of every format */
+enum { GPU_MV, GPU_MF, GPU_ROW, GPU_MM, GPU_CM, GPU_N_OF_FMT }; /* kernels of every format */
 enum gpu_kernel {
 #define X(name, lanes) GPU_##name,
-    GPU_KERNEL_LIST(X)
+    GPU_KERNEL_LIST(X) GPU_UNITS_LIST(X)
 #undef X
         GPU_OF_FMT, /* GPU_N_OF_FMT of each format */
     GPU_N_KERNEL = GPU_OF_FMT + GPU_N_OF_FMT * GPU_N_FMT
@@ -70,6 +70,8 @@ struct gpu_limits {
     int64_t mem_total;
     bool is_unified;      /* the host sees all of its memory */
     bool is_cpu;          /* software, for tests */
+    bool has_units;       /* matrix units for bytes: kernels cm_... run */
+    char units[72];       /* how they are reached, or why they are not */
 };
 
 /* Everything fails with a reason in err that does not name the device. */
@@ -106,7 +108,7 @@ struct gpu_driver {
 #define GPU_PLACES 1024 /* recordings kept: a step of many layers on two devices has hundreds */
 #define GPU_ANGLES 4   /* tables of frequencies */
 #define GPU_HEAD_MAX 512 /* numbers of a head (kernel/attn.inc) */
-#define GPU_LATENT_MAX 512 /* of a latent (kernel/mla.inc) */
+#define GPU_LATENT_MAX 512 /* of a latent (gpu/kernel/mla.inc) */
 #define GPU_EXPERT_MAX 1024 /* kernel/route.inc */
 #define GPU_OUTS 256   /* copies to the host that wait for the device, at most */
 
@@ -221,6 +223,7 @@ struct gpu_flow {
 
 struct gpu_fault {
     uint64_t alloc, submit; /* the k-th fails; 0 = none */
+    bool units, exact;      /* of the self-test: sums of matrix units, quotients and roots */
 };
 
 struct gpu {
@@ -230,6 +233,9 @@ struct gpu {
     void *g;
     struct gpu_limits lim;
     bool fused, is_staged; /* is_staged: copies go through pinned memory in any case */
+    bool exact;            /* quotients and roots are IEEE's */
+    bool no_units, has_units; /* matrix units: are not wanted; are used */
+    char units_text[88];
     int which;
     int64_t slab_bytes;
     enum dev_acts acts;
@@ -266,6 +272,10 @@ struct gpu {
     unsigned expert_forms, head_forms; /* of matrices so far, as bits */
     struct gpu_moe moe;
     struct gpu_mla mla;
+    uint64_t order, blocks; /* rows of a list by their matrices (gpu/kernel/group.inc) */
+    int n_order;            /* rows at most */
+    uint64_t parts;    /* of attention (attn.c), of values part_d wide */
+    int part_d;
     int64_t cols_max;  /* of all inputs */
     uint64_t glu;      /* [n_tok_max][2 * glu_cols] gates and ups */
     int64_t glu_cols;
@@ -316,6 +326,14 @@ void dev_gpu_log_free(struct gpu *c);
 /* Have a kernel ready before a step needs it. */
 sl_status dev_gpu_kernel(struct gpu *c, enum gpu_kernel id, sl_err *err);
 
+/* ---- matrix units (units.c) ---- */
+/* Use them, or say why not, at open. Errors: UNSUPPORTED: their sums are wrong. */
+sl_status dev_gpu_choose_units(struct gpu *c, sl_err *err);
+/* How many of 128 n_tile sums of random bytes, or of halves of them, are not those of plain loops.
+ * n_tile: a multiple of 4. */
+sl_status dev_gpu_count_sums(struct gpu *c, bool units, bool half, int n_tile, int64_t *n_wrong,
+                             sl_err *err);
+
 /* ---- matrices, inputs (mat.c), the cache (kv.c), steps (step.c) ---- */
 sl_status dev_gpu_mat_take(dev *d, enum dev_use use, struct dev_image_sink *sink, sl_err *err);
 sl_status dev_gpu_mat_taken(dev *d, dev_mat **out, sl_err *err);
@@ -355,13 +373,14 @@ sl_status dev_gpu_moe_reserve(struct gpu *c, sl_err *err);
 sl_status dev_gpu_mla_reserve(struct gpu *c, sl_err *err);
 /* Pinned memory for what is sent (send.c). */
 sl_status dev_gpu_send_reserve(struct gpu *c, sl_err *err);
+sl_status dev_gpu_attn_reserve(struct gpu *c, sl_err *err);
 /* The cards that list finds in a line, as far as it goes into n bytes. */
 typedef int dev_gpu_list_fn(struct dev_desc *out, int n, sl_err *err);
 void dev_gpu_list_text(dev_gpu_list_fn *list, char *buf, size_t n);
 
 /* ---- opening, and the table's other entries (open.c) ---- */
-/* options: "[NUMBER][,slab=BYTES][,staged][,fail=alloc:K][,fail=submit:K]". Errors: REQUEST too: an
- * option. */
+/* options: "[NUMBER][,slab=BYTES][,staged][,no-matrix-units][,fail=alloc:K][,fail=submit:K]
+ * [,fail=units][,fail=exact]". Errors: REQUEST too: an option. */
 sl_status dev_gpu_open(const struct dev_class *cls, const struct gpu_driver *drv,
                        const char *options, const struct dev_opts *o, dev **out, sl_err *err);
 void dev_gpu_close(dev *d);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of devices that replay logs, with the lanes of a workgroup: one row each, and for
- * every run format three: mv of integer codes, mf of floats, row for look-ups. Their code is in
- * kernel/, in a language that is GLSL and C; the build reads this list (cmake/SluiceKernels.cmake).
- */
+ * every run format: mv of integer codes, mm of these for many columns, mf of floats, row for
+ * look-ups. cm_NAME is NAME on matrix units, cm of a format is mm so (kernel/cm.inc). Their code is
+ * in kernel/, in a language that is GLSL and C; the build reads this list
+ * (cmake/SluiceKernels.cmake). */
 #ifndef DEV_GPU_KERNEL_LIST_H
 #define DEV_GPU_KERNEL_LIST_H
 
@@ -14,6 +15,7 @@
     X(rope, 64)            \
     X(put, 64)             \
     X(attn, 128)           \
+    X(fold, 128)           \
     X(glu, 64)             \
     X(add, 64)             \
     X(best, 256)           \
@@ -22,8 +24,16 @@
     X(wsum, 64)            \
     X(sum, 64)             \
     X(mla, 128)            \
-    X(selftest, 64)
+    X(group, 256)          \
+    X(sums, 128)           \
+    X(halves, 128)         \
+    X(selftest, 64)        \
+    X(quotients, 64)
+#define GPU_UNITS_LIST(X) \
+    X(cm_sums, 128)       \
+    X(cm_halves, 128)
 #define GPU_MV_LANES 128
+#define GPU_MM_LANES 128
 #define GPU_MF_LANES 128
 #define GPU_ROW_LANES 64
 /* clang-format on */

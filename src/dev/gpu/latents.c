@@ -26,15 +26,17 @@ void dev_gpu_attn_mla(dev *d, const struct dev_step *b, const struct dev_attn_ml
     const struct gpu_kv *kv = (const struct gpu_kv *)p->kv;
     const struct gpu_cache_group *g = &kv->group[p->group];
     const struct gpu_step *t = step_of(c, b);
+    struct gpu_spans spans = dev_gpu_spans(b, p->n_head, 0);
+    struct gpu_folded to = {.y = c->mla.olat, .d = p->r};
     int n = b->n_tok * p->n_head, qd = p->nope + p->rope;
     struct gpu_rows x = {.x = at(p->q), .n = p->nope, .n_row = n, .ldx = qd};
     by_head(c, p->w_kb, &x, c->mla.lat, p->r);
     struct {
-        uint64_t pieces, pos, seq_of, blk, lat, q, y;
+        uint64_t pieces, pos, seq_of, blk, lat, q, y, part;
         uint32_t per, type, page, n_layer, layer, blk_tok;
         uint32_t r, nope, rope, ld_blk;
         float scale;
-        uint32_t pad;
+        uint32_t n_part, span0, n_head;
     } k = {.pieces = g->p.table,
            .pos = t->pos,
            .seq_of = t->seq_of,
@@ -42,6 +44,7 @@ void dev_gpu_attn_mla(dev *d, const struct dev_step *b, const struct dev_attn_ml
            .lat = c->mla.lat,
            .q = at(p->q),
            .y = c->mla.olat,
+           .part = dev_gpu_parts(c, &spans),
            .per = (uint32_t)g->p.per,
            .type = (uint32_t)kv->s.type,
            .page = (uint32_t)g->page,
@@ -52,8 +55,16 @@ void dev_gpu_attn_mla(dev *d, const struct dev_step *b, const struct dev_attn_ml
            .nope = (uint32_t)p->nope,
            .rope = (uint32_t)p->rope,
            .ld_blk = (uint32_t)b->ld_blk,
-           .scale = p->scale};
-    LAUNCH(c, GPU_mla, GRID(p->n_head, b->n_tok, 1), k);
+           .scale = p->scale,
+           .n_part = (uint32_t)spans.n_part,
+           .n_head = (uint32_t)p->n_head};
+    uint32_t x_groups = groups(p->n_head, 4); /* ROWS of gpu/kernel/mla.inc */
+    if (!spans.n_part) LAUNCH(c, GPU_mla, GRID(x_groups, b->n_tok, 1), k);
+    for (int i = 0; spans.n_part && i < spans.n; i += spans.n_part) {
+        k.span0 = (uint32_t)i;
+        LAUNCH(c, GPU_mla, GRID(x_groups, b->n_tok, spans.n_part), k);
+        dev_gpu_fold(c, b, &spans, i, &to);
+    }
     x = (struct gpu_rows){.x = c->mla.olat, .n = p->r, .n_row = n, .ldx = p->r};
     by_head(c, p->w_vb, &x, at(p->y), p->v);
 }

@@ -11,7 +11,9 @@
 
 #define STAGE_BYTES ((int64_t)16 << 20)
 #define SLAB_MAX ((int64_t)1 << 30)
-#define OPTIONS "NUMBER, slab=BYTES, staged, fail=alloc:K, fail=submit:K"
+#define OPTIONS                                                                                    \
+    "NUMBER, slab=BYTES, staged, no-matrix-units, fail=alloc:K, fail=submit:K, fail=units, "       \
+    "fail=exact"
 
 /* ---- options ---- */
 
@@ -34,16 +36,28 @@ static bool starts(const char *s, size_t n, const char *with)
     return n > strlen(with) && memcmp(s, with, strlen(with)) == 0;
 }
 
+/* A word alone. */
+static bool take_word(struct gpu *c, const char *s, size_t n)
+{
+    const struct {
+        const char *name;
+        bool *to;
+    } word[] = {{"staged", &c->is_staged},
+                {"no-matrix-units", &c->no_units},
+                {"fail=units", &c->fault.units},
+                {"fail=exact", &c->fault.exact}};
+    for (int i = 0; i < BASE_COUNT_OF(word); i++)
+        if (n == strlen(word[i].name) && memcmp(s, word[i].name, n) == 0) return *word[i].to = true;
+    return false;
+}
+
 static bool take_option(struct gpu *c, const char *s, size_t n)
 {
     static const char slab[] = "slab=", alloc[] = "fail=alloc:", sub[] = "fail=submit:";
     uint64_t v;
+    if (take_word(c, s, n)) return true;
     if (take_number(s, n, &v) && v < 64) {
         c->which = (int)v;
-        return true;
-    }
-    if (n == 6 && memcmp(s, "staged", n) == 0) {
-        c->is_staged = true;
         return true;
     }
     if (starts(s, n, slab) && take_number(s + 5, n - 5, &v) && v >= 1u << 16) {
@@ -97,7 +111,25 @@ static sl_status judge(struct gpu *c, const float *x, const float *y, sl_err *er
                    c->name, c->lim.text, 2 * N_TEST - exact - plain, 2 * N_TEST);
 }
 
-static sl_status self_test(struct gpu *c, sl_err *err)
+/* Quotients and roots, which kernels put right where fma() is fused. */
+static sl_status judge_rest(struct gpu *c, const struct dev_opts *o, const float *x, const float *y,
+                            sl_err *err)
+{
+    int bad = c->fault.exact;
+    for (int i = 0; i < N_TEST; i++) {
+        const float *v = x + 3 * i;
+        bad += v[1] != 0 && y[3 * i] != v[0] / v[1];
+        bad += y[3 * i + 1] != sqrtf(fabsf(v[0]));
+    }
+    c->exact = bad == 0;
+    if (c->exact || !o->exact) return SL_OK;
+    return SL_FAIL(err, UNSUPPORTED,
+                   "%s: %s: --exact can not be held: %d of %d quotients and roots are not IEEE's",
+                   c->name, c->lim.text, bad, 2 * N_TEST);
+}
+
+/* First whether fma() is one rounding, which kernels are told when they are made. */
+static sl_status self_test(struct gpu *c, const struct dev_opts *o, sl_err *err)
 {
     static float x[3 * N_TEST], y[3 * N_TEST];
     struct {
@@ -111,7 +143,12 @@ static sl_status self_test(struct gpu *c, sl_err *err)
     SL_TRY(dev_gpu_put(c, k.x, x, sizeof x, err));
     dev_gpu_launch(c, GPU_selftest, (const uint32_t[3]){N_TEST / 64, 1, 1}, &k, sizeof k);
     SL_TRY(dev_gpu_get(c, y, k.y, sizeof y, err));
-    return judge(c, x, y, err);
+    SL_TRY(judge(c, x, y, err));
+    SL_TRY(dev_gpu_kernel(c, GPU_quotients, err));
+    dev_gpu_launch(c, GPU_quotients, (const uint32_t[3]){N_TEST / 64, 1, 1}, &k, sizeof k);
+    SL_TRY(dev_gpu_get(c, y, k.y, sizeof y, err));
+    SL_TRY(judge_rest(c, o, x, y, err));
+    return dev_gpu_choose_units(c, err);
 }
 
 /* ---- open ---- */
@@ -136,7 +173,7 @@ static sl_status open_as(struct gpu *c, const char *options, const struct dev_op
     c->log = p;
     SL_TRY(open_driver(c, err));
     SL_TRY(dev_open(dev_cpu_class.name, o, &c->cpu, err));
-    return self_test(c, err);
+    return self_test(c, o, err);
 }
 
 sl_status dev_gpu_open(const struct dev_class *cls, const struct gpu_driver *drv,
@@ -183,6 +220,8 @@ void dev_gpu_info(const dev *d, struct dev_info *out)
     dev_info_get(c->cpu, out);
     out->name = c->name;
     out->isa = c->lim.text;
+    out->exact = c->exact; /* whatever was asked for: its kernels have the CPU's order of sums */
+    out->units = c->units_text;
 }
 
 dev *dev_gpu_packer(dev *d)

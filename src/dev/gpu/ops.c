@@ -45,7 +45,7 @@ static void prep_all(struct gpu *c, const dev_act *act, const struct gpu_rows *r
 /* ---- products ---- */
 
 struct product_k {
-    uint64_t pieces, scale, act, y, bias, ids;
+    uint64_t pieces, scale, act, y, bias, ids, order, blocks;
     uint32_t piece_tiles, tile_bytes, n_tile;
     uint32_t n_group, n_row, is_pair, half;
     uint32_t n_tok, stride, n_plane, plane;
@@ -67,6 +67,47 @@ static void launch_listed(struct gpu *c, enum gpu_kernel id, struct product_k *k
         LAUNCH(c, id, GRID(k->n_tile, 1, BASE_MIN(n_row - i, most)), *k);
         if (i) dev_gpu_beside(c);
     }
+}
+
+#define GROUP_FROM 2 /* rows a matrix, on average */
+#define MANY_COLS 64 /* columns and planes of a workgroup that makes many */
+#define FEW_COLS 8   /* of one that makes few */
+#define MANY_TILES 4
+
+/* Rows of one matrix side by side, as a list has them. */
+static void launch_grouped(struct gpu *c, enum gpu_kernel id, struct product_k *k, int n_row)
+{
+    uint32_t n_col = MANY_COLS / k->n_plane, n = (uint32_t)n_row;
+    struct {
+        uint64_t ids, order, blocks;
+        uint32_t n, n_mat, n_col, n_block;
+    } g = {k->ids, c->order, c->blocks, n, k->n_mat, n_col, n / n_col + BASE_MIN(k->n_mat, n)};
+    LAUNCH(c, GPU_group, GRID(1, 1, 1), g);
+    k->order = g.order;
+    k->blocks = g.blocks;
+    LAUNCH(c, id, GRID(groups(k->n_tile, MANY_TILES), g.n_block, 1), *k);
+}
+
+/* Does a list give matrices enough rows each that it pays to bring these together? */
+static bool groups_pay(const struct gpu *c, const struct gpu_mat *w, int n_row)
+{
+    return n_row <= c->n_order && w->n <= GPU_EXPERT_MAX && n_row >= GROUP_FROM * w->n;
+}
+
+/* Integer codes: for few columns, or for many. */
+static void launch_codes(struct gpu *c, const struct gpu_mat *w, int fmt, struct product_k *k)
+{
+    int n_row = (int)k->n_tok, n_col = n_row * (int)k->n_plane;
+    enum gpu_kernel many = dev_gpu_kernel_of(c->has_units ? GPU_CM : GPU_MM, fmt);
+    enum gpu_kernel few = dev_gpu_kernel_of(GPU_MV, fmt);
+    if (k->ids && groups_pay(c, w, n_row))
+        launch_grouped(c, many, k, n_row);
+    else if (k->ids)
+        launch_listed(c, few, k, n_row);
+    else if (n_col > FEW_COLS)
+        LAUNCH(c, many, GRID(groups(k->n_tile, MANY_TILES), groups(n_col, MANY_COLS), 1), *k);
+    else
+        LAUNCH(c, few, GRID(k->n_tile, 1, 1), *k);
 }
 
 static void product_half(struct gpu *c, struct gpu_mat *w, int half,
@@ -104,12 +145,13 @@ static void product_half(struct gpu *c, struct gpu_mat *w, int half,
                           .per = (uint32_t)BASE_MAX(p->per, 1),
                           .n_mat = (uint32_t)w->n,
                           .bias_ld = (uint32_t)(w->head.rows * (w->is_pair ? 2 : 1))};
-    int n_col = 8 / (int)in.n_plane;
-    enum gpu_kernel id = dev_gpu_kernel_of(is_int ? GPU_MV : GPU_MF, h->fmt);
-    if (k.ids)
-        launch_listed(c, id, &k, p->n_row);
+    enum gpu_kernel floats = dev_gpu_kernel_of(GPU_MF, h->fmt);
+    if (is_int)
+        launch_codes(c, w, h->fmt, &k);
+    else if (k.ids)
+        launch_listed(c, floats, &k, p->n_row);
     else
-        LAUNCH(c, id, GRID(k.n_tile, groups(p->n_row, n_col), 1), k);
+        LAUNCH(c, floats, GRID(k.n_tile, groups(p->n_row, FEW_COLS), 1), k);
     w->used = c->n_submit + 1;
 }
 
@@ -330,40 +372,4 @@ void dev_gpu_kv_put(dev *d, const struct dev_step *b, const struct dev_kv_put *p
            (uint32_t)s->d_k,  (uint32_t)s->d_v, (uint32_t)p->ldk, (uint32_t)p->ldv,
            (uint32_t)b->ld_blk, 0};
     LAUNCH(c, GPU_put, GRID(s->n_head, b->n_tok, 1), k);
-}
-
-void dev_gpu_attn(dev *d, const struct dev_step *b, const struct dev_attn *p)
-{
-    struct gpu *c = dev_gpu_of(d);
-    const struct gpu_kv *kv = (const struct gpu_kv *)p->kv;
-    const struct gpu_cache_group *g = &kv->group[p->group];
-    const struct dev_kv_group *s = &kv->s.group[p->group];
-    const struct gpu_step *t = step_of(c, b);
-    struct {
-        uint64_t pieces, pos, seq_of, blk, q, y, sink;
-        uint32_t per, type, page, n_layer, layer, blk_tok;
-        uint32_t d_k, d_v, n_kv, n_group, ld_blk, n_window;
-        float scale;
-        uint32_t pad;
-    } k = {.pieces = g->p.table,
-           .pos = t->pos,
-           .seq_of = t->seq_of,
-           .blk = t->blk[p->group],
-           .q = at(p->q),
-           .y = at(p->y),
-           .sink = at(p->sink),
-           .per = (uint32_t)g->p.per,
-           .type = (uint32_t)kv->s.type,
-           .page = (uint32_t)g->page,
-           .n_layer = (uint32_t)g->n_layer,
-           .layer = (uint32_t)p->layer,
-           .blk_tok = (uint32_t)kv->s.blk_tok,
-           .d_k = (uint32_t)p->d_k,
-           .d_v = (uint32_t)p->d_v,
-           .n_kv = (uint32_t)s->n_head,
-           .n_group = (uint32_t)(p->n_head / s->n_head),
-           .ld_blk = (uint32_t)b->ld_blk,
-           .n_window = (uint32_t)BASE_MAX(p->n_window, 0),
-           .scale = p->scale};
-    LAUNCH(c, GPU_attn, GRID(p->n_head, b->n_tok, 1), k);
 }

@@ -46,4 +46,21 @@ struct gpu_product {
 /* Both halves of a pair go side by side: gates, then ups. */
 void dev_gpu_product(struct gpu *c, const dev_mat *w, const struct gpu_product *p);
 
+/* How a step's attention goes through its spans (attn.c). */
+struct gpu_spans {
+    int n_row, n_head, n_window; /* n_row: heads of tokens */
+    int n;                       /* spans that a token sees at most, as a power of two */
+    int n_part;                  /* at a time by workgroups of their own; 0: by one, all of a row */
+};
+struct gpu_folded {
+    uint64_t sink, y;
+    int d; /* of values */
+};
+struct gpu_spans dev_gpu_spans(const struct dev_step *b, int n_head, int n_window);
+/* Where partial results of s->n_part spans go; 0: there are none. */
+uint64_t dev_gpu_parts(const struct gpu *c, const struct gpu_spans *s);
+/* Fold those from span0 on; the last ones of the row end it. */
+void dev_gpu_fold(struct gpu *c, const struct dev_step *b, const struct gpu_spans *s, int span0,
+                  const struct gpu_folded *to);
+
 #endif

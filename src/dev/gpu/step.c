@@ -126,6 +126,18 @@ static sl_status reserve_step(struct gpu *c, struct gpu_step *t, sl_err *err)
     return dev_gpu_carve(c, n, &t->mem, NULL, err);
 }
 
+/* Rows of lists by matrix: of experts' tokens, of heads. */
+static sl_status reserve_lists(struct gpu *c, sl_err *err)
+{
+    const struct dev_shapes *p = &c->most;
+    int64_t T = p->max.n_tok, n = T * BASE_MAX(p->k, p->mla_r ? p->n_head : 0);
+    if (n == 0) return SL_OK;
+    SL_TRY(dev_gpu_kernel(c, GPU_group, err));
+    c->n_order = (int)n;
+    SL_TRY(dev_gpu_carve(c, 4 * n, &c->order, NULL, err));
+    return dev_gpu_carve(c, 12 * (n / 32 + GPU_EXPERT_MAX), &c->blocks, NULL, err);
+}
+
 sl_status dev_gpu_reserve(dev *d, const struct dev_shapes *p, sl_err *err)
 {
     struct gpu *c = dev_gpu_of(d);
@@ -141,10 +153,12 @@ sl_status dev_gpu_reserve(dev *d, const struct dev_shapes *p, sl_err *err)
     SL_TRY(dev_gpu_pinned(c, 4 * T * (3 * cols + row), &c->bounce, err));
     SL_TRY(dev_gpu_carve(c, 8 * T * cols, &c->glu, NULL, err));
     c->glu_cols = cols;
-    static const enum gpu_kernel always[] = {GPU_norm, GPU_floats, GPU_rope, GPU_put, GPU_attn,
+    static const enum gpu_kernel always[] = {GPU_norm, GPU_floats, GPU_rope, GPU_put,
                                              GPU_glu,  GPU_add,    GPU_best};
     for (int i = 0; i < BASE_COUNT_OF(always); i++)
         SL_TRY(dev_gpu_kernel(c, always[i], err));
+    SL_TRY(reserve_lists(c, err));
+    SL_TRY(dev_gpu_attn_reserve(c, err));
     SL_TRY(dev_gpu_moe_reserve(c, err));
     return dev_gpu_mla_reserve(c, err);
 }

@@ -352,15 +352,23 @@ static sl_status vk_kernel(void *g, enum gpu_kernel id, bool fused, sl_err *err)
                                   .pCode = code->words};
     VkResult r = v->CreateShaderModule(v->device, &m, NULL, &module);
     if (r) return failed(r, code->name, err);
-    uint32_t is_fused = fused;
-    VkSpecializationMapEntry entry = {.constantID = 0, .offset = 0, .size = sizeof is_fused};
-    VkSpecializationInfo spec = {.mapEntryCount = 1,
-                                 .pMapEntries = &entry,
-                                 .dataSize = sizeof is_fused,
-                                 .pData = &is_fused};
+    uint32_t with[2] = {fused, v->unit_k};
+    bool units = strncmp(code->name, "cm_", 3) == 0;
+    VkSpecializationMapEntry entry[2] = {{.constantID = 0, .offset = 0, .size = 4},
+                                         {.constantID = 1, .offset = 4, .size = 4}};
+    VkSpecializationInfo spec = {.mapEntryCount = units ? 2 : 1,
+                                 .pMapEntries = entry,
+                                 .dataSize = sizeof with,
+                                 .pData = with};
+    VkPipelineShaderStageRequiredSubgroupSizeCreateInfoEXT size = {
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT,
+        .requiredSubgroupSize = 32};
     VkComputePipelineCreateInfo p = {
         .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
         .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                  .pNext = units ? &size : NULL,
+                  .flags = units ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT_EXT
+                                 : 0,
                   .stage = VK_SHADER_STAGE_COMPUTE_BIT,
                   .module = module,
                   .pName = "main",
@@ -419,7 +427,7 @@ static void read_limits(struct vk *v, struct gpu_limits *lim)
     snprintf(lim->text, sizeof lim->text, "%.90s", p.properties.deviceName);
 }
 
-static bool has_extension(const struct vk *v, const char *name)
+bool dev_vk_has_extension(const struct vk *v, const char *name)
 {
     static VkExtensionProperties all[512];
     uint32_t n = BASE_COUNT_OF(all);
@@ -474,7 +482,8 @@ static sl_status vk_open(int which, void **out, struct gpu_limits *lim, sl_err *
     SL_TRY_OUT(dev_vk_load(v, err));
     SL_TRY_OUT(pick_card(v, which, err));
     read_limits(v, lim);
-    v->has_budget = has_extension(v, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    v->has_budget = dev_vk_has_extension(v, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    dev_vk_ask_units(v, lim);
     SL_TRY_OUT(dev_vk_device(v, err));
     SL_TRY_OUT(open_rest(v, err));
 out:

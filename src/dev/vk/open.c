@@ -79,13 +79,20 @@ sl_status dev_vk_device(struct vk *v, sl_err *err)
                                          .pQueuePriorities = first}};
     queue[1] = queue[0];
     queue[1].queueFamilyIndex = v->send_family;
-    const char *budget = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+    struct vk_units_features units;
+    const char *extension[3] = {VK_EXT_MEMORY_BUDGET_EXTENSION_NAME};
+    uint32_t n_extension = v->has_budget;
+    if (v->unit_k) {
+        n_extension += dev_vk_units_extensions(extension + n_extension);
+        f.v12.shaderInt8 = f.v12.vulkanMemoryModel = VK_TRUE;
+        f.v12.pNext = dev_vk_units_features(&units, true);
+    }
     VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                .pNext = &f.f,
                                .queueCreateInfoCount = 1 + apart,
                                .pQueueCreateInfos = queue,
-                               .enabledExtensionCount = v->has_budget,
-                               .ppEnabledExtensionNames = &budget};
+                               .enabledExtensionCount = n_extension,
+                               .ppEnabledExtensionNames = extension};
     VkResult r = v->CreateDevice(v->card, &info, NULL, &v->device);
     if (r) return SL_FAIL(err, UNSUPPORTED, "vkCreateDevice: %s", dev_vk_text(r));
     SL_TRY(dev_vk_load_device(v, err));

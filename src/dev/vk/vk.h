@@ -79,6 +79,7 @@ struct vk {
     uint32_t family, send_family, send_index; /* index: among the queues of its family */
     VkPhysicalDeviceMemoryProperties mem;
     bool is_unified, is_cpu, has_budget;
+    uint32_t unit_k; /* k of matrix units; 0 = without */
     uint32_t heap; /* of the device's memory */
     struct vk_mem *of[VK_MEM_MAX];
     int n_mem;
@@ -99,6 +100,7 @@ struct vk_code {
     size_t n_bytes;
 };
 extern const struct vk_code dev_vk_code[GPU_N_KERNEL];
+extern const bool dev_vk_has_units; /* the build could make kernels for matrix units */
 
 const char *dev_vk_text(VkResult r);
 /* The loader and an instance. Errors: NOTFOUND no loader, UNSUPPORTED no Vulkan 1.2, NOMEM. */
@@ -107,6 +109,21 @@ sl_status dev_vk_load(struct vk *v, sl_err *err);
 sl_status dev_vk_load_device(struct vk *v, sl_err *err);
 /* What of a device is missing; NULL = it can be used. */
 const char *dev_vk_lacks(const struct vk *v, VkPhysicalDevice card);
+bool dev_vk_has_extension(const struct vk *v, const char *name);
+/* ---- matrix units (units.c) ---- */
+struct vk_units_features {
+    VkPhysicalDeviceSubgroupSizeControlFeaturesEXT sub;
+    struct { /* VkPhysicalDeviceCooperativeMatrixFeaturesKHR */
+        VkStructureType sType;
+        void *pNext;
+        VkBool32 is_there, is_robust;
+    } matrices;
+};
+/* Chain them, asked for (want) or to be filled; returns the chain's begin. */
+void *dev_vk_units_features(struct vk_units_features *u, bool want);
+uint32_t dev_vk_units_extensions(const char **out); /* how many: 2 */
+/* Has v->card those that the kernels want? Into v->unit_k and *lim. */
+void dev_vk_ask_units(struct vk *v, struct gpu_limits *lim);
 /* v->device of v->card. Errors: UNSUPPORTED, NOMEM. */
 sl_status dev_vk_device(struct vk *v, sl_err *err);
 /* What stays when everything that was made is gone. */

@@ -117,6 +117,37 @@ void simt_sync(void)
     simt_lane = l;
 }
 
+/* ---- matrix units ---- */
+
+static struct {
+    unsigned a[4], b[2];
+} regs[LANES_MAX];
+
+/* The register of its group's 4 lanes and the byte of it where PTX keeps element k of a row. */
+static unsigned byte_of(const unsigned *reg, unsigned k, unsigned step)
+{
+    return reg[k / 16 * step] >> 8 * (k % 4) & 255u;
+}
+
+void simt_mma(unsigned n, const unsigned *a, const unsigned *b, int d[4])
+{
+    unsigned l = simt_lane, warp = l / 32 * 32;
+    memcpy(regs[l].a, a, 8 * n);
+    memcpy(regs[l].b, b, 4 * n);
+    simt_sync();
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned row = l % 32 / 4 + i / 2 * 8, col = l % 4 * 2 + i % 2;
+        d[i] = 0;
+        for (unsigned k = 0; k < 16 * n; k++) {
+            unsigned of = k % 16 / 4; /* the lane of four that has it */
+            const unsigned *ra = regs[warp + row % 8 * 4 + of].a + row / 8;
+            const unsigned *rb = regs[warp + col * 4 + of].b;
+            d[i] += (int)byte_of(ra, k, 2) * (signed char)byte_of(rb, k, 1);
+        }
+    }
+    simt_sync();
+}
+
 static void lane_main(void)
 {
     g.kernel->run();

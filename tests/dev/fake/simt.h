@@ -19,6 +19,9 @@ struct simt_kernel {
 /* Of the lane that runs. */
 extern unsigned simt_lane, simt_group[3], simt_n_group_x;
 void simt_sync(void);
+/* A warp's mma.sync.m16n8k(16 n).row.col.s32.u8.s8.s32, onto zeros, where PTX says which lane has
+ * what: 2 n registers of a, n of b, 4 of d. All lanes of the workgroup call it. */
+void simt_mma(unsigned n, const unsigned *a, const unsigned *b, int d[4]);
 
 void simt_launch(const struct simt_kernel *k, const unsigned grid[3], const void *args);
 const struct simt_kernel *simt_find(const char *name); /* NULL: there is none */
