@@ -232,8 +232,7 @@ typedef enum sl_grammar_kind {
  * Threads: any. */
 SL_API sl_status sl_grammar_compile(const sl_model *m, sl_grammar_kind kind, const char *text,
                                     size_t n, sl_grammar **out, sl_err *err) SL_MUST_USE;
-SL_API sl_grammar *
-sl_grammar_ref(sl_grammar *g); /* one more reference; returns g. NULL is legal. Threads: any */
+SL_API sl_grammar *sl_grammar_ref(sl_grammar *g); /* returns g. NULL is legal. Threads: any */
 SL_API void sl_grammar_unref(sl_grammar *g); /* NULL is legal. Threads: any */
 /* Memory of the grammar and of what its users made it compute so far (at most about 16 MiB more).
  * Threads: any. */
@@ -401,8 +400,7 @@ typedef struct sl_engine_opts {
  * missing or misshapen), CANCELLED. */
 SL_API sl_status sl_engine_open(sl_model *m, const sl_engine_opts *opts, sl_engine **out,
                                 sl_err *err) SL_MUST_USE;
-SL_API void
-sl_engine_close(sl_engine *e); /* NULL is legal; open requests end with CANCELLED events */
+SL_API void sl_engine_close(sl_engine *e); /* NULL is legal; open requests end: CANCELLED */
 
 typedef struct sl_engine_info {
     int n_thread, n_ctx, n_seq_max;
@@ -423,6 +421,7 @@ typedef struct sl_engine_info {
     int64_t stream_bytes;
     double stream_bus_gbps, stream_cpu_gops;
     uint64_t model_hash; /* of the model's file, tensors and small vectors, whatever the layout */
+    uint64_t kv_hash; /* what must be the same for sl_prefill_by; 0 = it gives nothing away */
 } sl_engine_info;
 SL_API void sl_engine_info_get(const sl_engine *e, sl_engine_info *out);
 
@@ -496,8 +495,7 @@ typedef struct sl_event {
     float logprob;         /* of token, when asked for */
     const sl_logprob *top; /* n_top entries, best first */
     int n_top;
-    int n_prompt, n_token,
-        n_cached;   /* prompt tokens; tokens so far; prompt tokens taken from the prefix cache */
+    int n_prompt, n_token, n_cached; /* prompt tokens; so far; from the prefix cache */
     int n_done;     /* prompt tokens computed or taken so far (want_progress) */
     int prompt_pos; /* -1; echo_logprob: the event is of prompt token number prompt_pos */
     const float *embedding; /* embed: the vector; NULL otherwise; borrowed during the call */
@@ -519,9 +517,16 @@ typedef struct sl_event {
 
 #define SL_MARK 0xff /* keep_special 2 */
 
+/* What is stored of a block (kv_blk_tok of sl_stats) in a layer, MTP after the others; its XXH3. */
+typedef struct sl_kv_page {
+    int block, layer;
+    const void *bytes;
+    size_t n_bytes;
+    uint64_t sum;
+} sl_kv_page;
+
 typedef struct sl_request {
-    const char
-        *text; /* prompt, UTF-8 (raw text, special tokens recognised when special is 1); or */
+    const char *text; /* prompt, UTF-8 (raw; special tokens recognised when special is 1); or */
     const int32_t *ids; /* prompt ids; when not NULL they are used instead */
     int n_ids;
     int special; /* for text: as SL_TOK_SPECIAL */
@@ -558,8 +563,7 @@ typedef struct sl_request {
     int echo_logprob; /* first one event for every prompt token, of sample 0: token, prompt_pos, and
                          with want_logprob logprob and top (the first token has none: n_top 0,
                          logprob 0). The prefix cache is not read */
-    sl_grammar *
-        grammar; /* NULL, or what the answer must match; the request takes a reference of its own */
+    sl_grammar *grammar; /* NULL, or what the answer must match; takes a reference of its own */
     int embed; /* 1 = mean, 2 = last: no answer; one event with the pooled final hidden states (not
                   normalised), finish STOP */
     int want_progress;        /* an event without token after each piece of the prompt */
@@ -575,6 +579,11 @@ typedef struct sl_request {
     const int32_t *given;
     int n_given;
     int first; /* the samples are number first to first + n - 1 */
+    /* No answer: what is stored of the prompt but for its last token is given away, from token
+     * kv_from on, a block's layers in order; then comes the last event, LENGTH. Returns 0: not now.
+     * With n 1, without embed, grammar, given and echo_logprob. Called by the engine thread. */
+    int (*on_kv)(void *user, const sl_kv_page *page);
+    int kv_from;
 } sl_request;
 
 /* Queue a request. Everything it points to is copied. Checks and tokenising happen here, on the
@@ -595,6 +604,12 @@ SL_API int sl_pending(const sl_engine *e);
  * FINISH_ERROR, DEVICE; from now on sl_submit and all that computes say the same, and only closing
  * the engine helps. */
 SL_API sl_status sl_step(sl_engine *e, sl_err *err) SL_MUST_USE;
+
+/* From now on `by`, which another thread steps and which is closed after e, computes prompts for e
+ * that lack from_tok tokens (0 = 64) or more; what does not come whole is computed here. Answers
+ * stay the same. Before the first request, once. Errors: UNSUPPORTED: a cache that stays where it
+ * is, a recording, e elsewhere; REQUEST: by is of another model or other forms; NOMEM. */
+SL_API sl_status sl_prefill_by(sl_engine *e, sl_engine *by, int from_tok, sl_err *err) SL_MUST_USE;
 
 /* Sleep until something was submitted or cancelled, sl_wake was called, or timeout_ms are over (-1
  * = no limit). Returns at once while requests are pending. A serving loop:
@@ -620,19 +635,16 @@ typedef struct sl_stats {
     int64_t kv_blk_tok;        /* tokens of a block */
     uint64_t n_submit, n_busy; /* accepted; refused because the queue was full */
     uint64_t n_finish[SL_N_FINISH]; /* ended, by sl_finish */
-    uint64_t n_timeout,
-        n_nan;          /* of those with FINISH_ERROR: over their time, output not a number */
+    uint64_t n_timeout, n_nan; /* of those with FINISH_ERROR: over their time, no number */
     uint64_t n_preempt; /* times a running request lost its blocks */
-    uint64_t cache_query_tok,
-        cache_hit_tok;     /* prompt tokens of admitted requests; of them taken from the cache */
+    uint64_t cache_query_tok, cache_hit_tok; /* of admitted prompts; of them from the cache */
     uint64_t n_evict;      /* cached blocks given up */
     uint64_t n_mixed_step; /* steps with prompt and answer tokens */
     int64_t last_step_ns, max_step_ns;
     int64_t plan_ns, sample_ns; /* sums: scheduling; choosing tokens and giving events */
     uint64_t n_mask;            /* grammar masks computed, and the time they took */
     int64_t mask_ns;
-    uint64_t
-        n_answer_tok; /* tokens of answers; n_decode_tok counts those that were computed further */
+    uint64_t n_answer_tok; /* of answers; n_decode_tok counts those that were computed further */
     uint64_t n_step_failed; /* steps that the device could not compute */
     /* guesses: rows that had any; [j]: the guess j computed, computed after right ones, right */
     uint64_t n_draft_row, n_draft[SL_DRAFT_MAX], n_judged[SL_DRAFT_MAX], n_right[SL_DRAFT_MAX];
@@ -651,6 +663,9 @@ typedef struct sl_stats {
     /* steps whose experts were streamed, their tokens, bytes that came */
     uint64_t n_stream_step, n_stream_tok, stream_bytes;
     uint64_t n_reopen; /* times that a device was lost and opened again */
+    /* sl_prefill_by: prompts that came whole, or not; bytes; time of pages, and after the prompt */
+    uint64_t n_prefill_by, n_prefill_lost, kv_in_bytes, kv_in_ns, kv_wait_ns;
+    uint64_t n_kv_out, kv_out_bytes; /* prompts and bytes given away */
 } sl_stats;
 /* Threads: any. */
 SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);

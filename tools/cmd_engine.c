@@ -19,6 +19,7 @@ struct engine_opts {
     struct opt_common common;
     struct batch_opts batch;
     struct service_opts service;
+    struct prefill_opts prefill;
     const char *listen;
 };
 
@@ -26,6 +27,7 @@ struct engine_opts {
 static const struct opt opts[] = {
     {"listen",    0, OPT_STR,  offsetof(struct engine_opts, listen),
      "unix:PATH", NULL, 0, 0, "socket for the fronts of this user"},
+    OPT_ROWS_PREFILL(struct engine_opts),
     OPT_ROWS_BATCH(struct engine_opts),
     OPT_ROWS_SERVICE(struct engine_opts),
     OPT_ROWS_TEMPLATE(struct engine_opts),
@@ -100,7 +102,7 @@ static sl_status host(struct compute *c, const char *path, const struct engine_o
     SL_TRY(sl_warm(c->e, err));
     SL_TRY(gate_host_open(&ho, &live.host, err));
     live.engine = c->e;
-    if (o->service.sandbox == 0) os_sandbox_calls(false, &active);
+    if (o->service.sandbox == 0) os_sandbox_calls(o->prefill.at.n > 0, &active);
     take_signals();
     fprintf(stderr, "sluice: listening on unix:%s\n", path);
     fflush(stderr);
@@ -115,6 +117,7 @@ static int run(struct cmd_ctx *x)
     struct compute c = {0};
     sl_err err = {0};
     const char *path = NULL;
+    gate_prefill *prefill = NULL;
     if (!o->listen) return cmd_usage("missing option: --listen unix:PATH");
     if (net_local_path(o->listen, &path, &err)) return cmd_usage("--listen: %s", err.text);
     if (o->common.seed) return cmd_usage("--seed: seeds come with requests, see serve --seed");
@@ -131,10 +134,12 @@ static int run(struct cmd_ctx *x)
     }
     if (!st) st = compute_open(&c, &o->common, &eo, &err);
     if (!st) st = compute_experts_check(&c, &o->common, &err);
+    if (!st) st = serving_prefill(&c, &o->prefill, &prefill, &err);
     if (!st) st = host(&c, path, o, &err);
     if (!st) st = record_check(c.record, &err);
     if (!st) st = compute_experts(&c, &o->common, &err);
     compute_close(&c);
+    gate_prefill_close(prefill);
     gate_host_close(live.host); /* after the engine: its last events still go there */
     return st ? cmd_fail(&err) : CMD_OK;
 }

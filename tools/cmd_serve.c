@@ -28,6 +28,7 @@ struct serve_opts {
     int recommended;
     struct batch_opts batch;
     struct service_opts service;
+    struct prefill_opts prefill;
     struct opt_strs attach;
     int port, interval_ms, metrics, ui, replay, unknown_fields, on_lost;
     int64_t timeout_ms;
@@ -56,6 +57,7 @@ static const struct opt opts[] = {
      "on|off", "on", 0, 0, "with --attach: what runs goes on when an engine that ended is back"},
     {"on-lost",   0, OPT_ENUM, offsetof(struct serve_opts, on_lost),
      "exit|reopen", "exit", 0, 0, "when a device is lost: end (1), or open it and load again"},
+    OPT_ROWS_PREFILL(struct serve_opts),
     OPT_ROWS_BATCH(struct serve_opts),
     {"tool-parser", 0, OPT_STR, offsetof(struct serve_opts, tool_parser),
      "NAME", "auto", 0, 0, "how tool calls are found in answers"},
@@ -123,6 +125,7 @@ static struct {
     _Atomic int n_hup; /* signals to write expert counts */
     struct trace *trace;
     net_quota *quota; /* what keys use of all servers of an engine; NULL = of this one */
+    gate_prefill *prefill;
     int n_prompt; /* prompt tokens of the last step */
 } live;
 
@@ -363,7 +366,7 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, sl_err *er
 {
     bool active = false;
     int64_t deadline = 0;
-    if (o->service.sandbox == 0) os_sandbox_calls(o->attach.n > 0, &active);
+    if (o->service.sandbox == 0) os_sandbox_calls(o->attach.n + o->prefill.at.n > 0, &active);
     take_signals();
     announce(o, net_server_port(live.server));
     sl_status st = engine_loop(c, o, &deadline, err);
@@ -485,6 +488,7 @@ static sl_status open_all(struct compute *c, const struct serve_opts *o, const s
     if (!o->attach.n) {
         SL_TRY(compute_open(c, &o->common, &eo, err));
         SL_TRY(compute_experts_check(c, &o->common, err));
+        SL_TRY(serving_prefill(c, &o->prefill, &live.prefill, err));
         SL_TRY(open_api(c, o, *ao, err));
         return open_port(c, o, tls[0], tls[1], err);
     }
@@ -529,6 +533,7 @@ static int run(struct cmd_ctx *x)
     if (!st) st = record_check(c.record, &err);
     if (!st && !o->attach.n) st = compute_experts(&c, &o->common, &err);
     compute_close(&c);
+    gate_prefill_close(live.prefill);
     trace_close(live.trace);
     api_close(live.api); /* after the engine: its last events still go there */
     net_quota_close(live.quota);

@@ -14,6 +14,11 @@
 #include "engine/find.h"
 #include "os/os.h"
 
+#ifdef SL_SERVE
+#include "gate/gate.h"
+#include "net/local.h"
+#endif
+
 #define PATHS_MAX 40
 
 sl_engine_opts serving_engine_opts(const struct batch_opts *b)
@@ -155,3 +160,22 @@ sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more
     log_msg(LOG_INFO, "sandbox: files %s", active ? "limited" : "not limited: no Landlock here");
     return SL_OK;
 }
+
+#ifdef SL_SERVE
+sl_status serving_prefill(struct compute *c, const struct prefill_opts *o, gate_prefill **out,
+                          sl_err *err)
+{
+    struct gate_prefill_opts po = {
+        .model = c->m, .engine = c->e, .n_path = o->at.n, .from_tok = o->from_tok};
+    *out = NULL;
+    if (!o->at.n) return SL_OK;
+    if (o->at.n > GATE_GROUP_MAX)
+        return SL_FAIL(err, REQUEST, "--prefill: %d engines: at most %d", o->at.n, GATE_GROUP_MAX);
+    for (int i = 0; i < o->at.n; i++) {
+        sl_status st = net_local_path(o->at.v[i], &po.path[i], err);
+        if (st) status_prefix(err, "--prefill");
+        SL_TRY(st);
+    }
+    return gate_prefill_open(&po, out, err);
+}
+#endif

@@ -16,6 +16,11 @@ struct batch_opts {
 struct service_opts {
     int drain_s, sandbox;
 };
+/* Engines that compute prompts. */
+struct prefill_opts {
+    struct opt_strs at;
+    int from_tok;
+};
 // clang-format off
 #define OPT_ROWS_BATCH(S)                                                                          \
     {"max-batch", 0, OPT_INT,  offsetof(S, batch.max_batch),                                       \
@@ -31,11 +36,23 @@ struct service_opts {
      "S", "30", 0, 86400, "seconds that SIGTERM leaves to what runs"},                             \
     {"sandbox",   0, OPT_ENUM, offsetof(S, service.sandbox),                                       \
      "auto|off", "auto", 0, 0, "give up files, privileges and system calls that are not needed"}
+#define OPT_ROWS_PREFILL(S)                                                                        \
+    {"prefill",   0, OPT_STRS, offsetof(S, prefill.at),                                            \
+     "unix:PATH", NULL, 0, 0,                                                                      \
+     "an engine of sluice engine --listen computes prompts (may be repeated)"},                    \
+    {"prefill-from", 0, OPT_INT, offsetof(S, prefill.from_tok),                                    \
+     "N", "64", 1, 1 << 24, "prompts that lack N tokens or more go there"}
 // clang-format on
 
 sl_engine_opts serving_engine_opts(const struct batch_opts *b);
 /* The file of --expert-stats, while serving; a failure is a warning. Engine thread. */
 void serving_experts(struct compute *c, const struct opt_common *o);
+
+typedef struct gate_prefill gate_prefill;
+/* *out, also where it fails: to be closed after the engine. NULL: none is asked for. Errors: as
+ * gate_prefill_open; REQUEST: a path. */
+sl_status serving_prefill(struct compute *c, const struct prefill_opts *o, gate_prefill **out,
+                          sl_err *err) BASE_MUST_USE;
 
 /* Before there are other threads: only the model's files and those of more from here on. Errors: as
  * engine_find_model, os_sandbox_files. */

@@ -136,6 +136,32 @@ static void drafts(const struct put *p, const sl_stats *s)
           "Times drafts were switched off because they did not pay", (double)s->n_draft_stop);
 }
 
+/* Engines elsewhere: that came back, that compute prompts, and for whom this one does. */
+static void apart(const struct put *p, const sl_stats *s)
+{
+    double time = (double)s->kv_in_ns, wait = (double)s->kv_wait_ns;
+    value(p, "sluice:replays_total", "counter",
+          "Requests that went on when an engine came back", (double)s->n_replay);
+    value(p, "sluice:group_restarts_total", "counter", "Times that an attached engine came back",
+          (double)s->n_restart);
+    value(p, "sluice:kv_transfers_total", "counter",
+          "Prompts whose keys and values another engine computed, all of them",
+          (double)s->n_prefill_by);
+    value(p, "sluice:kv_transfers_lost_total", "counter",
+          "Prompts that were to come so, and were computed here after all, or their rest",
+          (double)s->n_prefill_lost);
+    value(p, "sluice:kv_transfer_bytes_total", "counter", "Keys and values that came so",
+          (double)s->kv_in_bytes);
+    value(p, "sluice:kv_transfer_seconds_total", "counter",
+          "Time from a prompt's first page to its last", time * 1e-9);
+    value(p, "sluice:kv_transfer_wait_seconds_total", "counter",
+          "Of it, and around it, what was after the prompt was computed", wait * 1e-9);
+    value(p, "sluice:kv_given_total", "counter", "Prompts computed for another engine",
+          (double)s->n_kv_out);
+    value(p, "sluice:kv_given_bytes_total", "counter", "Keys and values given to it",
+          (double)s->kv_out_bytes);
+}
+
 /* What lies where (docs/devices.md). */
 static void devices(const api *a, const struct put *p)
 {
@@ -237,10 +263,7 @@ static void engine(const api *a, const struct put *p)
     value(p, "sluice:timeout_total", "counter", "Requests that ended at their time limit",
           (double)s.n_timeout);
     moves(p, &s);
-    value(p, "sluice:replays_total", "counter",
-          "Requests that went on when an engine came back", (double)s.n_replay);
-    value(p, "sluice:group_restarts_total", "counter", "Times that an attached engine came back",
-          (double)s.n_restart);
+    apart(p, &s);
     value(p, "sluice:bandwidth_gbps", "gauge",
           "Weight bytes of one token times steps over their time, 1e9 bytes per second", gbps);
     value(p, "sluice:device_fallback", "gauge",

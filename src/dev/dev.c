@@ -310,6 +310,24 @@ double dev_probe_int8_gops(dev *d, int ms)
     return d->cls->probe_int8_gops(d, ms);
 }
 
+int64_t dev_kv_page_bytes(dev *d, dev_kv *kv, const struct dev_kv_at *at)
+{
+    ASSERT(kv->d == d);
+    return d->cls->kv_page ? d->cls->kv_page(kv, at, NULL, false) : 0;
+}
+
+void dev_kv_get(dev *d, dev_kv *kv, const struct dev_kv_at *at, void *page)
+{
+    ASSERT(kv->d == d && d->cls->kv_page);
+    (void)d->cls->kv_page(kv, at, page, false);
+}
+
+void dev_kv_set(dev *d, dev_kv *kv, const struct dev_kv_at *at, const void *page)
+{
+    ASSERT(kv->d == d && d->cls->kv_page);
+    (void)d->cls->kv_page(kv, at, (void *)(uintptr_t)page, true); /* which is only read */
+}
+
 double dev_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
 {
     ASSERT(kv->d == d);

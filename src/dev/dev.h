@@ -260,6 +260,17 @@ void dev_kv_free(dev *d, dev_kv *kv, int group, int blk);
 /* Fill a block with NaN in every layer of the group (tests, debug builds: nothing may read a freed
  * block). */
 void dev_kv_poison(dev *d, dev_kv *kv, int group, int blk);
+/* What is stored of a block in one layer of a group, as a page of n_all heads, of which the cache
+ * has its own from head0 on: the same bytes on every device of one instruction set. */
+struct dev_kv_at {
+    int group, layer, blk, head0, n_all;
+};
+/* Bytes of such a page; 0: the device does not show its cache. */
+int64_t dev_kv_page_bytes(dev *d, dev_kv *kv, const struct dev_kv_at *at);
+/* The cache's heads into their places of the page, and from there into the cache. Between steps, or
+ * while the host waits for none. */
+void dev_kv_get(dev *d, dev_kv *kv, const struct dev_kv_at *at, void *page);
+void dev_kv_set(dev *d, dev_kv *kv, const struct dev_kv_at *at, const void *page);
 
 /* ---- a step: all that is asked of a device at once ---- */
 
@@ -745,6 +756,10 @@ void dev_prog_close(dev_prog *p); /* NULL is legal; before dev_close */
  * what dev_sync says of a device that the program leaves. The others are said by waiting. */
 sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s,
                        sl_err *err) BASE_MUST_USE;
+/* From now on fn is told, while a program runs whose operators are all of devices that are the
+ * host's, that all operators of a layer are through, and of those before it; of some layers only
+ * with a later one. NULL ends it. */
+void dev_prog_watch(dev_prog *p, void (*fn)(void *user, int layer), void *user);
 /* How many of its operators a step of n_tok tokens runs together with others. */
 int dev_prog_fused(const dev_prog *p, int n_tok);
 

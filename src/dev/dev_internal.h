@@ -100,6 +100,9 @@ struct dev_class {
     sl_status (*kv_open)(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
     void (*kv_touch)(dev *d, dev_kv *kv, int group, const int32_t *blk, int n);
     void (*kv_poison)(dev *d, dev_kv *kv, int group, int blk);
+    /* NULL: the cache is not shown. A page's bytes; page: NULL, or where it goes to, or with set
+     * comes from. */
+    int64_t (*kv_page)(dev_kv *kv, const struct dev_kv_at *at, void *page, bool set);
     int64_t (*keep_bytes)(const dev *d, const struct dev_shapes *p);
     sl_status (*reserve)(dev *d, const struct dev_shapes *p, sl_err *err);
     void (*step_begin)(dev *d, dev_kv *kv, const struct dev_step *s);

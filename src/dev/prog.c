@@ -16,6 +16,8 @@ struct dev_prog {
     struct dev_fused **fused; /* [n_op] what begins there; NULL = nothing */
     bool *last_touch; /* [n_op] the last of its device's operators in a row that touches host memory
                        */
+    void (*fn)(void *user, int layer); /* NULL, or who watches */
+    void *user;
 };
 
 const char *dev_op_name(enum dev_op_kind kind)
@@ -241,6 +243,21 @@ static bool has_work(const struct dev_step *s, const struct dev_op *op)
     return s->n_tok || (op->kind == DEV_OP_moe && op->u.moe.spread);
 }
 
+void dev_prog_watch(dev_prog *p, void (*fn)(void *user, int layer), void *user)
+{
+    for (int i = 0; i < p->n_dev; i++)
+        if (!p->d[i]->cls->is_host) return;
+    p->fn = fn;
+    p->user = user;
+}
+
+/* Before op[i]: is another layer over? */
+static void tell_layer(const dev_prog *p, int i)
+{
+    int before = i ? p->op[i - 1].layer : -1;
+    if (before >= 0 && before != p->op[i].layer) p->fn(p->user, before);
+}
+
 sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s, sl_err *err)
 {
     if (kv != p->kv) bind(p, kv);
@@ -248,6 +265,7 @@ sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s, sl_err
     struct stretch t = {0};
     for (int i = 0; i < p->n_op;) {
         const struct dev_op *op = &p->op[i];
+        if (p->fn) tell_layer(p, i);
         struct dev_fused *f = p->fused[i];
         if (!has_work(s, op)) {
             i++;

@@ -243,6 +243,7 @@ static void end_prompt(sl_engine *e, struct request *r, const struct engine_pick
     int n_fork = r->g->n > 1 && r->index == 0 ? fork_samples(e, r) : 0;
     if (r->g->max_new == 0) {
         r->t_first_ns = clock_now_ns(); /* all of its time is the prompt's */
+        if (r->g->on_kv) return;        /* it ends when all has gone */
         engine_request_end(e, r, -1, SL_FINISH_LENGTH, NULL);
         return;
     }

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/engine_internal.h"
+#include "engine/apart.h"
 
 #define PRIORITY_MAX 100
 #define TIMEOUT_MS_MAX (1ll << 40)
@@ -100,5 +100,6 @@ sl_status engine_check_request(const sl_engine *e, const sl_request *q, sl_err *
         return SL_FAIL(err, REQUEST, "draft_ids: not together with n: %d", q->n);
     SL_TRY(engine_check_ids(e, "draft_ids", q->draft_ids, q->n_draft_ids, err));
     SL_TRY(engine_check_ids(e, "given", q->given, q->n_given, err));
+    SL_TRY(engine_give_check(e, q, err));
     return check_sampling(e, &q->sampling, err);
 }

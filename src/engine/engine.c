@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/engine_internal.h"
+#include "engine/apart.h"
 #include "engine/record.h"
 #include "os/os.h"
 
@@ -257,6 +257,7 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
         .model_hash = model_hash(e),
         .text_bytes_max = e->m->tok ? e->n_ctx * (int64_t)tok_max_piece(e->m->tok) : 0,
     };
+    e->info.kv_hash = engine_pages_hash(e);
     e->stats.kv_total_tok = e->info.kv_tokens;
     e->stats.kv_blk_tok = ENGINE_BLK_TOK;
     engine_place_tell(e);
@@ -367,6 +368,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     SL_TRY(engine_ranks_open(e, err));
     SL_TRY(engine_rebalance_open(e, err));
     SL_TRY(open_tables(e, err));
+    SL_TRY(engine_give_open(e, err));
     SL_TRY(engine_threads_init(e, err));
     SL_TRY(engine_record_open(e, err));
     fill_info(e, pack_ns);
@@ -408,6 +410,8 @@ void sl_engine_close(sl_engine *e)
     for (int i = 0; e->req && i < e->n_req_max; i++)
         if (e->req[i]) engine_request_end(e, e->req[i], -1, SL_FINISH_CANCELLED, NULL);
     engine_lanes_drain(e); /* of which nobody is told any more */
+    engine_away_close(e);
+    engine_give_close(e);
     engine_rebalance_close(e);
     engine_ranks_close(e); /* they may still be in a step that failed, whose arrays are here */
     engine_homes_close(e);

@@ -158,6 +158,8 @@ struct group {
     struct arena arena;
     int n, n_prompt, max_new, min_new;
     int first, n_given; /* as in sl_request */
+    int (*on_kv)(void *user, const sl_kv_page *page); /* NULL: nothing is given away */
+    int kv_from;
     bool ignore_eos, no_cache, echo, progress;
     int keep_special;
     int embed; /* 0, 1 = mean, 2 = last */
@@ -177,6 +179,12 @@ struct group {
     struct request **r;               /* [n] NULL when over */
     /* engine thread */
     int n_left;
+};
+
+/* How far a request's pages were given away: blocks before blk0 in all layers, those before blk1
+ * in the layers before layer, and of that layer the blocks before blk. */
+struct engine_given {
+    int blk0, blk1, layer, blk;
 };
 
 /* One sample: a sequence. */
@@ -204,6 +212,9 @@ struct request {
      * after those that were computed when it ran; wants: it gets a guess now */
     int small_done, small_end, small_blk, small_at;
     bool small_wants;
+    struct engine_given give; /* with on_kv */
+    struct away_call *away;   /* what comes of it from another engine; NULL = nothing */
+    bool stays;               /* it is computed here, for it could not be elsewhere */
 };
 
 /* Speculation. */
@@ -313,6 +324,8 @@ struct engine_lane {
 
 struct engine_ranks;
 struct engine_rebalance;
+struct engine_away;
+struct away_call;
 
 /* Who has sequences: each of several ranks has some of its own, in its own cache. What is planned
  * for all of them is one step, in which the sequences of a home follow those of the one before.
@@ -366,6 +379,12 @@ struct sl_engine {
     struct engine_drafter drafter;
     struct engine_mtp mtp;
     struct engine_small small;
+    struct engine_away *away; /* NULL: all prompts are computed here */
+    struct engine_giving {
+        int n;                          /* requests with on_kv */
+        const struct sched_plan *plan;  /* of the step under way; NULL = none */
+        uint8_t *page;                  /* room for one */
+    } giving;
     sl_logprob top[ENGINE_TOP_MAX];
     float *row;     /* [D] an embedding */
     uint32_t *mask; /* [V / 32] */
@@ -548,6 +567,8 @@ struct engine_say {
 };
 sl_status engine_ranks_say(sl_engine *e, const struct engine_say *s, sl_err *err) BASE_MUST_USE;
 struct engine_mover *engine_ranks_mover(const sl_engine *e); /* home's */
+/* A rank's cache. False: another process has it. */
+bool engine_rank_cache(const sl_engine *e, int rank, dev **d, dev_kv **kv);
 /* dev_kv_touch of a home's blocks, on every rank that has them. */
 void engine_kv_touch(sl_engine *e, int home, int group, const int32_t *blk, int n);
 

@@ -4,7 +4,7 @@
  * one step. */
 #include <string.h>
 
-#include "engine/engine_internal.h"
+#include "engine/apart.h"
 
 #define SEQ_TOK 32 /* a sequence that is there weighs as much as so many tokens of a prompt */
 #define ALIKE 0.02 /* loads that differ by no more are equal */
@@ -45,6 +45,7 @@ sl_status engine_homes_open(sl_engine *e, sl_err *err)
                             .n_sched = e->n_home,
                             .n_lane = e->n_lane,
                             .match = engine_match,
+                            .away = engine_away_for,
                             .user = e};
     for (int h = 0; h < e->n_home; h++)
         SL_TRY(sched_init(e->home[h].sched, &so, e->home[h].pool, err));

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "engine/engine_internal.h"
+#include "engine/apart.h"
 
 static sl_status array(size_t n, size_t size, void *out, sl_err *err)
 {
@@ -154,6 +154,9 @@ sl_status engine_lanes_step(sl_engine *e, sl_err *err)
     for (int i = 0; i < e->n_lane && !did; i++)
         SL_TRY(next_lane(e, &did, err));
     if (!sl_pending(e)) engine_lanes_drain(e); /* nobody may ask for a step for long */
-    if (!did) engine_publish(e);
+    if (!did) {
+        engine_publish(e);
+        engine_apart_idle(e);
+    }
     return SL_OK;
 }

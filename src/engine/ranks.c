@@ -543,6 +543,15 @@ sl_status engine_ranks_run(sl_engine *e, const struct dev_step *s, struct model_
     return engine_ranks_end(e, s, out, err);
 }
 
+bool engine_rank_cache(const sl_engine *e, int rank, dev **d, dev_kv **kv)
+{
+    const struct engine_ranks *k = e->ranks;
+    bool own = !k || rank == k->here;
+    *d = own ? e->d : k->rank[rank].f.d;
+    *kv = own ? e->kv : k->rank[rank].f.kv;
+    return own || !k->apart;
+}
+
 void engine_kv_touch(sl_engine *e, int home, int group, const int32_t *blk, int n)
 {
     struct engine_ranks *k = e->ranks;

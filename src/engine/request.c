@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "engine/engine_internal.h"
+#include "engine/apart.h"
 
 /* ---- submit ---- */
 
@@ -73,10 +73,10 @@ static sl_status open_sample(sl_engine *e, struct group *g, int i, const sl_requ
     *r = (struct request){.g = g, .index = i, .slot = -1, .n_prompt = g->n_prompt};
     str_init(&r->stop.held, MEM_REQUEST, 0);
     r->n_ids = g->n_prompt;
-    r->cap = g->n_prompt + g->max_new;
+    r->cap = g->n_prompt + g->max_new + (g->on_kv != NULL); /* the token after it, which is known */
     SL_TRY(mem_alloc_array(MEM_REQUEST, (size_t)r->cap, sizeof *r->ids, &p, err));
     r->ids = p;
-    memcpy(r->ids, ids, (size_t)g->n_prompt * sizeof *ids);
+    memcpy(r->ids, ids, (size_t)(g->n_prompt + (g->on_kv != NULL)) * sizeof *ids);
     if (g->embed) {
         SL_TRY(mem_alloc_array(MEM_REQUEST, (size_t)e->m->cfg.d_model, sizeof *r->pool, &p, err));
         r->pool = p;
@@ -106,10 +106,13 @@ static sl_status fill(sl_engine *e, struct group *g, const sl_request *q, const 
 {
     void *p = NULL;
     int room = e->n_ctx - n;
-    g->n_prompt = n;
+    if (q->on_kv && n < 2) return SL_FAIL(err, REQUEST, "on_kv: of two tokens at least");
+    g->on_kv = q->on_kv;
+    g->kv_from = q->kv_from;
+    g->n_prompt = n - (q->on_kv != NULL);
     /* the context holds n_ctx tokens; a prompt that fills it still gets one token, which is never
      * stored */
-    g->max_new = q->max_tokens < 0 || q->embed
+    g->max_new = q->max_tokens < 0 || q->embed || q->on_kv
                      ? 0
                      : BASE_MAX(1, q->max_tokens ? BASE_MIN(q->max_tokens, room) : room);
     if (q->n_given && q->n_given >= g->max_new)
@@ -298,6 +301,7 @@ static void take_in(sl_engine *e, struct group *g)
                               .fork_of = i ? g->r[0]->slot : -1,
                               .all_rows = g->echo && i == 0};
         r->home = home;
+        if (g->on_kv) engine_give_begin(e, r);
         sched_submit(engine_sched(e, r), r->slot, &q);
         e->req[r->slot] = r;
     }
@@ -381,6 +385,8 @@ static void count_end(sl_engine *e, const sl_event *ev)
 void engine_request_done(sl_engine *e, struct request *r, sl_event *ev)
 {
     struct group *g = r->g;
+    if (g->on_kv) engine_give_end(e);
+    engine_away_leave(e, r);
     ev->n_preempt = engine_sched_req(e, r)->n_preempt;
     sched_finish(engine_sched(e, r), r->slot);
     e->req[r->slot] = NULL;

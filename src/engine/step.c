@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/engine_internal.h"
+#include "engine/apart.h"
 
 /* ---- the prefix tree ---- */
 
@@ -27,7 +27,8 @@ static void find_leader(const sl_engine *e, const struct request *r, int n_have,
     const struct sched *s = engine_sched(e, r);
     for (int i = 0; (slot = sched_running(s, i)) >= 0; i++) {
         const struct request *o = e->req[slot];
-        int n_done = sched_request(s, slot)->n_done;
+        const struct sched_req *q = sched_request(s, slot);
+        int n_done = q->held ? q->n_reused : q->n_done;
         struct kv_path path = engine_path(e, o);
         path.n = o->n_prompt;
         int most = kv_path_whole(&path, r->n_prompt - 1, ENGINE_BLK_TOK);
@@ -271,6 +272,7 @@ bool engine_step_begin(sl_engine *e, struct engine_lane *l)
     l->rec.t0_ns += e->small.ns;
     engine_plan(e, l);
     check_all(e);
+    if (e->n_lane == 1) engine_away_ask(e);
     if (l->plan.n_item == 0) return false;
     fill_step(e, &l->plan, &l->step);
     l->rec.plan_ns = clock_now_ns() - l->rec.t0_ns;
@@ -317,10 +319,14 @@ static sl_status one_step(sl_engine *e, sl_err *err)
     sl_err why = {0};
     if (!engine_step_begin(e, l)) {
         engine_publish(e);
+        engine_apart_idle(e);
         return SL_OK;
     }
     int64_t t0 = clock_now_ns();
-    if (engine_run(e, &l->step, &rows, &why)) return engine_step_failed(e, l, &why, err);
+    engine_give_watch(e, &l->plan);
+    sl_status st = engine_run(e, &l->step, &rows, &why);
+    engine_give_watch(e, NULL);
+    if (st) return engine_step_failed(e, l, &why, err);
     engine_step_end(e, l, &rows, clock_now_ns() - t0);
     return SL_OK;
 }
@@ -330,6 +336,8 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     sl_err why = {0};
     if (e->remote) return e->remote->step(e->remote->user, err);
     engine_intake(e);
+    engine_away_step(e);
+    engine_give_step(e);
     if (engine_rebalance_step(e, &why)) engine_lose(e, &why);
     if (atomic_load(&e->lost)) return end_all(e, err);
     return e->n_lane > 1 ? engine_lanes_step(e, err) : one_step(e, err);

@@ -178,7 +178,7 @@ void gate_put_hello(struct str *out, const struct gate_hello *h)
     const sl_engine_info *i = &h->info;
     const int64_t number[] = {i->n_thread,     i->n_seq_max, i->kv_tokens, i->bytes_per_token,
                               i->weight_bytes, i->kv_bytes,  i->act_bytes, i->scratch_bytes,
-                              i->packed,       i->text_bytes_max};
+                              i->packed,       i->text_bytes_max, (int64_t)i->kv_hash};
     put_i32(out, GATE_VERSION);
     for (int k = 0; k < BASE_COUNT_OF(text); k++)
         put_text(out, text[k], strlen(text[k]));
@@ -226,6 +226,7 @@ sl_status gate_read_hello(struct rd *r, struct gate_hello *h, sl_err *err)
         *wide[k] = (int64_t)rd_u64(r);
     i->packed = rd_u64(r) != 0;
     i->text_bytes_max = (int64_t)rd_u64(r);
+    i->kv_hash = rd_u64(r);
     i->pack_ms = get_f64(r);
     h->probe.read_gbps = get_f64(r);
     h->probe.int8_gops = get_f64(r);
@@ -248,7 +249,7 @@ sl_status gate_read_hello(struct rd *r, struct gate_hello *h, sl_err *err)
     return SL_OK;
 }
 
-/* ---- SUBMIT, RESUME ---- */
+/* ---- SUBMIT, RESUME, PREFILL ---- */
 
 static void put_sampling(struct str *out, const sl_sampling *s)
 {
@@ -333,6 +334,7 @@ void gate_put_tail(struct str *out, const struct gate_tail *t)
     put_i32(out, t->first);
     put_u64(out, (uint64_t)t->timeout_ms);
     put_ids(out, t->given, t->n_given);
+    put_i32(out, t->kv_from);
 }
 
 static sl_status get_stops(struct rd *r, struct arena *a, sl_request *q, sl_err *err)
@@ -377,6 +379,7 @@ sl_status gate_read_request(struct rd *r, struct arena *a, sl_request *q, struct
     q->first = get_i32(r);
     q->timeout_ms = (int64_t)rd_u64(r);
     SL_TRY(get_ids(r, a, &q->given, &q->n_given, err));
+    q->kv_from = get_i32(r);
     return done(r, "it is no request", err);
 }
 
@@ -480,7 +483,7 @@ sl_status gate_read_event(struct rd *r, struct arena *scratch, sl_event *ev, sl_
     return SL_OK;
 }
 
-/* ---- FAIL, STATS, ROUTED ---- */
+/* ---- FAIL, PAGE, STATS, ROUTED ---- */
 
 void gate_put_fail(struct str *out, const sl_err *why)
 {
@@ -498,6 +501,24 @@ sl_status gate_read_fail(struct rd *r, sl_err *why, sl_err *err)
     why->code = (sl_status)code;
     why->file = "";
     return SL_OK;
+}
+
+void gate_put_page(struct str *out, const sl_kv_page *page)
+{
+    put_i32(out, page->block);
+    put_i32(out, page->layer);
+    put_u64(out, page->sum);
+    put_text(out, page->bytes, page->n_bytes);
+}
+
+sl_status gate_read_page(struct rd *r, sl_kv_page *page, sl_err *err)
+{
+    page->block = get_i32(r);
+    page->layer = get_i32(r);
+    page->sum = rd_u64(r);
+    page->bytes = get_text(r, &page->n_bytes);
+    SL_TRY(done(r, "it is no page", err));
+    return page->block < 0 || page->layer < 0 ? bad("it is a page of nothing", err) : SL_OK;
 }
 
 #define STAT_WORDS ((int)(sizeof(sl_stats) / sizeof(uint64_t)))

@@ -12,15 +12,15 @@
 #include "base/str.h"
 #include "sluice.h"
 
-#define GATE_VERSION 2
+#define GATE_VERSION 3
 #define GATE_HEAD 13
 #define GATE_BODY_MAX ((uint32_t)128 << 20)
 #define GATE_EVENT_MAX ((uint32_t)1 << 20) /* a body from the engine */
 #define GATE_DEVICE_MAX 8
 #define GATE_SAMPLE_BITS 7 /* of an id: the first sample that it is of */
 
-/* X(name): an engine says HELLO, ACCEPT or FAIL to a SUBMIT, EVENTS, STATS and ROUTED; a front
- * SUBMIT, RESUME, CANCEL and PLACE. */
+/* X(name): an engine says HELLO, ACCEPT or FAIL to a SUBMIT, EVENTS, PAGE, STATS and ROUTED; a
+ * front SUBMIT, RESUME, PREFILL, CANCEL and PLACE. */
 #define GATE_TYPE_LIST(X)                                                                          \
     X(HELLO)                                                                                       \
     X(SUBMIT)                                                                                      \
@@ -31,7 +31,9 @@
     X(EVENTS)                                                                                      \
     X(STATS)                                                                                       \
     X(ROUTED)                                                                                      \
-    X(PLACE) /* from a front: sl_rebalance */
+    X(PLACE)   /* from a front: sl_rebalance */                                                    \
+    X(PREFILL) /* as SUBMIT, with on_kv: events and pages come of it */                            \
+    X(PAGE)    /* what is stored of a block in one layer */
 enum gate_type {
     GATE_NONE,
 #define X(name) GATE_##name,
@@ -82,7 +84,7 @@ void gate_put_hello(struct str *out, const struct gate_hello *h);
 /* Errors: FORMAT; UNSUPPORTED: another version of this. h must not be moved afterwards. */
 sl_status gate_read_hello(struct rd *r, struct gate_hello *h, sl_err *err) BASE_MUST_USE;
 
-/* ---- SUBMIT, RESUME ---- */
+/* ---- SUBMIT, RESUME, PREFILL ---- */
 
 /* The part of a request that a RESUME has in common with its SUBMIT. */
 void gate_put_request(struct str *out, const sl_request *q);
@@ -92,6 +94,7 @@ struct gate_tail {
     int64_t timeout_ms; /* what is left */
     const int32_t *given;
     int n_given;
+    int kv_from;
 };
 void gate_put_tail(struct str *out, const struct gate_tail *t);
 struct gate_grammar {
@@ -104,7 +107,7 @@ struct gate_grammar {
 sl_status gate_read_request(struct rd *r, struct arena *a, sl_request *q, struct gate_grammar *g,
                             sl_err *err) BASE_MUST_USE;
 
-/* ---- EVENTS, FAIL, STATS, ROUTED ---- */
+/* ---- EVENTS, FAIL, PAGE, STATS, ROUTED ---- */
 
 void gate_put_event(struct str *out, const sl_event *ev);
 /* Texts are in place, each followed by a NUL; numbers lie in scratch, which is emptied first.
@@ -113,6 +116,9 @@ sl_status gate_read_event(struct rd *r, struct arena *scratch, sl_event *ev,
                           sl_err *err) BASE_MUST_USE;
 void gate_put_fail(struct str *out, const sl_err *why);
 sl_status gate_read_fail(struct rd *r, sl_err *why, sl_err *err) BASE_MUST_USE; /* Errors: FORMAT */
+void gate_put_page(struct str *out, const sl_kv_page *page);
+/* Its bytes are in place. Errors: FORMAT. */
+sl_status gate_read_page(struct rd *r, sl_kv_page *page, sl_err *err) BASE_MUST_USE;
 struct gate_state {
     sl_stats stats;
     bool ready; /* it takes requests: its thread lives, it is not going down */

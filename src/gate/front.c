@@ -41,7 +41,10 @@ void gate_call_end(struct front *f, struct call *c)
     int slot = slot_of(c->id);
     net_lock_take(f->lock);
     f->call[slot] = NULL;
-    if (c->link) c->link->n_call--;
+    if (c->link) {
+        c->link->n_call--;
+        c->link->n_tok -= c->n_tok;
+    }
     net_lock_give(f->lock);
     ASSERT(ring_push(&f->free_slot, (uint64_t)slot));
     atomic_fetch_sub(&f->n_pending, 1);
@@ -104,7 +107,9 @@ static sl_status open_call(struct front *f, const sl_request *q, struct call **o
     struct call *c = p;
     c->n = c->n_left = n;
     c->on_event = q->on_event;
+    c->on_kv = q->on_kv;
     c->user = q->user;
+    c->n_tok = q->n_ids - q->kv_from;
     c->t_submit_ns = clock_now_ns();
     if (q->timeout_ms) c->deadline_ns = c->t_submit_ns + q->timeout_ms * 1000000;
     str_init(&c->body, MEM_REQUEST, 0);
@@ -124,10 +129,11 @@ static sl_status open_call(struct front *f, const sl_request *q, struct call **o
 struct link *gate_link_choose(struct front *f, const struct gate_print *print)
 {
     struct link *best = NULL;
-    int least = 0;
+    int64_t least = 0;
     for (int i = 0; i < f->n_link; i++) {
         struct link *l = &f->link[i];
-        int load = BASE_MAX(l->state.stats.n_running + l->state.stats.n_waiting, l->n_call);
+        int64_t load = BASE_MAX(l->state.stats.n_running + l->state.stats.n_waiting, l->n_call);
+        if (f->like) load = l->n_tok;
         if (!l->greeted || l->gone || !l->state.ready || (best && load >= least)) continue;
         if (print && gate_print_differs(print, l->print)) continue;
         best = l;
@@ -147,6 +153,7 @@ static sl_status send_call(struct front *f, struct call *c, const struct str *s,
         st = SL_FAIL(err, BUSY, "the engine does not take requests now");
     else {
         c->link->n_call++;
+        c->link->n_tok += c->n_tok;
         c->print = c->link->print;
         f->call[slot_of(c->id)] = c;
         atomic_fetch_add(&f->n_pending, 1);
@@ -164,8 +171,8 @@ static sl_status submit(void *user, const sl_request *q, uint64_t *id, sl_err *e
     struct str s;
     SL_TRY(open_call(f, q, &c, err));
     str_init(&s, MEM_REQUEST, GATE_HEAD + (size_t)GATE_BODY_MAX);
-    struct gate_tail tail = {.n = q->n, .timeout_ms = q->timeout_ms};
-    size_t at = gate_frame_begin(&s, GATE_SUBMIT, c->id);
+    struct gate_tail tail = {.n = q->n, .timeout_ms = q->timeout_ms, .kv_from = q->kv_from};
+    size_t at = gate_frame_begin(&s, q->on_kv ? GATE_PREFILL : GATE_SUBMIT, c->id);
     gate_put_request(&s, q);
     if (f->replay) str_put(&c->body, s.p + GATE_HEAD, s.n - GATE_HEAD);
     gate_put_tail(&s, &tail);
@@ -180,9 +187,9 @@ static sl_status submit(void *user, const sl_request *q, uint64_t *id, sl_err *e
         free_call(c);
         return st;
     }
-    while (!os_word_sleep(&c->answer, 1, 1000)) {
+    while (!q->on_kv && !os_word_sleep(&c->answer, 1, 1000)) {
     }
-    st = c->st;
+    st = q->on_kv ? SL_OK : c->st; /* of pages an event says it: who asks waits for nothing */
     if (st && err) *err = c->err;
     gate_call_unref(c);
     return st;
@@ -387,6 +394,8 @@ static sl_status open_all(struct front *f, const struct gate_front_opts *o, sl_e
 {
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &f->wake};
     f->replay = o->replay;
+    f->like = o->like;
+    f->refusal = o->refusal;
     mem_arena_init(&f->arena, MEM_MISC, 0);
     mem_arena_init(&f->scratch, MEM_REQUEST, 0);
     sl_model_info_get(o->model, &f->mi);

@@ -28,6 +28,7 @@ struct link {
     const struct gate_print *print; /* of its last greeting; NULL = none yet */
     struct gate_state state;
     int n_call; /* that are there */
+    int64_t n_tok; /* of their prompts */
     uint64_t *routed; /* [n_layer, n_expert] */
     /* engine thread */
     int64_t heard_ns, retry_ns;
@@ -52,7 +53,9 @@ struct call {
     uint64_t id;
     int n; /* samples */
     void (*on_event)(void *user, const sl_event *ev);
+    int (*on_kv)(void *user, const sl_kv_page *page); /* NULL, or its pages come too */
     void *user;
+    int n_tok; /* of its prompt */
     int64_t t_submit_ns, deadline_ns; /* 0 = none */
     struct str body; /* of its SUBMIT, but for the tail; empty where there is no replay */
     /* any thread */
@@ -78,6 +81,8 @@ struct front {
     sl_model_info mi;
     int n_link, epoll_fd;
     bool replay;
+    const sl_engine *like; /* NULL, or whose prompts hosts compute */
+    char *refusal;         /* as in gate_front_opts */
     /* any thread */
     struct os_event wake;
     struct ring free_slot;
@@ -107,8 +112,8 @@ void gate_sample_fail(struct front *f, struct call *c, int i, const sl_err *why)
 void gate_call_fail(struct front *f, struct call *c, const sl_err *why);
 /* CANCEL to where it is. Under lock. */
 void gate_call_cancel(struct front *f, struct call *c);
-/* The host with the fewest requests; print: NULL, or of those that give the same bits. NULL = none
- * takes any. Under lock. */
+/* The host with the fewest requests, or that has the fewest tokens of prompts to compute; print:
+ * NULL, or of those that give the same bits. NULL = none takes any. Under lock. */
 struct link *gate_link_choose(struct front *f, const struct gate_print *print);
 
 /* front_replay.c: engine thread. */

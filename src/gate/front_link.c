@@ -34,6 +34,11 @@ static void answer(struct call *c, sl_status st, const sl_err *why)
 /* Refused before it began: there are no events. */
 static void refuse(struct front *f, struct call *c, const sl_err *why)
 {
+    if (c->on_kv) { /* nobody waits for the answer */
+        c->answered = true;
+        gate_call_fail(f, c, why);
+        return;
+    }
     atomic_fetch_add_explicit(&c->n_ref, 1, memory_order_relaxed);
     gate_call_end(f, c);
     answer(c, why->code, why);
@@ -59,6 +64,28 @@ static void drop(struct front *f, struct link *l, const sl_err *why)
 
 /* ---- what comes ---- */
 
+/* Can the host compute prompts for an engine, whose cache takes what it stores? */
+static sl_status check_like(const struct front *f, const struct gate_hello *h, sl_err *err)
+{
+    sl_engine_info i;
+    struct gate_print own = h->print;
+    if (!f->like) return SL_OK;
+    sl_engine_info_get(f->like, &i);
+    if (i.kv_hash == h->info.kv_hash) return SL_OK;
+    if (!h->info.kv_hash)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "it keeps its cache, which is a card's, or has windows or states, or is of "
+                       "ranks that are processes");
+    snprintf(own.program, sizeof own.program, "%s", sl_version());
+    snprintf(own.isa, sizeof own.isa, "%s", i.isa);
+    snprintf(own.acts, sizeof own.acts, "%s", i.acts);
+    snprintf(own.kv, sizeof own.kv, "%s", i.kv);
+    own.model = i.model_hash;
+    const char *what = gate_print_differs(&own, &h->print);
+    return SL_FAIL(err, REQUEST, "its %s is another one: it can compute no prompts for this engine",
+                   what ? what : "--defer");
+}
+
 static sl_status on_hello(struct front *f, struct link *l, struct gate_frame *fr, sl_err *err)
 {
     struct gate_hello h, *kept = f->hello;
@@ -70,6 +97,10 @@ static sl_status on_hello(struct front *f, struct link *l, struct gate_frame *fr
                        "its model is \"%.60s\", whose vocabulary is not that of \"%.60s\": -m must "
                        "name the engine's model",
                        h.model, f->mi.name);
+    sl_status st = check_like(f, &h, err);
+    if (st && f->refusal)
+        snprintf(f->refusal, sizeof err->text, "%.60s: %.170s", l->path, err->text);
+    SL_TRY(st);
     if (!kept || gate_print_differs(&kept->print, &h.print)) {
         void *p = NULL;
         SL_TRY(mem_arena_alloc(&f->arena, sizeof *kept, &p, err));
@@ -134,6 +165,19 @@ static sl_status on_event(struct front *f, struct gate_frame *fr, sl_err *err)
     return SL_OK;
 }
 
+/* Who takes pages may have no room for a moment. */
+static sl_status on_page(struct front *f, struct gate_frame *fr, sl_err *err)
+{
+    sl_kv_page page;
+    struct os_word never = {0};
+    struct call *c = gate_call_find(f, fr->id);
+    SL_TRY(gate_read_page(&fr->body, &page, err));
+    if (!c || !c->on_kv) return SL_FAIL(err, FORMAT, "it gives pages that nobody asked for");
+    while (!c->on_kv(c->user, &page))
+        (void)os_word_sleep(&never, 1, 1);
+    return SL_OK;
+}
+
 static sl_status on_state(struct front *f, struct link *l, struct gate_frame *fr, sl_err *err)
 {
     struct gate_state s;
@@ -166,6 +210,8 @@ static sl_status on_frame(struct front *f, struct link *l, struct gate_frame *fr
         return on_answer(f, fr, err);
     case GATE_EVENTS:
         return on_event(f, fr, err);
+    case GATE_PAGE:
+        return on_page(f, fr, err);
     case GATE_STATS:
         return on_state(f, l, fr, err);
     case GATE_ROUTED:
@@ -183,7 +229,8 @@ static sl_status read_all(struct front *f, struct link *l, sl_err *err)
     do {
         more = gate_pipe_fill(&l->pipe);
         for (bool any = true; any;) {
-            SL_TRY(gate_pipe_next(&l->pipe, GATE_EVENT_MAX, &fr, &any, err));
+            uint32_t most = f->like ? GATE_BODY_MAX : GATE_EVENT_MAX;
+            SL_TRY(gate_pipe_next(&l->pipe, most, &fr, &any, err));
             if (!any) break;
             l->heard_ns = clock_now_ns();
             SL_TRY(on_frame(f, l, &fr, err));

@@ -43,11 +43,29 @@ struct gate_front_opts {
     const char *path[GATE_GROUP_MAX];
     int n_path;
     bool replay; /* what a host has that ends goes on in one that gives the same bits */
+    const sl_engine *like; /* NULL, or for whom prompts are computed: of hosts whose cache is of
+                              no use for it nothing is asked */
+    char *refusal; /* with like: NULL, or room for 240 bytes, which say why the last one is not */
 };
 /* An engine that is ready (sl_ready) when a host is there whose model has the same vocabulary.
  * sl_submit waits for that host's answer, which sl_step takes in: it is not for the thread that
  * steps. Errors: NOMEM, IO. */
 sl_status gate_front_open(const struct gate_front_opts *o, sl_engine **out,
                           sl_err *err) SL_MUST_USE;
+
+/* Engines that compute prompts for one of this process (sl_prefill_by): a front with a thread that
+ * steps it. Waits a moment for those that are there. */
+typedef struct gate_prefill gate_prefill;
+struct gate_prefill_opts {
+    const sl_model *model;
+    sl_engine *engine; /* closed before gate_prefill_close */
+    const char *path[GATE_GROUP_MAX];
+    int n_path;
+    int from_tok; /* of sl_prefill_by */
+};
+/* Errors: of gate_front_open and sl_prefill_by. */
+sl_status gate_prefill_open(const struct gate_prefill_opts *o, gate_prefill **out,
+                            sl_err *err) SL_MUST_USE;
+void gate_prefill_close(gate_prefill *p); /* after the engine; NULL is legal */
 
 #endif

@@ -18,6 +18,7 @@
 
 #define CONN_MAX 64
 #define OUT_MAX ((size_t)8 << 20) /* a front that lets so much wait is dropped */
+#define PAGES_MAX ((size_t)1 << 20) /* pages wait where so much waits already */
 #define ARENA_MAX ((size_t)512 << 20)
 #define STATE_NS ((int64_t)250 * 1000000)
 #define ROUTED_NS ((int64_t)1000000000)
@@ -55,7 +56,7 @@ struct gate_host {
     sl_grammar_cache *grammars;
     /* engine thread */
     bool idle;        /* nothing was pending */
-    struct str event; /* a frame of one */
+    struct str event; /* a frame of one, or of a page */
     int64_t counted_ns;
     uint64_t *count; /* [n_layer, n_expert] */
     /* any thread */
@@ -177,6 +178,28 @@ static void on_event(void *user, const sl_event *ev)
     net_lock_give(h->lock);
 }
 
+/* As of sl_request: 0: what was given before is not sent yet. */
+static int on_kv(void *user, const sl_kv_page *page)
+{
+    struct ask *a = user;
+    gate_host *h = a->c->h;
+    struct gate_pipe *p = &a->c->pipe;
+    net_lock_take(h->lock);
+    flush(a->c);
+    bool takes = p->out.n - p->out.at < PAGES_MAX;
+    net_lock_give(h->lock);
+    if (!takes) return 0;
+    str_clear(&h->event);
+    size_t at = gate_frame_begin(&h->event, GATE_PAGE, a->id);
+    gate_put_page(&h->event, page);
+    gate_frame_end(&h->event, at);
+    net_lock_take(h->lock);
+    if (h->event.n <= OUT_MAX - PAGES_MAX) put(a->c, &h->event); /* else it is missed */
+    flush(a->c);
+    net_lock_give(h->lock);
+    return 1;
+}
+
 /* Copies how tokens were routed, which only this thread may read. */
 static void count_routed(gate_host *h, int64_t now)
 {
@@ -288,7 +311,7 @@ static sl_status on_submit(struct conn *c, struct gate_frame *f, sl_err *err)
     sl_request q;
     struct gate_grammar g;
     sl_err why = {0};
-    bool resume = f->type == GATE_RESUME;
+    bool resume = f->type == GATE_RESUME, prefill = f->type == GATE_PREFILL;
     net_lock_take(c->h->lock);
     bool twice = find(c, f->id) != NULL;
     net_lock_give(c->h->lock);
@@ -297,6 +320,7 @@ static sl_status on_submit(struct conn *c, struct gate_frame *f, sl_err *err)
     sl_status st = gate_read_request(&f->body, &a, &q, &g, &why);
     if (!st && !resume && (q.n_given || q.first))
         st = SL_FAIL(&why, FORMAT, "a front submits a request that goes on");
+    if (!st && prefill) q.on_kv = on_kv;
     if (st == SL_FORMAT) {
         if (err) *err = why;
     } else {
@@ -329,6 +353,7 @@ static sl_status on_frame(struct conn *c, struct gate_frame *f, sl_err *err)
     switch (f->type) {
     case GATE_SUBMIT:
     case GATE_RESUME:
+    case GATE_PREFILL:
         return on_submit(c, f, err);
     case GATE_CANCEL:
         if (rd_left(&f->body)) return SL_FAIL(err, FORMAT, "a front cancels with a body");

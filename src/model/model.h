@@ -215,6 +215,11 @@ const char *model_unused_text(const model *m);
  * window, DEV_KV_STATE where they have a recurrent state; n_blk in each. */
 struct dev_kv_shape model_kv_shape(const struct arch_cfg *cfg, const struct model_dims *dims,
                                    enum dev_kv_type type, int n_blk, int blk_tok);
+/* Where layer il (MTP layers follow the others), of those that d has, has its keys and values. */
+struct model_kv_place {
+    int group, layer;
+};
+struct model_kv_place model_kv_place(const struct arch_cfg *c, const struct model_dims *d, int il);
 /* MLA: the most keep_bytes of model_opts of which there is use for n_ctx positions; 0 = none. */
 int64_t model_keep_bytes(const struct arch_cfg *cfg, const dev *d, int n_ctx);
 /* Weight bytes that one token at batch 1 reads. */
@@ -302,6 +307,9 @@ sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *e
 /* Wait for what was launched. After an error of either the contents of the step's blocks from its
  * first positions on are undefined, and so are its rows. Errors: as model_launch. */
 sl_status model_wait(model *m, struct model_rows *out, sl_err *err) BASE_MUST_USE;
+/* As dev_prog_watch, of pass 0: of a model that is whole or shared by rows, and whose experts come
+ * in time; others tell nothing. */
+void model_watch(model *m, void (*fn)(void *user, int layer), void *user);
 /* What goes into matrices, for calibration: called for the rows of every step, on the calling
  * thread. DOWN_EXPS: per expert, its tokens in order; the others have expert -1; HEAD has the layer
  * n_layer. The rows are borrowed during the call. */

@@ -278,12 +278,6 @@ sl_status model_stream_try(struct model *m, sl_err *err) BASE_MUST_USE;
 sl_status model_late_check(const struct model *m, sl_err *err) BASE_MUST_USE;
 /* Experts of a token that come late in layer il. */
 int model_n_late(const struct model *m, int il);
-/* shape.c: where layer il (MTP layers follow the others), of those that d has, has its keys and
- * values. */
-struct model_kv_place {
-    int group, layer;
-};
-struct model_kv_place model_kv_place(const struct arch_cfg *c, const struct model_dims *d, int il);
 /* load.c; m->io is set */
 sl_status model_load_layer(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
 sl_status model_load_globals(struct model *m, sl_err *err) BASE_MUST_USE;

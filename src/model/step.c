@@ -32,6 +32,12 @@ sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *e
     return dev_prog_run(p, kv, s, err);
 }
 
+void model_watch(model *m, void (*fn)(void *user, int layer), void *user)
+{
+    if (m->dims.n_stage > 1 || model_is_own(m) || m->opts.n_late || !m->prog[0]) return;
+    dev_prog_watch(m->prog[0], fn, user);
+}
+
 /* The rows of logits that are wanted, where they are to be read. */
 static sl_status read_logits(struct model *m, const struct dev_step *s, const float **out,
                              sl_err *err)

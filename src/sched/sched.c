@@ -146,6 +146,7 @@ static void preempt(struct sched *s, int slot)
     list_remove(s->active, &s->n_active, slot);
     r->state = SCHED_WAITING;
     r->n_done = r->n_offer = r->n_draft = r->n_flight = 0;
+    r->held = false;
     r->n_preempt++;
     list_insert(s, s->wait, &s->n_wait, slot);
     s->plan.n_preempt++;
@@ -260,13 +261,13 @@ static int fit(const struct sched *s, const struct kv_seq *seq, int n)
 
 bool sched_decodes(const struct sched_req *r)
 {
-    return r->n_known - r->n_done == 1 && r->n_done > 0;
+    return !r->held && r->n_known - r->n_done == 1 && r->n_done > 0;
 }
 
 bool sched_answers(const struct sched_req *r)
 {
     int n_done = r->n_done - r->n_flight;
-    return r->n_known - n_done == 1 && n_done > 0;
+    return !r->held && r->n_known - n_done == 1 && n_done > 0;
 }
 
 /* Append a row, or lengthen the one that the request has in this step. */
@@ -310,7 +311,7 @@ static void add_row(struct sched *s, int slot, int n_tok)
 /* Tokens that a prompt may compute of budget. */
 static int wish(const struct sched *s, const struct sched_req *r, int budget)
 {
-    int n = BASE_MIN(r->n_known - r->n_done, budget);
+    int n = r->held ? 0 : BASE_MIN(r->n_known - r->n_done, budget);
     n = BASE_MIN(n, sched_owner_limit(s, r->owner));
     n = BASE_MIN(n, sched_state_cut(s, r, r->item >= 0 ? s->plan.item[r->item].pos0 : r->n_done) -
                         r->n_done);
@@ -330,7 +331,7 @@ static void release_followers(struct sched *s)
         const struct sched_req *a = &s->req[r->after];
         bool gone = a->state == SCHED_FREE || a->order != r->after_order ||
                     (!r->fork && a->state != SCHED_RUNNING);
-        if (gone || a->n_done - a->n_flight >= r->after_tok) r->after = -1;
+        if (gone || (!a->held && a->n_done - a->n_flight >= r->after_tok)) r->after = -1;
     }
 }
 
@@ -422,6 +423,7 @@ static bool admit(struct sched *s, int slot, bool take)
     s->n_hit_tok += (uint64_t)seq->n_tok;
     start(s, slot, seat);
     sched_state_begin(s, r);
+    sched_hold(s, slot);
     return true;
 }
 
@@ -467,6 +469,7 @@ static int count_prompts(const struct sched *s, struct sched_cost_want *w)
             n_decode++;
             continue;
         }
+        if (r->held || r->n_done == r->n_known) continue; /* nothing to compute now */
         w->light |= sched_owner_light(s, r->owner);
         if (w->n_wait++ == 0) w->depth = r->n_done;
         w->end = BASE_MAX(w->end, r->n_known);

@@ -42,6 +42,10 @@ struct sched_opts {
     /* Fill the empty sequence with the blocks that a prefix tree has for request slot, fewer tokens
      * than are known (the last one's logits are wanted). NULL = no tree. */
     void (*match)(void *user, int slot, struct kv_seq *seq, struct sched_match *m);
+    /* NULL, or asked of a request that was just admitted: how many of its first positions somebody
+     * else will compute, fewer than are known; 0 = none. It is held with blocks for all of them
+     * until sched_release. Not with windows or states. */
+    int (*away)(void *user, int slot);
     void *user;
 };
 
@@ -67,6 +71,8 @@ struct sched_new {
 struct sched_req {
     enum sched_state state;
     bool all_rows, fork; /* fork: after is the sample whose prompt it shares */
+    bool held;           /* n_done positions have blocks, but from n_reused on nothing in them yet:
+                            it gets no rows */
     uint64_t order;      /* arrival; lower is older */
     int64_t rank_ns;     /* arrival less the head start of its priority: lower is first */
     int64_t deadline_ns;
@@ -233,6 +239,9 @@ void sched_put(struct sched *s, int slot, const struct kv_path *path);
  * windows to where what the next position sees is there. Returns the position from which it is
  * computed again; -1, and nothing changed: there is no snapshot. */
 int sched_rewind(struct sched *s, int slot, int n);
+/* A request that is held: its first n positions are there, n_reused at least and no more than it
+ * has blocks for; it goes on from there. Between steps. */
+void sched_release(struct sched *s, int slot, int n);
 /* The request is over (finished, failed, cancelled; running or waiting): its slot and its blocks
  * are free at once (blocks in the tree are kept). */
 void sched_finish(struct sched *s, int slot);

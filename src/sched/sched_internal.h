@@ -5,6 +5,8 @@
 
 #include "sched/sched.h"
 
+/* away.c: a request was admitted: held where others compute its first positions. */
+void sched_hold(struct sched *s, int slot);
 /* Only one token is missing and it is not the first: the next row continues an answer (or ends a
  * prompt). */
 bool sched_decodes(const struct sched_req *r);

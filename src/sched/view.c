@@ -22,7 +22,7 @@ struct sched_load sched_load_get(const struct sched *s, int lane)
         bool runs = i < s->n_active, decodes = runs && sched_answers(r);
         if (runs && lane >= 0 && r->lane != lane) continue;
         l.n_decode += decodes;
-        l.n_prompt += !decodes && !r->fork;
+        l.n_prompt += !decodes && !r->fork && !r->held;
         if (!decodes && !r->fork) l.n_left += r->n_known - r->n_done;
     }
     return l;

@@ -27,7 +27,7 @@ static void request(const struct gate_frame *f, struct arena *a, struct str *s)
         if ((const uint8_t *)g.text < f->body.base || g.n > f->body.size) abort();
         return;
     }
-    struct gate_tail tail = {q.n, q.first, q.timeout_ms, q.given, q.n_given};
+    struct gate_tail tail = {q.n, q.first, q.timeout_ms, q.given, q.n_given, q.kv_from};
     gate_put_request(s, &q);
     gate_put_tail(s, &tail);
     same(f, s);
@@ -78,18 +78,31 @@ static void routed(const struct gate_frame *f)
         abort();
 }
 
+static void page(const struct gate_frame *f, struct str *s)
+{
+    struct rd r = f->body;
+    sl_kv_page p;
+    sl_err err;
+    if (gate_read_page(&r, &p, &err)) return;
+    if ((const uint8_t *)p.bytes < f->body.base || p.n_bytes > f->body.size) abort();
+    gate_put_page(s, &p);
+    same(f, s);
+}
+
 static void body(const struct gate_frame *f)
 {
     struct arena a;
     struct str s;
     mem_arena_init(&a, MEM_REQUEST, (size_t)64 << 20);
     str_init(&s, MEM_REQUEST, 0);
-    if (f->type == GATE_SUBMIT || f->type == GATE_RESUME) request(f, &a, &s);
+    if (f->type == GATE_SUBMIT || f->type == GATE_RESUME || f->type == GATE_PREFILL)
+        request(f, &a, &s);
     if (f->type == GATE_EVENTS) event(f, &a, &s);
     if (f->type == GATE_HELLO) hello(f);
     if (f->type == GATE_STATS) state(f);
     if (f->type == GATE_FAIL) refusal(f);
     if (f->type == GATE_ROUTED) routed(f);
+    if (f->type == GATE_PAGE) page(f, &s);
     str_fini(&s);
     mem_arena_fini(&a);
 }

@@ -8,20 +8,20 @@
  * when. Freed blocks are filled with NaN.
  *
  * trials DIR N [SEED [NAME]] [--acts auto|int8|bf16|f32] [--kv bf16|f16|q8|f32] [--state]
- * [--layout L] [--layouts] [--move] [--defer N]: models: the .gguf files of DIR, and the folders
- * without a .gguf file of their name (with NAME in it, or one of several with commas between them);
- * N trials over all of them. Without --acts and --kv
- * another form comes with every model, and small quantised ones run in int8 as well, which they do
- * not take by default.
+ * [--layout L] [--layouts] [--move] [--defer N] [--apart L]: models: the .gguf files of DIR, and
+ * the folders without a .gguf file of their name (with NAME in it, or one of several with commas
+ * between them); N trials over all of them. Without --acts and --kv another form comes with every
+ * model, and small quantised ones run in int8 as well, which they do not take by default.
  * --state: every other layer has a recurrent state in place of keys and values, and requests also
  * go back to earlier positions. --layout: the company runs on so many ranks, who is alone on one;
  * models that can not be shared so are named. --move: of a layout with ep, experts have copies now
  * and then and change ranks while steps go on. --layouts: each of the N trials of every model, in
  * int8, bf16 and f32 (or --acts), has a random layout of at most 8 ranks: its experts placed at
  * random, with copies, rows gathered or swapped, stages with lanes or without; batches of up to 8,
- * pieces of up to 64 tokens, and caches so small that requests are preempted. --defer: N experts of
- * a token come late, of models that have them. SL_CPU caps the instruction set. Prints one line per
- * model and the trial of a failure. */
+ * pieces of up to 64 tokens, and caches so small that requests are preempted. --defer: N experts
+ * of a token come late, of models that have them. --apart: another engine computes prompts, on
+ * ranks of layout L (tp=1: one), and of some trials loses or damages what it stores. SL_CPU caps
+ * the instruction set. Prints one line per model and the trial of a failure. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +29,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "dist/dist.h"
+#include "../unit/apart.h"
 #include "engine/engine_internal.h"
 #include "os/os.h"
 
@@ -56,6 +57,8 @@ struct trial {
     struct form form;
     const char *layout; /* of those in company */
     char drawn[64];     /* with layouts: it */
+    const char *apart;  /* NULL, or of who computes their prompts */
+    long long n_by, n_lost; /* prompts that came so, and that did not or not whole */
     int n_defer;
     bool move, layouts;
     uint64_t *load; /* [layers, experts] random counts, for --move */
@@ -247,8 +250,58 @@ static void draw_layout(const sl_model *m, struct trial *t)
     }
 }
 
+/* Another engine computes the prompts of e. */
+static void open_apart(sl_model *m, sl_engine *e, sl_engine_opts o, struct apart *a,
+                       struct trial *t)
+{
+    static const enum apart_fault fault[] = {APART_NONE,  APART_NONE, APART_NONE, APART_FLIP,
+                                             APART_LATER, APART_MISS, APART_FAIL, APART_BUSY};
+    sl_err err;
+    memset(a, 0, sizeof *a);
+    o.layout = t->apart;
+    o.expert_load = NULL;
+    o.n_expert_load = o.redundant = o.n_spare = 0;
+    o.n_thread = 4;
+    o.n_chunk = 1 + pick(t, 128);
+    o.n_seq_max = 1 + pick(t, 8);
+    o.kv_tokens = CTX * (1 + pick(t, 3));
+    must(sl_engine_open(m, &o, &a->by, &err), &err);
+    atomic_store(&a->fault, (int)fault[pick(t, BASE_COUNT_OF(fault))]);
+    atomic_store(&a->at, pick(t, 20));
+    must(apart_open(a, m, &err), &err);
+    must(sl_prefill_by(e, a->link, 1 + pick(t, 64), &err), &err);
+}
+
+/* What came of it; the engines are closed. */
+static void end_trial(sl_engine *e, struct trial *t, struct apart *apart)
+{
+    sl_stats st;
+    sl_stats_get(e, &st);
+    t->n_cancel += (long long)st.n_finish[SL_FINISH_CANCELLED];
+    t->n_preempt += (long long)st.n_preempt;
+    t->n_hit += (long long)st.cache_hit_tok;
+    t->n_step += (long long)st.n_step;
+    t->n_moved += (long long)st.n_expert_moved;
+    t->n_use += (long long)st.n_placement;
+    t->n_bad += (int)st.n_move_failed;
+    t->n_by += (long long)st.n_prefill_by;
+    t->n_lost += (long long)st.n_prefill_lost;
+    for (int h = 0; h < e->n_home; h++) {
+        const struct kv_pool *p = e->home[h].pool;
+        if (kv_pool_avail(p) != p->n_blk) t->n_bad++; /* a block leaked */
+        if (kv_win_avail(p) != p->n_win) t->n_bad++;
+        t->n_home[h] += sched_totals_get(e->home[h].sched).n_query_tok > 0;
+    }
+    sl_engine_close(e);
+    if (t->apart) {
+        t->n_bad += apart_lost(apart->by);
+        apart_fini(apart);
+    }
+}
+
 static void one_trial(sl_model *m, struct trial *t)
 {
+    struct apart apart;
     int chunk = 1 + pick(t, 1 << pick(t, 10)), batch = 1 + pick(t, 32), n = 1 + pick(t, batch);
     if (t->layouts) {
         draw_layout(m, t);
@@ -273,6 +326,7 @@ static void one_trial(sl_model *m, struct trial *t)
     o.kv_tokens = CTX + (pick(t, 3) ? pick(t, CTX * 2) : CTX * batch);
     if (t->layouts) o.kv_tokens = CTX + pick(t, CTX / 2);
     sl_engine *e = open_engine(m, o, t);
+    if (t->apart) open_apart(m, e, o, &apart, t);
     bool collide = pick(t, 4) == 0;
     for (int h = 0; h < e->n_home; h++) {
         kv_pool_shuffle(e->home[h].pool, rng_next(&t->rng) | 1);
@@ -293,22 +347,7 @@ static void one_trial(sl_model *m, struct trial *t)
         if (t->state && pick(t, 3) == 0) go_back(e, t);
     }
     run_all(e);
-    sl_stats st;
-    sl_stats_get(e, &st);
-    t->n_cancel += (long long)st.n_finish[SL_FINISH_CANCELLED];
-    t->n_preempt += (long long)st.n_preempt;
-    t->n_hit += (long long)st.cache_hit_tok;
-    t->n_step += (long long)st.n_step;
-    t->n_moved += (long long)st.n_expert_moved;
-    t->n_use += (long long)st.n_placement;
-    t->n_bad += (int)st.n_move_failed;
-    for (int h = 0; h < e->n_home; h++) {
-        const struct kv_pool *p = e->home[h].pool;
-        if (kv_pool_avail(p) != p->n_blk) t->n_bad++; /* a block leaked */
-        if (kv_win_avail(p) != p->n_win) t->n_bad++;
-        t->n_home[h] += sched_totals_get(e->home[h].sched).n_query_tok > 0;
-    }
-    sl_engine_close(e);
+    end_trial(e, t, &apart);
     if (t->n_bad) {
         fprintf(
             stderr,
@@ -374,7 +413,7 @@ static bool is_named(const char *name, const char *list)
 }
 
 struct args {
-    const char *dir, *name, *layout;
+    const char *dir, *name, *layout, *apart;
     int n_trial, n_defer, acts, kv; /* -1: by turns */
     bool state, move, layouts;
     uint64_t seed;
@@ -387,6 +426,13 @@ static bool takes(sl_model *m, const struct args *a, char *why, size_t n)
     sl_engine *e = NULL;
     sl_err err;
     sl_status st = sl_engine_open(m, &o, &e, &err);
+    if (!st && a->apart) {
+        sl_engine_close(e);
+        e = NULL;
+        o.layout = a->apart;
+        st = sl_engine_open(m, &o, &e, &err);
+        if (!st && !e->info.kv_hash) st = SL_FAIL(&err, UNSUPPORTED, "its cache stays");
+    }
     sl_engine_close(e);
     if (st != SL_OK && st != SL_REQUEST && st != SL_UNSUPPORTED) must(st, &err);
     if (st) snprintf(why, n, "%.190s", err.text);
@@ -414,8 +460,9 @@ static void one_model(const struct args *a, const char *name, int i_model, int n
     t->n_defer = a->n_defer;
     t->move = a->move;
     t->layouts = a->layouts;
+    t->apart = a->apart;
     char why[200] = "";
-    if ((a->layout || a->n_defer) && !takes(m, a, why, sizeof why)) {
+    if ((a->layout || a->n_defer || a->apart) && !takes(m, a, why, sizeof why)) {
         printf("%-30s can not be run so: %s\n", name, why);
         sl_model_close(m);
         return;
@@ -454,6 +501,8 @@ static struct args parse(int argc, char **argv)
             a.layouts = true;
         else if (strcmp(argv[i], "--move") == 0)
             a.move = true;
+        else if (strcmp(argv[i], "--apart") == 0 && i + 1 < argc)
+            a.apart = argv[++i];
         else if (strcmp(argv[i], "--defer") == 0 && i + 1 < argc)
             a.n_defer = atoi(argv[++i]);
         else if (n++ == 0)
@@ -468,7 +517,7 @@ static struct args parse(int argc, char **argv)
     if (n >= 2) return a;
     fprintf(stderr,
             "trials DIR N [SEED [NAME]] [--acts A] [--kv K] [--state] [--layout L] [--layouts] "
-            "[--move] [--defer N]\n");
+            "[--move] [--defer N] [--apart L]\n");
     exit(2);
 }
 
@@ -503,7 +552,10 @@ int main(int argc, char **argv)
         if (all.n_home[h]) printf("home %d had requests in %lld trials\n", h, all.n_home[h]);
     if (a.state) printf("%lld times back to an earlier position\n", all.n_back);
     if (a.move) printf("%lld experts moved in %lld times\n", all.n_moved, all.n_use);
+    if (a.apart)
+        printf("%lld prompts came from elsewhere, %lld not or not whole\n", all.n_by, all.n_lost);
     free(all.load);
+    if (a.apart && !(all.n_by && all.n_lost)) return 1;
     bool states = all.n_back && all.n_preempt && all.n_hit;
     if (a.layouts && !all.n_preempt) return 1;
     return total > 0 && (!a.state || states) && (!a.move || all.n_moved) ? 0 : 1;

@@ -111,6 +111,7 @@ sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl
 void dev_cpu_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
 void dev_cpu_kv_touch(dev *d, dev_kv *kv, int group, const int32_t *blk, int n);
 void dev_cpu_kv_poison(dev *d, dev_kv *kv, int group, int blk);
+int64_t dev_cpu_kv_page(dev_kv *kv, const struct dev_kv_at *at, void *page, bool set);
 sl_status dev_cpu_reserve(dev *d, const struct dev_shapes *p, sl_err *err);
 const char *dev_cpu_lacks(const dev *d, const struct dev_op *op);
 sl_status dev_cpu_fuse(dev *d, const struct dev_op *op, int n_op, int at, struct dev_fused **out,

@@ -141,3 +141,22 @@ void dev_cpu_kv_poison(dev *d, dev_kv *kv_, int group, int blk)
         memset(dev_cpu_page(kv, l, blk), 0xff,
                kv->page_bytes); /* NaN as f32, f16, bf16; q8: NaN scales */
 }
+
+static void copy_part(uint8_t *own, uint8_t *page, size_t n, bool set)
+{
+    memcpy(set ? own : page, set ? page : own, n);
+}
+
+int64_t dev_cpu_kv_page(dev_kv *kv_, const struct dev_kv_at *at, void *page, bool set)
+{
+    const struct cpu_kv *kv = dev_cpu_kv_of(kv_, at->group);
+    size_t n = (size_t)kv->s.n_head, all = (size_t)at->n_all, h0 = (size_t)at->head0;
+    size_t key = kv->k_head_bytes, value = kv->head_bytes; /* of a head */
+    ASSERT(h0 + n <= all && at->blk >= 0 && at->blk < kv->s.n_blk);
+    if (page) {
+        uint8_t *own = dev_cpu_page(kv, at->layer, at->blk), *p = page;
+        copy_part(own, p + h0 * key, n * key, set);
+        copy_part(own + n * key, p + all * key + h0 * value, n * value, set);
+    }
+    return (int64_t)(all * (key + value));
+}

@@ -101,7 +101,7 @@ ATTACH = os.environ.get("SLUICE_TEST_ATTACH") == "1"
 OF_ENGINE = ("--max-batch", "--kv-tokens", "--chunk", "--prefix-cache", "--ctx", "-c", "--acts",
              "--kv", "--draft", "--draft-max", "-t", "--device", "--place", "--experts-device",
              "--cpu-moe", "--n-cpu-moe", "--layout", "--defer", "--hot-experts", "--hot-from",
-             "--hot-update", "--stream-from", "--fallback")
+             "--hot-update", "--stream-from", "--fallback", "--prefill", "--prefill-from")
 
 
 def split(args):

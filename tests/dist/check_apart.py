@@ -1,0 +1,352 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Prompts that another engine computes (--prefill): the answers are those of a server that does all
+itself, through a link that damages, loses or delays what goes over it, and when that engine is
+killed and comes back. --long: more of all. --hidden: how much of the way of keys and values is
+hidden behind the prompt, over links of several speeds (for a machine with nothing else to do).
+
+  check_apart.py [BUILD] [--long | --hidden]
+"""
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+HIDDEN, LONG = "--hidden" in sys.argv, "--long" in sys.argv
+sys.argv = [a for a in sys.argv if a not in ("--hidden", "--long")]
+sys.path[:0] = [os.path.join(HERE, "..", "e2e", "serve"), os.path.join(HERE, "..", "e2e")]
+import serve  # noqa: E402
+from serve import DEMO, Engine, Server  # noqa: E402
+import e2e  # noqa: E402
+
+T = e2e.Tally("apart")
+HEAD = struct.Struct("<IBQ")
+EVENTS, PAGE = 7, 12  # types of frames
+ONE = ("-t", "1")
+LINE = "The keeper of the lighthouse wrote down every ship that passed, its name and its hour. "
+
+
+def need(name, cond, what=""):
+    T.check(name, None if cond else (str(what) or "not so"))
+
+
+def until(fn, seconds=20):
+    end = time.time() + seconds
+    while not (got := fn()) and time.time() < end:
+        time.sleep(0.02)
+    return got
+
+
+class Link:
+    """A socket in front of an engine's, which hands everything on but for what fault says of the
+    engine's frames: fault(type, body, number of the page) -> body, None (it is lost) or "cut"."""
+
+    def __init__(self, path, bytes_per_s=0):
+        self.path, self.rate, self.fault, self.n_page = path, bytes_per_s, None, 0
+        self.folder = tempfile.TemporaryDirectory()
+        self.at = os.path.join(self.folder.name, "link")
+        self.address = "unix:" + self.at
+        self.n_bytes, self.busy_s = 0, 0.0
+        self.server = socket.socket(socket.AF_UNIX)
+        self.server.bind(self.at)
+        self.server.listen(8)
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                near, _ = self.server.accept()
+            except OSError:
+                return
+            far = socket.socket(socket.AF_UNIX)
+            try:
+                far.connect(self.path)
+            except OSError:
+                near.close()
+                continue
+            threading.Thread(target=self.up, args=(near, far), daemon=True).start()
+            threading.Thread(target=self.down, args=(far, near), daemon=True).start()
+
+    @staticmethod
+    def end(*socks):
+        for s in socks:
+            try:
+                s.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def up(self, near, far):
+        try:
+            while data := near.recv(1 << 16):
+                far.sendall(data)
+        except OSError:
+            pass
+        self.end(near, far)
+
+    def pace(self, n):
+        """The link carries n bytes."""
+        if not self.rate:
+            return
+        now = time.monotonic()
+        self.free = max(getattr(self, "free", now), now) + n / self.rate
+        self.busy_s += n / self.rate
+        if self.free > now:
+            time.sleep(self.free - now)
+
+    def down(self, far, near):
+        held = b""
+        try:
+            while data := far.recv(1 << 18):
+                held += data
+                while len(held) >= HEAD.size:
+                    n, kind, ident = HEAD.unpack_from(held)
+                    if len(held) < HEAD.size + n:
+                        break
+                    body, held = held[HEAD.size:HEAD.size + n], held[HEAD.size + n:]
+                    if kind == PAGE:
+                        self.n_page += 1
+                        self.n_bytes += n
+                        self.pace(HEAD.size + n)
+                    if self.fault:
+                        body = self.fault(kind, body, self.n_page)
+                    if body == "cut":
+                        raise OSError
+                    if body is not None:
+                        near.sendall(HEAD.pack(len(body), kind, ident) + body)
+        except OSError:
+            pass
+        self.end(near, far)
+
+    def close(self):
+        self.server.close()
+        self.folder.cleanup()
+
+
+# ---- answers ----
+
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12},
+                                           "hour": {"type": "integer"}},
+          "required": ["name", "hour"], "additionalProperties": False}
+
+
+def asked(i):
+    """Request number i: prompts of some hundred tokens, each drawn in another way."""
+    body = dict(prompt=f"{i % 5} " + LINE * (4 + i % 3), max_tokens=12, seed=i, temperature=0,
+                return_token_ids=True, ignore_eos=True)
+    more = [dict(), dict(temperature=1), dict(temperature=0.8, n=3, top_p=0.9),
+            dict(logprobs=3), dict(temperature=1, repetition_penalty=1.2, stop=["qz"]),
+            dict(ignore_eos=False, temperature=0.7, max_tokens=60, response_format={
+                "type": "json_schema", "json_schema": {"name": "ship", "schema": SCHEMA}})]
+    body.update(more[i % len(more)])
+    return body
+
+
+def answer(server, i):
+    status, body = server.post("/v1/completions", asked(i))
+    return body["choices"] if status == 200 else (status, body)
+
+
+def answers(server, first, n):
+    out = [None] * n
+
+    def one(k):
+        out[k] = answer(server, first + k)
+    threads = [threading.Thread(target=one, args=(k,)) for k in range(n)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return out
+
+
+def came(server):
+    """(prompts that came whole, that did not)."""
+    return (server.metric("sluice:kv_transfers_total"),
+            server.metric("sluice:kv_transfers_lost_total"))
+
+
+def same(name, server, want, first=0, n=12 if LONG else 6):
+    got = answers(server, first, n)
+    need(name, got == [want(first + k) for k in range(n)],
+         [(g, want(first + k)) for k, g in enumerate(got) if g != want(first + k)][:1])
+
+
+# ---- what is checked ----
+
+def quiet(want):
+    """The same answers: one server, an engine behind fronts, several layouts."""
+    with Engine(*ONE) as p:
+        with Server("--prefill", p.address, "-t", "1", "--draft", "auto") as s:
+            same("the same answers with drafts", s, want)
+            n, lost = came(s)
+            need("prompts came from the other engine", n >= 4 and lost == 0, (n, lost))
+            need("bytes are counted", s.metric("sluice:kv_transfer_bytes_total") > 1000)
+            status, body = s.post("/v1/embeddings", {"input": LINE * 4})
+            need("embeddings are computed here", status == 200, body)
+        with Engine("--prefill", p.address, *ONE) as d, Server(engine=d) as a, \
+                Server(engine=d) as b:
+            same("through one front", a, want)
+            same("through another", b, want, 6, 3)
+            need("and from there", came(a)[0] >= 4, came(a))
+    for one, other in (("tp=2", "dp=2,ep=2"), ("dp=2,ep=2", "tp=2,ep=2"))[:2 if LONG else 1]:
+        with Engine("--layout", one) as p, \
+                Server("--layout", other, "--prefill", p.address) as s:
+            same(f"{one} -> {other}", s, want)
+            n, lost = came(s)
+            need(f"{one} -> {other} came", n >= 4 and lost == 0, (n, lost))
+
+
+class Faults:
+    """What is wrong with page number at, or from it on."""
+
+    def __init__(self, what, at):
+        self.what, self.at, self.first = what, at, None
+
+    def __call__(self, kind, body, n):
+        if kind != PAGE:
+            return body
+        if self.first is None:
+            self.first = n
+        k = n - self.first
+        if self.what == "flip" and k == self.at:
+            return body[:-9] + bytes([body[-9] ^ 4]) + body[-8:]
+        if self.what == "sum" and k == self.at:
+            return body[:8] + bytes([body[8] ^ 1]) + body[9:]
+        if self.what == "drop" and k == self.at or self.what == "all" and k >= self.at:
+            return None
+        if self.what == "cut" and k == self.at:
+            return "cut"
+        return body
+
+
+def damaged(want):
+    """A byte is not what it was, pages or the connection are lost: no client sees anything of it,
+    and the next request is as always."""
+    with Engine("--prefix-cache", "off", *ONE) as p:
+        link = Link(p.path)
+        with Server("--prefill", link.address, "-t", "1", "--prefix-cache", "off") as s:
+            faults = (("flip", 1), ("drop", 0), ("all", 17), ("cut", 9))
+            more = (("flip", 31), ("sum", 5), ("drop", 40), ("all", 0))
+            for what, at in faults + (more if LONG else ()):
+                _, lost = came(s)
+                link.fault = Faults(what, at)
+                same(f"{what} {at}", s, want, at % 3, 2)
+                need(f"{what} {at}: it was computed here", came(s)[1] > lost, came(s))
+                link.fault = None
+                n = came(s)[0]
+                ready = until(lambda: answer(s, 0) == want(0) and came(s)[0] > n)
+                need(f"{what} {at}: the next comes as always", ready, came(s))
+        link.close()
+
+
+def killed(want):
+    """The other engine is killed under load, and comes back."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "p")
+        with Server("--prefill", "unix:" + path, "-t", "1") as s:
+            same("nobody is there yet", s, want, 0, 2)
+            need("so it was computed here", came(s)[0] == 0, came(s))
+            for k in range(2 if LONG else 1):
+                p = Engine("--prefix-cache", "off", *ONE, path=path)
+                n = came(s)[0]
+                until(lambda: answer(s, 40 + k) and came(s)[0] > n)
+                need("it came", came(s)[0] > n, came(s))
+                out = []
+                t = threading.Thread(target=lambda: out.extend(answers(s, 50 + 4 * k, 4)))
+                t.start()
+                time.sleep(0.15 + 0.2 * k)
+                p.proc.kill()
+                p.proc.wait()
+                os.unlink(path)
+                t.join()
+                need("killed: the answers are the same",
+                     out == [want(50 + 4 * k + j) for j in range(4)])
+            need("the server lives", s.get("/ready")[0] == 200)
+            need("no request failed", s.metric("sluice:failed_steps_total") == 0)
+
+
+def refused():
+    with Engine("--kv", "q8", *ONE) as p:
+        for args, says in ((("--prefill", p.address, "--attach", "unix:/x"), "--attach"),
+                           (("--prefill", "tcp:1"), "unix:"),
+                           (("--prefill", p.address, "--prefill-from", "0"), "prefill-from"),
+                           (("--prefill", p.address, "--kv", "f16"), "its --kv is another one"),
+                           (("--prefill", p.address, "--kv", "q8", "--record", "f.rec"),
+                            "--record")):
+            r = subprocess.run([e2e.sluice(), "serve", "-m", DEMO, "--port", "0", *args],
+                               capture_output=True, text=True, timeout=60, check=False)
+            need(f"{args} is refused", r.returncode in (1, 2) and says in r.stderr, r.stderr)
+            if os.path.exists("f.rec"):
+                os.unlink("f.rec")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "p")
+        with Server("--prefill", "unix:" + path, "--kv", "f16", "-t", "1") as s, \
+                Engine("--kv", "q8", *ONE, path=path):
+            need("another cache is named", until(lambda: any(b"its --kv" in ln for ln in s.log)),
+                 s.log)
+            need("and answers come", s.post("/v1/completions", asked(0))[0] == 200)
+            need("from here", came(s)[0] == 0)
+
+
+def slow():
+    """A prompt of some thousand tokens over links that take a part of its time for what they
+    carry."""
+    words = " ".join(f"ship {i} of {i * 7 % 13}" for i in range(120))
+    with Engine("--prefix-cache", "off", "--chunk", "128", *ONE) as p:
+        link = Link(p.path)
+        with Server("--prefill", link.address, "-t", "1", "--prefix-cache", "off") as s:
+            def once():
+                before = [s.metric(f"sluice:kv_transfer_{m}_total")
+                          for m in ("bytes", "seconds", "wait_seconds")]
+                t = time.monotonic()
+                body = s.post("/v1/completions", dict(prompt=words, max_tokens=1))[1]
+                t = time.monotonic() - t
+                after = [s.metric(f"sluice:kv_transfer_{m}_total")
+                         for m in ("bytes", "seconds", "wait_seconds")]
+                return [t, body["usage"]["prompt_tokens"]] + [b - a for a, b in
+                                                              zip(before, after)]
+            once()
+            runs = sorted(once() for _ in range(3))
+            t, n_tok, n_bytes = runs[1][:3]
+            need("pages come", n_bytes > 0, runs)
+            print(f"apart: {n_tok} tokens, {n_bytes:.0f} bytes, {1000 * t:.0f} ms", flush=True)
+            for rate in (125e6, n_bytes / (0.15 * t), n_bytes / (0.3 * t)):
+                link.rate = rate
+                runs = sorted((once() for _ in range(5)), key=lambda r: r[4])
+                t, wait, carry = runs[2][0], runs[2][4], n_bytes / rate
+                hidden = 1 - wait / carry
+                print(f"apart: {rate / 125e6:.4f} Gbit/s: a prompt of {1000 * t:.0f} ms, "
+                      f"{1000 * carry:.1f} ms to carry it, {1000 * wait:.1f} ms after the prompt "
+                      f"was computed: {hidden:.1%} hidden", flush=True)
+                if rate < 125e6:
+                    need(f"hidden at {rate:.0f} bytes/s", hidden >= 0.9, hidden)
+        link.close()
+
+
+def main():
+    if HIDDEN:
+        slow()
+        T.exit()
+    known = {}
+    with Server("-t", "1") as alone:
+        for i in list(range(18 if LONG else 9)) + list(range(50, 58 if LONG else 54)):
+            known[i] = answer(alone, i)
+
+        def want(i):
+            return known[i]
+        quiet(want)
+        damaged(want)
+        killed(want)
+    refused()
+    T.exit()
+
+
+if __name__ == "__main__":
+    main()
