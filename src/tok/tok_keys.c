@@ -3,6 +3,7 @@
  * One list for each kind of object. */
 #include <string.h>
 
+#include "base/log.h"
 #include "text/keys.h"
 #include "tok/tok_internal.h"
 
@@ -87,6 +88,10 @@ static const struct text_key config_row[] = {
     {"clean_up_tokenization_spaces|spaces_between_special_tokens|errors|use_default_system_prompt",
      "*"},
     {"clean_up_tokenization_spaces_for_*|encode_special_tokens|suffix_first", "-"},
+    /* of WordPiece vocabularies, left by other classes */
+    {"do_basic_tokenize|never_split|tokenize_chinese_chars|handle_chinese_chars|clean_text|"
+     "wordpieces_prefix|start_n_top|end_n_top",
+     "*"},
     /* what normalises, or adds: the vocabulary's own file says it, where it is so */
     {"do_lower_case|do_lowercase|lowercase|strip_accents|remove_space|keep_accents|"
      "normalization|normalize|add_sep_token|add_cls_token|fix_mistral_regex|sp_model_kwargs|"
@@ -127,12 +132,23 @@ static bool puts_space(const tok *t)
     return false;
 }
 
-/* Two files that say different things: which of them is obeyed depends on the class there. */
+/* Two files that say different things. Transformers' general classes go by tokenizer.json; which of
+ * the two the others obey has changed more than once. */
 static sl_status check_prefix(const struct json *config, const tok *t, sl_err *err)
 {
-    const struct json *v = text_json_get(config, "add_prefix_space");
+    const struct json *v = text_json_get(config, "add_prefix_space"),
+                      *class = text_json_get(config, "tokenizer_class");
     bool puts = puts_space(t);
     if (!v || v->kind != JSON_BOOL_K || v->b == puts) return SL_OK;
+    if (text_json_is(class, "PreTrainedTokenizerFast") ||
+        text_json_is(class, "TokenizersBackend")) {
+        log_msg(
+            LOG_WARN,
+            "tokenizer_config.json: add_prefix_space is %s, but tokenizer.json puts %s in front "
+            "of a text, which counts",
+            v->b ? "true" : "false", puts ? "a space" : "nothing");
+        return SL_OK;
+    }
     return SL_FAIL(err, UNSUPPORTED,
                    "add_prefix_space is %s, but tokenizer.json puts %s in front of a text: take "
                    "it out of the one that is wrong",

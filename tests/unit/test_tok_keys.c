@@ -247,6 +247,8 @@ static const char *const bad_config[][3] = {
     {"{\"fix_mistral_regex\":true}", "fix_mistral_regex", "true"},
     {"{\"encode_special_tokens\":true}", "encode_special_tokens", "true"},
     {"{\"add_prefix_space\":true}", "add_prefix_space", "nothing in front"},
+    {"{\"add_prefix_space\":true,\"tokenizer_class\":\"GPT2Tokenizer\"}", "add_prefix_space",
+     "nothing in front"},
     {"{\"add_dummy_prefix\":true}", "add_dummy_prefix", "true"},
     {"{\"src_lang\":\"eng_Latn\"}", "src_lang", "not known"},
     {"{\"rewrite_digits\":\"all\"}", "rewrite_digits", "not known"},
@@ -299,6 +301,9 @@ TEST(tok_keys_of_published_tokenizer_configs_pass)
         tok_close(open_it(BYTES("", ""), good_config[i]));
     tok_close(open_it(CHARS("", ""), "{\"add_prefix_space\":true,\"legacy\":true}"));
     tok_close(open_it(CHARS("", ""), "{\"add_prefix_space\":null}"));
+    tok_close(open_it(BYTES("", ""), "{\"add_prefix_space\":true,\"tokenizer_class\":"
+                                     "\"PreTrainedTokenizerFast\",\"do_basic_tokenize\":true,"
+                                     "\"wordpieces_prefix\":\"##\",\"strip_accents\":null}"));
     tok *t = open_it(BYTES("", ""), good_config[4]);
     expect(t, "a<|n|>", TOK_SPECIAL, "0 9"); /* of model_specific_special_tokens */
     tok_close(t);
