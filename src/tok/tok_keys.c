@@ -163,13 +163,18 @@ sl_status tok_keys_config(const struct tok_src *s, const tok *t, sl_err *err)
 }
 
 /* ---- GGUF ---- */
+#define GGML "tokenizer.ggml."
 static const struct text_key gguf_row[] = {
-    {"ggml.model|ggml.pre|ggml.tokens|ggml.token_type|ggml.scores|ggml.merges|ggml.*_token_id|"
-     "ggml.add_bos_token|ggml.add_eos_token|ggml.add_space_prefix|ggml.remove_extra_whitespaces|"
-     "ggml.eog_token_ids|ggml.suppress_tokens|chat_template|chat_template.*",
+    {GGML "model|" GGML "pre|" GGML "tokens|" GGML "token_type|" GGML "scores|" GGML "merges|" GGML
+          "*_token_id|" GGML "add_bos_token|" GGML "add_eos_token|" GGML "add_space_prefix|" GGML
+          "remove_extra_whitespaces|" GGML "eog_token_ids|" GGML "suppress_tokens|"
+          "tokenizer.chat_template|tokenizer.chat_template.*",
      "*"},
     /* the vocabulary a second time, and names of templates that have keys of their own */
-    {"huggingface.*|chat_templates|rwkv.*|ggml.token_type_count|ggml.vocab_size", "*"},
+    {"tokenizer.huggingface.*|tokenizer.chat_templates|tokenizer.rwkv.*|" GGML
+     "token_type_count|" GGML "vocab_size",
+     "*"},
+    {GGML "add_sep_token|" GGML "normalizer.*|" GGML "precompiled_charsmap", "-"},
 };
 
 sl_status tok_keys_gguf(const io_model *m, sl_err *err)
@@ -180,7 +185,7 @@ sl_status tok_keys_gguf(const io_model *m, sl_err *err)
         const char *key = io_meta_key(m, i);
         if (strncmp(key, prefix, sizeof prefix - 1) != 0) continue;
         struct text_key_value v = io_meta_value(m, key);
-        SL_TRY(text_key_check(&k, "tokenizer", key + sizeof prefix - 1, &v, err));
+        SL_TRY(text_key_check(&k, NULL, key, &v, err));
     }
     return SL_OK;
 }

@@ -179,6 +179,34 @@ static tok *open_gguf(const char *keys, int n_key)
     WORDS8("tokenizer.ggml.tokens", "a", "b", "<", "|", ">", "<|im_end|>", "<fim_middle>", "x")    \
     "s=tokenizer.ggml.merges u32=9 u32=8 u64=0 "
 
+TEST(tok_gguf_keys_are_obeyed_or_refused_by_name)
+{
+    static const char *const bad[][2] = {
+        {KEY_STR("tokenizer.ggml.frob", "x"), "tokenizer.ggml.frob is x: this key is not known"},
+        {"s=tokenizer.ggml.add_sep_token u32=7 u8=1 ", "ggml.add_sep_token is true"},
+        {"s=tokenizer.ggml.normalizer.lowercase u32=7 u8=1 ", "normalizer.lowercase is true"},
+        {"s=tokenizer.ggml.precompiled_charsmap u32=9 u32=0 u64=2 u8=1 u8=2 ",
+         "precompiled_charsmap is [...]"},
+        {"s=tokenizer.ggml.suppress_tokens u32=9 u32=6 u64=1 f32=1 ", "no array of integers"},
+    };
+    static const char good[] = GPT2
+        "s=tokenizer.ggml.add_sep_token u32=7 u8=0 s=tokenizer.ggml.fim_pad_token_id u32=4 "
+        "u32=7 " KEY_STR("tokenizer.huggingface.json",
+                         "{}") "s=tokenizer.ggml.suppress_tokens u32=9 u32=4 u64=2 u32=1 u32=99 ";
+    for (int i = 0; i < BASE_COUNT_OF(bad); i++) {
+        char keys[4096];
+        tok *t = NULL;
+        sl_err err = {0};
+        snprintf(keys, sizeof keys, "%s%s", GPT2, bad[i][0]);
+        assert_int_not_equal(try_gguf(keys, 5, &t, &err), SL_OK);
+        if (!strstr(err.text, bad[i][1])) fail_msg("%s: want %s", err.text, bad[i][1]);
+    }
+    tok *t = open_gguf(good, 8);
+    assert_true(tok_is_eog(t, 7)); /* as llama.cpp has it */
+    assert_true(tok_is_banned(t, 1) && !tok_is_banned(t, 0));
+    tok_close(t);
+}
+
 TEST(tok_gguf_without_a_rule_is_split_by_the_usual_one)
 {
     tok *t = open_gguf(GPT2, 4), *d = open_gguf(GPT2 KEY_STR("tokenizer.ggml.pre", "default"), 5);
