@@ -124,11 +124,14 @@ def pack(out, path):
         t.uname = t.gname = ""
         t.mode = 0o755 if t.isdir() else 0o644
         return t
-    with lzma.open(path, "wb", preset=9 | lzma.PRESET_EXTREME) as f:
+    print(f"packing {path}", flush=True)
+    part = path + ".part"  # a build meanwhile, or an interrupt, must not find half of it
+    with lzma.open(part, "wb", preset=9 | lzma.PRESET_EXTREME) as f:
         with tarfile.open(fileobj=f, mode="w", format=tarfile.USTAR_FORMAT) as t:
             for n in sorted(os.listdir(out)):
                 if not n.startswith("."):  # a stamp of the build
                     t.add(f"{out}/{n}", n, filter=plain)
+    os.replace(part, path)
 
 
 def main():
