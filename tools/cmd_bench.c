@@ -60,6 +60,7 @@ static const struct opt opts[] = {
      "--draft: temperature (-1: 0 with --prompts, else 1)"},
     OPT_ROWS_EXPERTS(struct bench_opts),
     OPT_ROWS_LAYOUT(struct bench_opts),
+    OPT_ROWS_MOCK(struct bench_opts),
     OPT_ROWS_COMPUTE(struct bench_opts),
     {0},
 };

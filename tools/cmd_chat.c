@@ -29,6 +29,7 @@ static const struct opt opts[] = {
     OPT_ROWS_SAMPLING(struct chat_opts),
     OPT_ROWS_DRAFT(struct chat_opts),
     OPT_ROWS_LAYOUT(struct chat_opts),
+    OPT_ROWS_MOCK(struct chat_opts),
     OPT_ROWS_COMPUTE(struct chat_opts),
     {0},
 };

@@ -36,6 +36,7 @@ static const struct opt opts[] = {
     OPT_ROWS_MOVE(struct engine_opts),
     OPT_ROWS_DRAFT(struct engine_opts),
     OPT_ROWS_LAYOUT(struct engine_opts),
+    OPT_ROWS_MOCK(struct engine_opts),
     OPT_ROWS_COMPUTE(struct engine_opts),
     {0},
 };

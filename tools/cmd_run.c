@@ -48,6 +48,7 @@ static const struct opt opts[] = {
     OPT_ROWS_RECORD(struct run_opts),
     OPT_ROWS_DRAFT(struct run_opts),
     OPT_ROWS_LAYOUT(struct run_opts),
+    OPT_ROWS_MOCK(struct run_opts),
     OPT_ROWS_COMPUTE(struct run_opts),
     {0},
 };

@@ -107,6 +107,7 @@ static const struct opt opts[] = {
     OPT_ROWS_MOVE(struct serve_opts),
     OPT_ROWS_DRAFT(struct serve_opts),
     OPT_ROWS_LAYOUT(struct serve_opts),
+    OPT_ROWS_MOCK(struct serve_opts),
     OPT_ROWS_COMPUTE(struct serve_opts),
     {0},
 };
@@ -400,7 +401,8 @@ extern const struct cmd cmd_engine;
 static bool is_front_too(const char *name)
 {
     static const char *const own[] = {"config",        "quiet", "verbose", "json",      "model",
-                                      "chat-template", "drain", "sandbox", "max-queue", "seed"};
+                                      "chat-template", "drain", "sandbox", "max-queue", "seed",
+                                      "mock",          "mock-type"};
     for (int i = 0; i < BASE_COUNT_OF(own); i++)
         if (strcmp(own[i], name) == 0) return true;
     return false;
@@ -432,7 +434,10 @@ static sl_status open_front(struct compute *c, const struct serve_opts *o, sl_er
                        GATE_GROUP_MAX);
     for (int i = 0; i < o->attach.n; i++)
         SL_TRY(net_local_path(o->attach.v[i], &fo.path[i], err));
-    SL_TRY(sl_model_open(o->common.model, &mo, &c->m, err));
+    const char *name = NULL;
+    char mock[4096];
+    SL_TRY(compute_model_name(&o->common, mock, sizeof mock, &name, err));
+    SL_TRY(sl_model_open(name, &mo, &c->m, err));
     sl_model_info_get(c->m, &c->mi);
     fo.model = c->m;
     return gate_front_open(&fo, &c->e, err);

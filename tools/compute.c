@@ -39,10 +39,27 @@ BASE_NORETURN static void end_follower(sl_status st, const sl_err *err, enum kno
     exit(cmd_flush(st ? CMD_FAILED : CMD_OK));
 }
 
+sl_status compute_model_name(const struct opt_common *o, char *buf, size_t n, const char **out,
+                             sl_err *err)
+{
+    *out = o->model;
+    if (!o->mock && o->mock_type)
+        return SL_FAIL(err, REQUEST, "--mock-type: goes with --mock");
+    if (!o->mock) return SL_OK;
+    int k = snprintf(buf, n, "mock%s%s:%s", o->mock_type ? "=" : "",
+                     o->mock_type ? o->mock_type : "", o->model ? o->model : "");
+    *out = buf;
+    return k > 0 && (size_t)k < n
+               ? SL_OK
+               : SL_FAIL(err, REQUEST, "--model: %.60s...: the name is too long", o->model);
+}
+
 /* A process that was started beside rank 0: it never comes back to the command. */
 BASE_NORETURN static void follow(struct compute *c, const sl_model_opts *mo, sl_engine_opts *eo,
                                  const struct opt_common *o)
 {
+    char mock[4096];
+    const char *name = NULL;
     sl_err err = {0};
     void *load = NULL;
     sl_model_opts own = *mo;
@@ -50,7 +67,8 @@ BASE_NORETURN static void follow(struct compute *c, const sl_model_opts *mo, sl_
     own.progress = NULL;
     if (own.pack_cache != SL_PACK_IGNORE) own.pack_cache = SL_PACK_USE; /* rank 0 writes it */
     eo->progress = NULL;
-    sl_status st = sl_model_open(o->model, &own, &c->m, &err);
+    sl_status st = compute_model_name(o, mock, sizeof mock, &name, &err);
+    if (!st) st = sl_model_open(name, &own, &c->m, &err);
     if (!st) st = compute_expert_load(o, c->m, eo, &load, &err);
     if (st) end_follower(st, &err, ONE_KNOWS);
     enum knows who = ALL_KNOW; /* opening fails on all */
@@ -96,7 +114,8 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
 {
     int64_t t0 = clock_now_ns();
     void *load = NULL, *hot = NULL;
-    char place[4096];
+    char place[4096], mock[4096];
+    const char *name = NULL;
     memset(c, 0, sizeof *c);
     bool answers = base && base->draft; /* the caller knows answers */
     if (!answers && o->draft && strncmp(o->draft, "replay", 6) == 0)
@@ -123,6 +142,7 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.fallback = o->fallback ? "cpu" : NULL;
     eo.combine = o->combine;
     eo.dispatch = o->dispatch;
+    SL_TRY(compute_model_name(o, mock, sizeof mock, &name, err));
     SL_TRY(place_option(o, place, sizeof place, &eo.place, err));
     SL_TRY(place_stream(o, &eo.stream_from, err));
     if (!eo.n_chunk) eo.n_chunk = o->chunk;
@@ -132,7 +152,7 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.progress = cmd_progress_bytes;
     eo.user = &c->progress;
     if (compute_follows(o)) follow(c, &mo, &eo, o);
-    sl_status st = sl_model_open(o->model, &mo, &c->m, err);
+    sl_status st = sl_model_open(name, &mo, &c->m, err);
     if (!st && o->draft_model) st = open_draft_model(c, o, &mo, err);
     eo.draft_model = c->draft_m;
     if (!st) st = record_open(o->record, &eo, &c->record, err);

@@ -27,6 +27,9 @@ struct compute {
  * o->draft may be "replay:RATE". On failure everything is closed. */
 sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,
                        sl_err *err) BASE_MUST_USE;
+/* The model's name as sl_model_open takes it, in buf where --mock is given. Errors: REQUEST. */
+sl_status compute_model_name(const struct opt_common *o, char *buf, size_t n, const char **out,
+                             sl_err *err) BASE_MUST_USE;
 void compute_close(struct compute *c);
 /* Is this one of several processes that share the model (--layout under mpirun)? And not rank 0?
  * Then compute_open computes what rank 0 tells, and ends the program with it. */

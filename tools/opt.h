@@ -68,7 +68,8 @@ struct opt_common {
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, draft_vocab;
     int dist_deadline_ms, redundant, spare, place_mbps, rebalance_s;
     uint64_t seed;
-    bool no_hugepages, quiet, verbose, json;
+    bool no_hugepages, quiet, verbose, json, mock;
+    const char *mock_type;
 };
 
 #define OPT_THREADS_MAX 512 /* as par's team */
@@ -92,6 +93,11 @@ struct opt_common {
     {"ctx",    'c', OPT_INT,  offsetof(S, common.ctx),                                             \
      "N", "0", 0, 1 << 24, "context in tokens (0: the model's)"},                                  \
     OPT_ROWS_ENGINE(S)
+#define OPT_ROWS_MOCK(S)                                                                           \
+    {"mock",    0,  OPT_FLAG, offsetof(S, common.mock), NULL, NULL, 0, 0,                          \
+     "MODEL is a folder's config.json alone: random weights by name, the same on all ranks"},      \
+    {"mock-type", 0, OPT_STR, offsetof(S, common.mock_type), "TYPE", NULL, 0, 0,                   \
+     "of them: bf16, f16, f32, q8_0, q4_0 or q4_1 (bf16)"}
 #define OPT_ROWS_TEMPLATE(S)                                                                       \
     {"chat-template", 0, OPT_STR, offsetof(S, common.chat_template),                               \
      "FILE", NULL, 0, 0, "a chat template (Jinja) instead of the model's"}

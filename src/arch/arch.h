@@ -125,6 +125,16 @@ sl_status arch_unused(const io_model *m, const struct arch_cfg *cfg, struct aren
 void arch_count_params(const io_model *m, const struct arch_cfg *cfg, int64_t *total,
                        int64_t *active);
 
+/* The tensors that a folder of that configuration, which m was read from alone, has: with random
+ * numbers (io/mock.h), matrices of that type. Errors: as io_mock. */
+sl_status arch_mock(io_model *m, const struct arch_cfg *c, enum tensor_dtype type, struct arena *a,
+                    sl_err *err) BASE_MUST_USE;
+
+/* Where n_stage stages begin that have about the same bytes: first [n_stage + 1]. layer: bytes of
+ * each layer; last: of what the last stage has beside its layers. n_stage is at most n_layer. */
+void arch_cut_layers(const int64_t *layer, int n_layer, int64_t last, int n_stage,
+                     int32_t *first);
+
 /* Bytes that a process on a CPU holds beside weights of that many bytes and its KV cache:
  * activations, tables, scales. The engine sizes its cache by it, the planner says by it what fits.
  */

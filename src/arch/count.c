@@ -44,6 +44,25 @@ void arch_count_params(const io_model *m, const struct arch_cfg *cfg, int64_t *t
     *active = (int64_t)act;
 }
 
+/* Each cut is where it is nearest to the stage's share of all bytes. */
+void arch_cut_layers(const int64_t *layer, int n_layer, int64_t last, int n_stage,
+                     int32_t *first)
+{
+    int64_t all = last, sum = 0;
+    int il = 0;
+    for (int i = 0; i < n_layer; i++)
+        all += layer[i];
+    first[0] = 0;
+    for (int k = 1; k < n_stage; k++) {
+        int64_t goal = all / n_stage * k;
+        int least = first[k - 1] + 1, most = n_layer - (n_stage - k);
+        while (il < least || (il < most && sum + layer[il] / 2 <= goal))
+            sum += layer[il++];
+        first[k] = il;
+    }
+    first[n_stage] = n_layer;
+}
+
 int64_t arch_beside_bytes(int64_t weights)
 {
     return weights / 16 + SPARE_BYTES;

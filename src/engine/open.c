@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sl_model: what was read from disk. Read-only after it was opened. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/str.h"
 #include "engine/engine_internal.h"
+#include "io/mock.h"
+#include "os/os.h"
 #include "text/utf8.h"
 
 #define TMPL_FILE_MAX ((uint64_t)4 << 20) /* of a template that the user brings */
@@ -123,14 +127,63 @@ static sl_status read_name(sl_model *m, const char *path, sl_err *err)
     return mem_arena_str(&m->arena, path + begin, len - begin, &m->name, err);
 }
 
+/* "mock:NAME" or "mock=TYPE:NAME": the model of that name without its weights. Cut from *name. */
+static sl_status cut_mock(const char **name, bool *is_mock, enum tensor_dtype *type, sl_err *err)
+{
+    const char *s = *name;
+    char text[16];
+    *type = TENSOR_BF16;
+    *is_mock = s && strncmp(s, "mock", 4) == 0 && (s[4] == ':' || s[4] == '=') && strchr(s, ':');
+    if (!*is_mock) return SL_OK;
+    size_t n = strcspn(s, ":");
+    *name = s + n + 1;
+    if (n == 4) return SL_OK;
+    snprintf(text, sizeof text, "%.*s", (int)BASE_MIN(n - 5, sizeof text - 1), s + 5);
+    if (io_mock_type(text, type)) return SL_OK;
+    return SL_FAIL(err, REQUEST, "mock: unknown type of weights: %s: " IO_MOCK_TYPES, text);
+}
+
+/* Its folder, of which only the configuration and the tokenizer are read. */
+static sl_status open_mock(sl_model *m, const char *path, sl_err *err)
+{
+    char dir[4096];
+    const char *base = str_base(path);
+    const struct json *config;
+    snprintf(dir, sizeof dir, "%s", path);
+    if (strcmp(base, "config.json") == 0)
+        snprintf(dir, sizeof dir, "%.*s", base == path ? 1 : (int)(base - path),
+                 base == path ? "." : path);
+    if (os_path_kind(dir) != OS_DIR)
+        return SL_FAIL(err, REQUEST,
+                       "mock: %.160s: a folder with config.json is needed, or that file", path);
+    SL_TRY(io_open(dir, true, &m->io, err));
+    return io_need_config(m->io, &config, err);
+}
+
+static sl_status check_mock(const sl_model_opts *opts, sl_err *err)
+{
+    bool keeps = opts && (opts->pack_cache == SL_PACK_BESIDE ||
+                          opts->pack_cache == SL_PACK_IN_CACHE);
+    return keeps ? SL_FAIL(err, REQUEST, "pack-cache: mock weights have no file to keep beside")
+                 : SL_OK;
+}
+
 static sl_status fill(sl_model *m, const char *name, const sl_model_opts *opts, sl_err *err)
 {
     const char *path = NULL;
-    bool vocab_only = opts && opts->vocab_only;
+    bool vocab_only = opts && opts->vocab_only, is_mock = false;
+    enum tensor_dtype type;
     m->pack_cache = opts ? opts->pack_cache : SL_PACK_USE;
+    SL_TRY(cut_mock(&name, &is_mock, &type, err));
     SL_TRY(engine_find_model(name, &m->arena, &path, err));
-    SL_TRY(io_open(path, vocab_only, &m->io, err));
-    SL_TRY(read_name(m, path, err));
+    if (is_mock) {
+        SL_TRY(check_mock(opts, err));
+        m->pack_cache = SL_PACK_IGNORE;
+        SL_TRY(open_mock(m, path, err));
+    } else {
+        SL_TRY(io_open(path, vocab_only, &m->io, err));
+    }
+    SL_TRY(read_name(m, is_mock ? io_path(m->io) : path, err));
     SL_TRY(read_tokenizer(m, opts ? opts->chat_template_file : NULL, err));
     if (vocab_only) {
         if (!m->tok) {
@@ -141,6 +194,7 @@ static sl_status fill(sl_model *m, const char *name, const sl_model_opts *opts, 
     }
     SL_TRY(arch_cfg_read(m->io, &m->arena, &m->cfg, err));
     m->has_cfg = true;
+    if (is_mock) SL_TRY(arch_mock(m->io, &m->cfg, type, &m->arena, err));
     arch_count_params(m->io, &m->cfg, &m->params, &m->active_params);
     for (int i = 0; i < io_n_tensor(m->io); i++)
         m->bytes += (int64_t)io_tensor(m->io, i)->n_bytes;

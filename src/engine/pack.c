@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "engine/engine_internal.h"
+#include "io/mock.h"
 #include "os/os.h"
 
 #define PATH_BYTES 4096
@@ -236,6 +237,8 @@ sl_status sl_pack(const char *name, const char *dst, const sl_pack_opts *opts, s
     sl_status st;
     if (io_model_pack(m->io))
         st = SL_FAIL(err, REQUEST, "%.160s: is packed already", io_path(m->io));
+    else if (io_is_mock(m->io))
+        st = SL_FAIL(err, REQUEST, "%.160s: mock weights are not packed to a file", name);
     else
         st = pack_to(m, dst, opts ? opts : &none, out, err);
     sl_model_close(m);

@@ -89,7 +89,11 @@ struct io_model {
     int block_rows, block_cols; /* HF fp8; 0 = one scale for all of a tensor, or for each row */
     const char *scale_tail;     /* HF fp8: what follows a weight's name in that of its scales */
     const float **scale;        /* HF fp8: by tensor number, of the tensors that are scales */
+    struct io_mocked *mocked;   /* NULL; tensors of no file (mock.c) */
 };
+
+/* What tensors of no file have taken. */
+void io_mock_close(io_model *m);
 
 /* ---- the loader table: one row per way in which a folder stores quantised matrices ---- */
 /* A matrix that is asked for. */

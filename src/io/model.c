@@ -86,7 +86,7 @@ sl_status io_index_tensors(io_model *m, sl_err *err)
         const char *name = m->tensor[i].name;
         if (io_index_put(&m->by_name, name, strlen(name), i) >= 0)
             return SL_FAIL(err, FORMAT, "%s: tensor %.100s is there twice",
-                           io_short(m->file[m->tensor[i].file].path), name);
+                           io_short(m->n_file ? m->file[m->tensor[i].file].path : m->path), name);
     }
     return SL_OK;
 }
@@ -222,6 +222,7 @@ void io_close(io_model *m)
     for (int i = 0; i < m->n_text; i++)
         if (!m->text[i].borrowed) os_map_close(&m->text[i].map);
     io_pack_close(m->pack);
+    io_mock_close(m);
     if (m->quant_close) m->quant_close(m->quant_own);
     mem_arena_fini(&m->arena);
     mem_free(m);

@@ -18,24 +18,6 @@ static int64_t weigh(const struct arch_cfg *c, const io_model *io, bool mtp, int
     return last;
 }
 
-/* Each cut is where it is nearest to the stage's share of all bytes. */
-static void cut(const int64_t *layer, int n_layer, int64_t last, struct model_stages *s)
-{
-    int64_t all = last, sum = 0;
-    int il = 0;
-    for (int i = 0; i < n_layer; i++)
-        all += layer[i];
-    s->first[0] = 0;
-    for (int k = 1; k < s->n; k++) {
-        int64_t goal = all / s->n * k;
-        int least = s->first[k - 1] + 1, most = n_layer - (s->n - k);
-        while (il < least || (il < most && sum + layer[il] / 2 <= goal))
-            sum += layer[il++];
-        s->first[k] = il;
-    }
-    s->first[s->n] = n_layer;
-}
-
 sl_status model_stages_of(const struct arch_cfg *c, const io_model *io, bool mtp,
                           struct model_stages *s, sl_err *err)
 {
@@ -46,7 +28,7 @@ sl_status model_stages_of(const struct arch_cfg *c, const io_model *io, bool mtp
                        c->n_layer);
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)c->n_layer, sizeof(int64_t), &p, err));
     int64_t *layer = p, last = weigh(c, io, mtp, layer);
-    cut(layer, c->n_layer, last, s);
+    arch_cut_layers(layer, c->n_layer, last, s->n, s->first);
     mem_free(p);
     return SL_OK;
 }

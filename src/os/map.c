@@ -78,6 +78,31 @@ sl_status os_map_open(const char *path, struct os_map *out, sl_err *err)
     return status;
 }
 
+sl_status os_map_repeat(uint64_t every, uint64_t n, struct os_map *out, void **fill, sl_err *err)
+{
+    uint64_t size = (n + every - 1) / every * every;
+    int fd = memfd_create("sluice", MFD_CLOEXEC);
+    bool ok = fd >= 0 && ftruncate(fd, (off_t)every) == 0;
+    uint8_t *p =
+        ok ? mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+    memset(out, 0, sizeof *out);
+    ok = p != MAP_FAILED;
+    for (uint64_t at = 0; ok && at < size; at += every) {
+        int may = at ? PROT_READ : PROT_READ | PROT_WRITE;
+        ok = mmap(p + at, every, may, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;
+    }
+    if (ok) {
+        *out = (struct os_map){.data = p, .size = size, .fd = fd};
+        *fill = p;
+        return SL_OK;
+    }
+    sl_status st = SL_FAIL(err, NOMEM, "%llu bytes of address space: %s", (unsigned long long)size,
+                           strerror(errno));
+    if (p != MAP_FAILED) munmap(p, size);
+    if (fd >= 0) close(fd);
+    return st;
+}
+
 void os_map_close(struct os_map *m)
 {
     if (!m || !m->data) return;

@@ -21,6 +21,11 @@ struct os_map {
 /* Errors: NOTFOUND, IO, FORMAT (not a regular file: names what it is; empty files map with size 0
  * and data non-NULL). FIFOs, devices and symlink loops are refused at once, without blocking. */
 sl_status os_map_open(const char *path, struct os_map *out, sl_err *err) BASE_MUST_USE;
+/* Memory of n bytes or more that repeats: byte i is byte i + every, which is a multiple of a page,
+ * and takes `every` bytes once. It begins as zeros; *fill is its first `every` bytes, for writing.
+ * os_map_close gives it back. Errors: NOMEM. */
+sl_status os_map_repeat(uint64_t every, uint64_t n, struct os_map *out, void **fill,
+                        sl_err *err) BASE_MUST_USE;
 void os_map_close(struct os_map *m);
 /* Read-ahead advice for [offset, offset + n). */
 void os_map_will_need(const struct os_map *m, uint64_t offset, uint64_t n);

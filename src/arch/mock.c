@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which tensors a folder has whose configuration is known: the names and shapes that a loader asks
+ * for. Heads and tables that MTP layers may have of their own are left out: those of the model. */
+#include <string.h>
+
+#include "arch/arch.h"
+#include "io/mock.h"
+
+#define NAME 256
+
+/* The list that grows; layer and expert of what is added now. */
+struct list {
+    const struct arch_cfg *c;
+    struct arena *a;
+    struct io_mock_tensor *t;
+    int n, cap, layer, expert;
+};
+
+static sl_status add_name(struct list *l, const char *name, enum io_mock_kind kind, int64_t rows,
+                          int64_t cols, sl_err *err)
+{
+    char *copy = NULL;
+    void *p = NULL;
+    if (l->n == l->cap) {
+        l->cap = l->cap ? 2 * l->cap : 256;
+        SL_TRY(mem_arena_array(l->a, (size_t)l->cap, sizeof *l->t, &p, err));
+        if (l->n) memcpy(p, l->t, (size_t)l->n * sizeof *l->t);
+        l->t = p;
+    }
+    SL_TRY(mem_arena_str(l->a, name, strlen(name), &copy, err));
+    l->t[l->n++] = (struct io_mock_tensor){
+        .name = copy, .kind = kind, .n_dim = cols ? 2 : 1, .shape = {rows, cols ? cols : 1}};
+    return SL_OK;
+}
+
+/* A tensor of the layer, or of the expert; cols 0: a vector. */
+struct row {
+    enum arch_role role;
+    int64_t rows, cols;
+    bool is_there;
+};
+
+static sl_status add(struct list *l, const struct row *r, const char *suffix,
+                     enum io_mock_kind kind, sl_err *err)
+{
+    char name[NAME];
+    if (!r->is_there) return SL_OK;
+    arch_tensor_name(&l->c->naming, r->role, l->layer, l->expert, suffix, name, sizeof name);
+    return add_name(l, name, kind, r->rows, r->cols, err);
+}
+
+static sl_status matrices(struct list *l, const struct row *r, int n, sl_err *err)
+{
+    for (int i = 0; i < n; i++)
+        SL_TRY(add(l, &r[i], "weight", IO_MOCK_MATRIX, err));
+    return SL_OK;
+}
+
+/* Weights of norms; of sinks, which are scores, nobody minds. */
+static sl_status gains(struct list *l, const struct row *r, int n, sl_err *err)
+{
+    for (int i = 0; i < n; i++)
+        SL_TRY(add(l, &r[i], "weight", IO_MOCK_GAIN, err));
+    return SL_OK;
+}
+
+static sl_status biases(struct list *l, const struct row *r, int n, sl_err *err)
+{
+    for (int i = 0; i < n; i++) {
+        struct row of = {r[i].role, r[i].rows, 0, r[i].is_there};
+        SL_TRY(add(l, &of, "bias", IO_MOCK_SMALL, err));
+    }
+    return SL_OK;
+}
+
+static sl_status gqa(struct list *l, sl_err *err)
+{
+    const struct arch_cfg *c = l->c;
+    int64_t D = c->d_model, nq = (int64_t)c->n_head * c->d_head,
+            nk = (int64_t)c->n_head_kv * c->d_head;
+    const struct row mat[] = {
+        {ROLE_Q, nq, D, true}, {ROLE_K, nk, D, true}, {ROLE_V, nk, D, true}, {ROLE_O, D, nq, true}};
+    const struct row bias[] = {{ROLE_Q, nq, 0, c->attn_bias},
+                               {ROLE_K, nk, 0, c->attn_bias},
+                               {ROLE_V, nk, 0, c->attn_bias},
+                               {ROLE_O, D, 0, c->o_bias}};
+    const struct row norm[] = {
+        {ROLE_SINKS, c->n_head, 0, c->sinks},
+        {ROLE_Q_NORM, c->qk_norm_whole ? nq : c->d_head, 0, c->qk_norm},
+        {ROLE_K_NORM, c->qk_norm_whole ? nk : c->d_head, 0, c->qk_norm}};
+    SL_TRY(matrices(l, mat, BASE_COUNT_OF(mat), err));
+    SL_TRY(biases(l, bias, BASE_COUNT_OF(bias), err));
+    return gains(l, norm, BASE_COUNT_OF(norm), err);
+}
+
+static sl_status mla(struct list *l, sl_err *err)
+{
+    const struct arch_cfg *c = l->c;
+    int64_t D = c->d_model, nq = (int64_t)c->n_head * c->d_head, H = c->n_head;
+    bool low = c->q_lora > 0;
+    const struct row mat[] = {{ROLE_Q, nq, D, !low},
+                              {ROLE_Q_A, c->q_lora, D, low},
+                              {ROLE_Q_B, nq, c->q_lora, low},
+                              {ROLE_KV_A, c->kv_lora + c->d_rope, D, true},
+                              {ROLE_KV_B, H * (c->d_nope + c->d_v), c->kv_lora, true},
+                              {ROLE_O, D, H * c->d_v, true}};
+    const struct row norm[] = {{ROLE_Q_A_NORM, c->q_lora, 0, low},
+                               {ROLE_KV_A_NORM, c->kv_lora, 0, true}};
+    SL_TRY(matrices(l, mat, BASE_COUNT_OF(mat), err));
+    return gains(l, norm, BASE_COUNT_OF(norm), err);
+}
+
+static sl_status gated(struct list *l, const enum arch_role role[3], int64_t F, sl_err *err)
+{
+    int64_t D = l->c->d_model;
+    const struct row mat[] = {
+        {role[0], F, D, true}, {role[1], F, D, true}, {role[2], D, F, true}};
+    return matrices(l, mat, BASE_COUNT_OF(mat), err);
+}
+
+static sl_status moe(struct list *l, sl_err *err)
+{
+    static const enum arch_role one[] = {ROLE_GATE_EXPS, ROLE_UP_EXPS, ROLE_DOWN_EXPS},
+                                all[] = {ROLE_GATE_SHEXP, ROLE_UP_SHEXP, ROLE_DOWN_SHEXP};
+    const struct arch_cfg *c = l->c;
+    int64_t D = c->d_model, E = c->n_expert, F = c->d_ff_expert;
+    const struct row router = {ROLE_ROUTER, E, D, true}, selects = {ROLE_ROUTER_BIAS, E, 0, true};
+    const struct row bias[] = {{ROLE_GATE_EXPS, F, 0, c->moe_bias},
+                               {ROLE_UP_EXPS, F, 0, c->moe_bias},
+                               {ROLE_DOWN_EXPS, D, 0, c->moe_bias}};
+    SL_TRY(add(l, &router, "weight", IO_MOCK_EXACT, err));
+    if (c->route_bias) SL_TRY(add(l, &selects, "", IO_MOCK_SMALL, err));
+    SL_TRY(biases(l, &(struct row){ROLE_ROUTER, E, 0, c->moe_bias}, 1, err));
+    for (l->expert = 0; l->expert < c->n_expert; l->expert++) {
+        SL_TRY(gated(l, one, F, err));
+        SL_TRY(biases(l, bias, BASE_COUNT_OF(bias), err));
+    }
+    l->expert = 0;
+    return c->n_shared ? gated(l, all, F * c->n_shared, err) : SL_OK;
+}
+
+static sl_status layer(struct list *l, sl_err *err)
+{
+    static const enum arch_role dense[] = {ROLE_GATE, ROLE_UP, ROLE_DOWN};
+    const struct arch_cfg *c = l->c;
+    int64_t D = c->d_model;
+    bool is_mtp = l->layer >= c->n_layer;
+    const struct row norm[] = {{ROLE_ATTN_NORM, D, 0, true},
+                               {ROLE_FFN_NORM, D, 0, true},
+                               {ROLE_MTP_ENORM, D, 0, is_mtp},
+                               {ROLE_MTP_HNORM, D, 0, is_mtp},
+                               {ROLE_MTP_HEAD_NORM, D, 0, is_mtp}};
+    SL_TRY(gains(l, norm, BASE_COUNT_OF(norm), err));
+    SL_TRY(matrices(l, &(struct row){ROLE_MTP_EH, D, 2 * D, is_mtp}, 1, err));
+    SL_TRY((c->layer[l->layer].mixer == ARCH_MLA ? mla : gqa)(l, err));
+    return c->layer[l->layer].ffn == ARCH_MOE ? moe(l, err) : gated(l, dense, c->d_ff, err);
+}
+
+sl_status arch_mock(io_model *m, const struct arch_cfg *c, enum tensor_dtype type, struct arena *a,
+                    sl_err *err)
+{
+    struct list l = {.c = c, .a = a};
+    int64_t V = c->n_vocab, D = c->d_model;
+    const char *head = arch_global_name(IO_HF, GLOBAL_HEAD);
+    SL_TRY(add_name(&l, arch_global_name(IO_HF, GLOBAL_EMBED), IO_MOCK_MATRIX, V, D, err));
+    SL_TRY(add_name(&l, arch_global_name(IO_HF, GLOBAL_NORM), IO_MOCK_GAIN, D, 0, err));
+    if (!c->tied_head) SL_TRY(add_name(&l, head, IO_MOCK_MATRIX, V, D, err));
+    for (l.layer = 0; l.layer < c->n_layer + c->n_mtp; l.layer++)
+        SL_TRY(layer(&l, err));
+    return io_mock(m, type, l.t, l.n, err);
+}
