@@ -81,6 +81,16 @@ static const struct opt opts[] = {
     FLAG("this-machine", this_machine, "predict this engine here from three measured points"),
     TEXT("this-cluster", this_cluster, "FILE", NULL,
          "CPU ranks, as mpirun ... sluice doctor --ranks --json wrote them"),
+    FLAG("this-box", this_box, "the same of ranks that are parts of a process here, measured now"),
+    INT("ranks", box_ranks, "0", 0, 64, "with --this-box: so many (0: one for each memory node)"),
+    TEXT("combine", combine, "FORM", "f32",
+         "with --this-cluster: experts' outputs between ranks of dp as f32, bf16 or q8"),
+    TEXT("device", device, "NAME", NULL,
+         "a device as serve takes it, sim:... too, beside the CPU: what lies where, how fast"),
+    INT("defer", defer, "0", 0, 1024, "with --device: experts of a token that come late"),
+    INT("hot", n_hot, "-1", -1, 65536, "with --device: hot experts of a layer (-1: what fits)"),
+    {"goal", 0, OPT_ENUM, offsetof(S, goal), "first|tps|tpot|ttft", "first", 0, 0,
+     "which row --emit writes: the first, or the best in tok/s, TPOT or TTFT"},
     TEXT("grid", grid, "small|full", NULL,
          "with --this-machine: measure a grid too and print the errors"),
     {"threads", 't', OPT_INT, offsetof(S, common.threads),
@@ -322,6 +332,37 @@ static sl_status query_formats(struct plan_run *r, sl_err *err)
     return SL_OK;
 }
 
+static bool combine_bits(const char *form, double *bits)
+{
+    bool q8 = !strcmp(form, "q8"), bf16 = !strcmp(form, "bf16");
+    *bits = q8 ? 8.25 : bf16 ? 16 : 32; /* a byte each, and one for 32 of them */
+    return q8 || bf16 || !strcmp(form, "f32");
+}
+
+/* Of CPU ranks: what is not said is 1, but with dp alone ep is as dp. */
+static sl_status query_team_layout(struct plan_run *r, sl_err *err)
+{
+    const char *text = r->o->layout;
+    struct plan_query *q = &r->q;
+    q->pools = 1;
+    if (!text) return SL_OK;
+    if (!q->tp) q->tp = 1;
+    if (!q->pp) q->pp = 1;
+    if (!q->dp) q->dp = 1;
+    if (!q->ep) q->ep = q->dp > 1 ? q->dp : 1;
+    struct plan_layout l = {.tp = q->tp, .pp = q->pp, .dp = q->dp, .ep = q->ep};
+    if (l.ep > 1) l.redundant = BASE_MAX(r->o->redundant, 0);
+    double n = (double)l.tp * l.pp * l.dp;
+    if (n > q->links.n)
+        return SL_FAIL(err, REQUEST, "layout %.40s: %.0f ranks, there are 1 to %d", text,
+                       n, q->links.n);
+    if (plan_team_can(q->model, &l)) return SL_OK;
+    return SL_FAIL(err, REQUEST,
+                   "layout %.40s: %.60s can not be shared so: tpT (as many as heads and sixteenths "
+                   "of each width), tpTepT, with ppP; or dpNepN; experts%s by ep evenly",
+                   text, q->model->name, l.redundant ? " and copies" : "");
+}
+
 static sl_status query_layout(struct plan_run *r, sl_err *err)
 {
     const struct plan_opts *o = r->o;
@@ -329,6 +370,7 @@ static sl_status query_layout(struct plan_run *r, sl_err *err)
     char why[160];
     if (o->layout && !plan_layout_parse(o->layout, q, why, sizeof why))
         return SL_FAIL(err, REQUEST, "%s", why);
+    if (q->team) return query_team_layout(r, err);
     int ranks = o->cards * r->dev.dies, tp = q->tp ? q->tp : 1, pp = q->pp ? q->pp : 1;
     if (o->layout && q->ep > 1 && !q->dp) q->dp = ranks / tp > 0 ? ranks / tp : 1;
     int dp = q->dp ? q->dp : 1;
@@ -347,9 +389,6 @@ static sl_status query_layout(struct plan_run *r, sl_err *err)
                        "contradiction: ep%d over %d dies: experts are spread over all of them",
                        q->ep, ranks);
     }
-    if (q->team && (q->pp > 1 || q->dp > 1 || q->ep > 1 || q->tp > q->n_team))
-        return SL_FAIL(err, REQUEST, "layout %.40s: ranks of --this-cluster share by tp, 1 to %d",
-                       o->layout, q->n_team);
     if (o->layout && q->ep == 0) q->ep = 1;
     if (o->layout && q->pp == 0) q->pp = 1;
     if (!strcmp(o->pd, "mixed"))
@@ -371,7 +410,7 @@ static sl_status query_layout(struct plan_run *r, sl_err *err)
 }
 
 /* What the engine counted takes the place of the usual unevenness. */
-static sl_status query_counts(struct plan_run *r, sl_err *err)
+sl_status plan_query_counts(struct plan_run *r, sl_err *err)
 {
     struct plan_bytes b;
     const char *path = r->o->common.expert_stats;
@@ -396,8 +435,9 @@ sl_status plan_run_query(struct plan_run *r, sl_err *err)
     if (!o->common.model)
         return SL_FAIL(err, REQUEST, "missing option: --model: --list shows the names");
     SL_TRY(plan_run_model(r, o->common.model, err));
-    if (o->common.expert_stats) SL_TRY(query_counts(r, err));
-    SL_TRY(o->this_cluster ? plan_query_cluster(r, err) : query_hardware(r, err));
+    if (o->common.expert_stats) SL_TRY(plan_query_counts(r, err));
+    bool team = o->this_cluster || o->this_box;
+    SL_TRY(team ? plan_query_cluster(r, err) : query_hardware(r, err));
     q->cards = q->cpu_only ? 1 : o->cards;
     if (strcmp(o->kv, "bf16") && strcmp(o->kv, "int8") && strcmp(o->kv, "f16")) {
         return SL_FAIL(err, REQUEST, "bad value: --kv %.20s: bf16 or int8", o->kv);
@@ -439,6 +479,8 @@ sl_status plan_run_query(struct plan_run *r, sl_err *err)
     if (q->load.n <= 0 && !(limited && q->load.rate <= 0)) q->load.n = 8;
     q->redundant = o->redundant, q->mtp = o->mtp, q->accept = o->acceptance;
     q->chunk = o->chunk > 0 || !q->team ? o->chunk : 512; /* what the engine takes */
+    if (!combine_bits(o->combine, &q->combine_bits))
+        return SL_FAIL(err, REQUEST, "bad value: --combine %.20s: f32, bf16 or q8", o->combine);
     q->hot = o->hot, q->gen = o->gen;
     q->engine = o->engine ? o->engine : "";
     return SL_OK;
@@ -467,8 +509,7 @@ static int list_names(const struct plan_run *r)
     return CMD_OK;
 }
 
-/* As serve's --layout takes it; "" for one rank. */
-static void layout_text(const struct plan_layout *l, char *out, size_t size)
+void plan_layout_text(const struct plan_layout *l, char *out, size_t size)
 {
     const struct {
         const char *key;
@@ -481,6 +522,38 @@ static void layout_text(const struct plan_layout *l, char *out, size_t size)
             n += (size_t)snprintf(out + n, size - n, "%s%s=%d", n ? "," : "", f[i].key, f[i].v);
 }
 
+/* How rows go to experts of other ranks, in which form they come back, and which have copies. */
+static void put_team(struct json_w *w, const struct plan_run *r, const struct plan_layout *l)
+{
+    const char *form = r->o->combine, *stats = r->o->common.expert_stats;
+    if (!r->q.team || l->ep < 2) return;
+    if (l->dp > 1) {
+        text_jw_key(w, "dispatch");
+        text_jw_strz(w, l->swap ? "swap" : "gather");
+    }
+    if (strcmp(form, "f32") != 0) {
+        text_jw_key(w, "combine");
+        text_jw_strz(w, form);
+    }
+    if (stats) {
+        text_jw_key(w, "expert-stats");
+        text_jw_strz(w, stats);
+    }
+    if (stats && l->redundant > 0) {
+        text_jw_key(w, "redundant");
+        text_jw_int(w, l->redundant);
+    }
+}
+
+/* The row that --goal means. */
+static const struct plan_option *chosen(const struct plan_run *r, const struct plan_found *f)
+{
+    static const int goal[] = {0, PLAN_GOAL_RATE, PLAN_GOAL_TPOT, PLAN_GOAL_TTFT};
+    for (int i = 0; i < f->n_option; i++)
+        if (goal[r->o->goal] & f->option[i].goals) return &f->option[i];
+    return &f->option[0];
+}
+
 static int emit_config(const struct plan_run *r, const struct plan_option *o, sl_err *err)
 {
     struct str s;
@@ -490,7 +563,7 @@ static int emit_config(const struct plan_run *r, const struct plan_option *o, sl
     text_jw_init(&w, &s);
     text_jw_obj(&w);
     char layout[64];
-    layout_text(l, layout, sizeof layout);
+    plan_layout_text(l, layout, sizeof layout);
     if (*layout) {
         text_jw_key(&w, "layout");
         text_jw_strz(&w, layout);
@@ -505,6 +578,7 @@ static int emit_config(const struct plan_run *r, const struct plan_option *o, sl
         text_jw_key(&w, "model");
         text_jw_strz(&w, r->o->common.model);
     }
+    put_team(&w, r, l);
     double hold = fmin(o->r.mem.free_seq, 4096);
     text_jw_key(&w, "chunk");
     text_jw_int(&w, l->chunk > 0 ? l->chunk : (int64_t)o->c.k.v[PLAN_CHUNK]);
@@ -535,11 +609,13 @@ int plan_cmd_search(struct plan_run *r)
         plan_print_found(r, &f);
     if (r->o->html && f.n_option > 0 && plan_html(r, &f, r->o->html, &err)) return cmd_fail(&err);
     if (r->o->emit && f.n_option > 0) {
-        int rc = emit_config(r, &f.option[0], &err);
+        int rc = emit_config(r, chosen(r, &f), &err);
         if (rc) return rc;
     }
+    if (r->q.team && f.n_option > 0 && !r->o->common.json && plan_goals(r, NULL, &err))
+        return cmd_fail(&err);
     if (r->q.team && f.n_option > 0 && !r->o->common.json)
-        plan_print_start(r, &f.option[0], r->o->emit);
+        plan_print_start(r, chosen(r, &f), r->o->emit);
     if (f.n_fit == 0 && f.n_reject == 0) {
         return cmd_usage("no layout to try: the options together leave none for %d card(s)",
                          r->q.cards);
@@ -573,10 +649,14 @@ static int run(struct cmd_ctx *c)
     struct plan_run *r = mem;
     if (plan_run_open(r, o, &c->arena, &err)) return cmd_fail(&err);
     int modes = !!o->check + !!o->calibrate + !!o->sweep + o->this_machine + o->acceptance_table +
-                !!o->leave_out;
+                !!o->leave_out + !!o->device;
     if (modes > 1)
         return cmd_usage("contradiction: one of --check, --calibrate, --sweep, --this-machine, "
-                         "--acceptance-table, --leave-out");
+                         "--device, --acceptance-table, --leave-out");
+    if (o->device && (o->this_cluster || o->this_box || o->hardware))
+        return cmd_usage("contradiction: --device beside %s", o->this_cluster ? "--this-cluster"
+                                                              : o->this_box   ? "--this-box"
+                                                                              : "--hardware");
     if (o->common.json &&
         (o->list || o->acceptance_table || o->leave_out || o->calibrate || o->claim_gb > 0))
         return cmd_usage("--json: not with --list, --acceptance-table, --leave-out, --calibrate or "
@@ -587,6 +667,7 @@ static int run(struct cmd_ctx *c)
     if (o->check) return plan_cmd_check(r);
     if (o->calibrate) return plan_cmd_calibrate(r);
     if (o->this_machine) return plan_cmd_machine(r);
+    if (o->device) return plan_cmd_device(r);
     if (o->claim_gb > 0) return claim(r);
     if (o->sweep) return plan_cmd_sweep(r);
     return plan_cmd_search(r);

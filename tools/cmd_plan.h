@@ -16,10 +16,10 @@ struct plan_opts {
     const char *hardware, *host, *weights, *kv, *layout, *pd, *experts_on, *engine;
     const char *models_file, *hardware_file, *constants, *html, *emit;
     const char *calibrate, *check, *sweep, *leave_out, *doctor, *bench, *model_name, *grid;
-    const char *this_cluster;
-    int cards, nodes, redundant, mtp, chunk, top, gen, max_batch;
+    const char *this_cluster, *combine, *device;
+    int goal, defer, n_hot, box_ranks, cards, nodes, redundant, mtp, chunk, top, gen, max_batch;
     double input, output, concurrency, rate, ttft_ms, tpot_ms, acceptance, hot, dram, claim_gb;
-    bool explain, acceptance_table, this_machine, chunked, list;
+    bool explain, acceptance_table, this_machine, this_box, chunked, list;
 };
 
 /* One measured or asked point of this machine. tps NAN: not measured. */
@@ -51,11 +51,13 @@ sl_status plan_measure(const struct opt_common *common, enum plan_grid which,
 struct plan_cluster {
     struct plan_cpu *rank; /* [n] */
     int n, n_host;
-    double join_us, join_gbps; /* a join of rows, and the bytes that come to each rank */
+    struct plan_link all, hosts, hop; /* joins of all ranks, of a host's; from stage to stage */
+    double op;                        /* s: an operator that begins and ends */
 };
 struct plan_cpu {
     const char *host;
     double gbps, gops, mem; /* reads, 8-bit products, bytes available on its host */
+    double op_us;           /* an operator that begins and ends */
 };
 
 /* What one run works with. */
@@ -93,8 +95,15 @@ sl_status plan_run_model(struct plan_run *r, const char *name, sl_err *err) BASE
  * file of --bench, which ran on one such rank, or what the probes say. r->q.model is there.
  * Errors: NOTFOUND, IO; FORMAT names the file and the field; REQUEST: other hardware beside it. */
 sl_status plan_query_cluster(struct plan_run *r, sl_err *err) BASE_MUST_USE;
+/* Ranks of this machine into r->cluster, measured here. Errors: REQUEST, as dev_open. */
+sl_status plan_box(struct plan_run *r, sl_err *err) BASE_MUST_USE;
+/* Of CPU ranks: the best layouts for one user and for many; on stdout, or as members of w's object.
+ */
+sl_status plan_goals(struct plan_run *r, struct json_w *w, sl_err *err) BASE_MUST_USE;
 /* How the first option is started, on stdout; config: what --emit wrote, or NULL. */
 void plan_print_start(const struct plan_run *r, const struct plan_option *o, const char *config);
+/* A layout of CPU ranks as serve's --layout takes it; "" for one rank. */
+void plan_layout_text(const struct plan_layout *l, char *out, size_t size);
 /* This engine's constants for r->q.model on one CPU, in GB/s and Top/s: fitted on the file of
  * --bench, else what the probes say: reads, and 8-bit products. Sets r->model.spread where the file
  * tells. */
@@ -108,10 +117,17 @@ int plan_cmd_calibrate(struct plan_run *r);
 int plan_cmd_acceptance(struct plan_run *r);
 int plan_cmd_cross(struct plan_run *r);
 int plan_cmd_machine(struct plan_run *r);
+int plan_cmd_device(struct plan_run *r);
+
+/* What the file of --expert-stats counted, into r->q.model, which is there. */
+sl_status plan_query_counts(struct plan_run *r, sl_err *err) BASE_MUST_USE;
+/* Read bandwidth and int8 peak of the file of --doctor; untouched without one. */
+sl_status plan_read_doctor(struct plan_run *r, double *gbps, double *gops,
+                           sl_err *err) BASE_MUST_USE;
 
 /* cmd_plan_out.c */
 void plan_print_found(const struct plan_run *r, const struct plan_found *f);
-void plan_json_found(const struct plan_run *r, const struct plan_found *f, double seconds);
+void plan_json_found(struct plan_run *r, const struct plan_found *f, double seconds);
 const char *plan_trust_name(enum plan_trust t);
 /* cmd_plan_html.c */
 sl_status plan_html(const struct plan_run *r, const struct plan_found *f, const char *path,

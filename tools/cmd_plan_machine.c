@@ -207,8 +207,7 @@ static void report(struct plan_run *r, struct machine *m)
     }
 }
 
-/* Read bandwidth and int8 peak of the doctor's probes. */
-static sl_status read_doctor(struct plan_run *r, double *gbps, double *gops, sl_err *err)
+sl_status plan_read_doctor(struct plan_run *r, double *gbps, double *gops, sl_err *err)
 {
     struct plan_bytes b;
     const struct json *root;
@@ -278,6 +277,7 @@ struct here {
     struct plan_model *counted;
     double gbps, gops;
     bool is_choice;
+    const struct plan_team *team; /* NULL: operators take what they take */
 };
 
 static void fit(const struct plan_run *r, struct machine *m, const struct here *h)
@@ -285,7 +285,7 @@ static void fit(const struct plan_run *r, struct machine *m, const struct here *
     *h->dev = (struct plan_device){
         .vendor = PLAN_CPU, .dies = 1, .cards_per_node = 1, .bw = h->gbps * 1e9, .mem = 16e9};
     h->dev->peak[PLAN_NUM_BF16] = 1e12;
-    m->c = (struct plan_case){.model = r->q.model, .dev = h->dev, .kv_bits = 16};
+    m->c = (struct plan_case){.model = r->q.model, .dev = h->dev, .team = h->team, .kv_bits = 16};
     if (r->has_real)
         m->c.fmt = r->real;
     else
@@ -315,7 +315,7 @@ sl_status plan_here(struct plan_run *r, double gbps, double gops, struct plan_co
     struct plan_device dev;
     struct plan_model counted;
     if (r->o->bench) SL_TRY(read_bench(r, &m, err));
-    fit(r, &m, &(struct here){&dev, &counted, gbps, gops, m.n > 0});
+    fit(r, &m, &(struct here){&dev, &counted, gbps, gops, m.n > 0, r->q.team ? &r->q.links : NULL});
     r->model = counted;
     r->q.model = &r->model;
     *k = m.c.k;
@@ -339,11 +339,11 @@ int plan_cmd_machine(struct plan_run *r)
     for (int i = 0; i < m.n && st == SL_OK; i++) {
         if (m.p[i].probe > 0) gbps = m.p[i].probe;
     }
-    if (st == SL_OK) st = read_doctor(r, &gbps, &gops, &err);
+    if (st == SL_OK) st = plan_read_doctor(r, &gbps, &gops, &err);
     if (st) return st == SL_REQUEST ? cmd_usage("%s", err.text) : cmd_fail(&err);
     struct plan_device dev;
     struct plan_model counted;
-    fit(r, &m, &(struct here){&dev, &counted, gbps, gops, r->o->bench || r->o->grid});
+    fit(r, &m, &(struct here){&dev, &counted, gbps, gops, r->o->bench || r->o->grid, NULL});
     report(r, &m);
     return CMD_OK;
 }

@@ -193,6 +193,7 @@ static void json_option(struct json_w *w, const struct plan_run *r, const struct
     text_jw_key(w, "experts_on_cpu");
     text_jw_bool(w, l->cpu_experts || o->c.k.mode == PLAN_MODE_CPU);
     kv(w, "hot", l->hot);
+    if (o->c.team) ks(w, "dispatch", l->dp < 2 ? "" : l->swap ? "swap" : "gather");
     text_jw_obj_end(w);
     kv(w, "concurrency", o->load.n);
     kv(w, "ttft_ms", o->r.ttft * 1e3);
@@ -231,7 +232,7 @@ static void json_option(struct json_w *w, const struct plan_run *r, const struct
     text_jw_obj_end(w);
 }
 
-void plan_json_found(const struct plan_run *r, const struct plan_found *f, double seconds)
+void plan_json_found(struct plan_run *r, const struct plan_found *f, double seconds)
 {
     struct str s;
     struct json_w w;
@@ -282,6 +283,9 @@ void plan_json_found(const struct plan_run *r, const struct plan_found *f, doubl
     }
     text_jw_arr_end(&w);
     if (f->n_option == 0) ks(&w, "cure", f->cure);
+    sl_err ignored;
+    if (r->q.team && f->n_option > 0 && plan_goals(r, &w, &ignored))
+        ks(&w, "note", ignored.text);
     if (r->note) ks(&w, "note", r->note);
     text_jw_obj_end(&w);
     printf("%s\n", str_c(&s));

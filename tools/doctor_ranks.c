@@ -5,79 +5,74 @@
 
 #include <string.h>
 
-#include "base/clock.h"
 #include "compute.h"
-#include "dev/dev.h"
-#include "dist/dist.h"
 #include "os/os.h"
 #include "os/share.h"
+#include "rank_probe.h"
 
-#define SMALL 16          /* columns of a rank in a join that measures its time */
-#define LARGE (256 << 10) /* of one that measures bytes */
-#define SMALL_TIMES 2000
-#define LARGE_TIMES 50
 #define SHM_LEAST ((int64_t)4 << 20) /* of a rank */
 
 /* A rank, as all are told. */
 struct row {
-    char host[48], isa[24];
-    int32_t n_core, n_thread, n_numa, first_cpu;
-    double read_gbps, int8_gops;
+    char host[48];
+    int32_t n_core, n_numa, first_cpu;
+    struct rank_speed speed;
     int64_t mem_available, shm_free;
 };
 
 struct ranks_report {
     struct row row[DIST_RANK_MAX];
     int n, n_host;
-    double join_us, join_gbps;
+    int n_per_host; /* ranks of each host, one after another; 1 where they differ */
+    struct rank_ways way;
     struct doctor_advice advice;
 };
 
-static sl_status look(struct row *r, const struct opt_common *o, sl_err *err)
+/* Where a rank may run. */
+struct cpus {
+    char host[48];
+    int32_t n_core, n_pu, cpu[64]; /* the first of them */
+};
+
+/* Ranks that may run on the same CPUs share them, as an engine's do. */
+static sl_status deal_cpus(dist *d, const struct os_topology *top, struct dev_opts *o, sl_err *err)
 {
-    dev *d = NULL;
+    static struct cpus all[DIST_RANK_MAX];
+    struct cpus mine = {.n_core = top->n_core, .n_pu = top->n_pu};
+    int cpu[BASE_COUNT_OF(mine.cpu)] = {0}, n_same = 0;
+    (void)os_team_cpus(&(struct os_team){BASE_MIN(top->n_pu, BASE_COUNT_OF(cpu)), 0, 1}, cpu);
+    for (int i = 0; i < BASE_COUNT_OF(cpu); i++)
+        mine.cpu[i] = cpu[i];
+    os_host_name(mine.host, sizeof mine.host);
+    SL_TRY(dist_all(d, &mine, all, sizeof mine, err));
+    for (int r = 0; r < dist_size(d); r++) {
+        if (memcmp(&all[r], &mine, sizeof mine) != 0) continue;
+        o->rank += r < dist_rank(d);
+        n_same++;
+    }
+    int n = o->n_thread ? o->n_thread : os_within_quota(top, top->n_core);
+    o->n_thread = BASE_MAX(n / n_same, 1);
+    o->n_rank = n_same > 1 ? n_same : 0;
+    dist_set_crowded(d, o->n_thread * n_same > top->n_pu);
+    return SL_OK;
+}
+
+static sl_status look(dist *at, struct row *r, const struct opt_common *o, sl_err *err)
+{
     struct os_topology top;
-    struct dev_info di;
     int cpu = -1;
     struct dev_opts dopts = {.n_thread = o->threads};
     SL_TRY(os_topology_get(&top, err));
+    SL_TRY(deal_cpus(at, &top, &dopts, err));
     (void)os_team_cpus(&(struct os_team){1, 0, 1}, &cpu);
-    SL_TRY(dev_open(NULL, &dopts, &d, err));
-    dev_info_get(d, &di);
+    SL_TRY(rank_speed_get(&dopts, &r->speed, err));
     os_host_name(r->host, sizeof r->host);
-    snprintf(r->isa, sizeof r->isa, "%s", di.isa);
     r->n_core = top.n_core;
-    r->n_thread = di.n_thread;
     r->n_numa = top.n_numa;
     r->first_cpu = cpu;
     r->mem_available = top.mem_available;
     r->shm_free = os_free_bytes("/dev/shm");
-    r->read_gbps = dev_probe_read_gbps(d, 200);
-    r->int8_gops = dev_probe_int8_gops(d, 200);
-    dev_close(d);
     return SL_OK;
-}
-
-/* Seconds of a join of so many columns of each rank. */
-static sl_status time_joins(dist *d, int n_col, int times, double *s, sl_err *err)
-{
-    int32_t part[DIST_RANK_MAX];
-    void *x = NULL, *y = NULL;
-    int n = dist_size(d);
-    for (int r = 0; r < n; r++)
-        part[r] = n_col;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_col, sizeof(float), &x, err));
-    sl_status st = mem_alloc_array(MEM_SCRATCH, (size_t)n_col * (size_t)n, sizeof(float), &y, err);
-    int64_t t0 = 0;
-    for (int i = -times / 10; i < times && !st; i++) {
-        if (i == 0) t0 = clock_now_ns();
-        dist_cols(d, &(struct dist_cols){.x = x, .y = y, .n_row = 1, .n = n_col * n, .part = part});
-        st = dist_status(d, err);
-    }
-    *s = (double)(clock_now_ns() - t0) * 1e-9 / times;
-    mem_free(x);
-    mem_free(y);
-    return st;
 }
 
 static void judge(struct ranks_report *r)
@@ -88,7 +83,7 @@ static void judge(struct ranks_report *r)
         const struct row *a = &r->row[i];
         bool seen = false;
         one_core |= a->n_core == 1 && r->n > 1;
-        other_isa |= strcmp(a->isa, r->row[0].isa) != 0;
+        other_isa |= strcmp(a->speed.isa, r->row[0].speed.isa) != 0;
         for (int k = 0; k < i; k++) {
             const struct row *b = &r->row[k];
             bool here = strcmp(a->host, b->host) == 0;
@@ -98,6 +93,10 @@ static void judge(struct ranks_report *r)
         r->n_host += !seen;
         shm = i == 0 ? a->shm_free : BASE_MIN(shm, a->shm_free);
     }
+    int k = r->n % r->n_host ? 1 : r->n / r->n_host;
+    for (int i = 0; i < r->n; i++)
+        if (strcmp(r->row[i].host, r->row[i / k * k].host) != 0) k = 1;
+    r->n_per_host = k;
     struct doctor_advice *advice = &r->advice;
     doctor_advise(
         advice, one_core,
@@ -121,13 +120,17 @@ static void print_text(const struct ranks_report *r)
         const struct row *a = &r->row[i];
         printf("rank %-7d %s: %d cores, %d memory node%s, %s, %.1f GB/s and %.0f Gop/s with %d "
                "threads, %.1f GiB and %.1f GiB of /dev/shm available\n",
-               i, a->host, a->n_core, a->n_numa, a->n_numa == 1 ? "" : "s", a->isa, a->read_gbps,
-               a->int8_gops, a->n_thread, (double)a->mem_available * gib,
+               i, a->host, a->n_core, a->n_numa, a->n_numa == 1 ? "" : "s", a->speed.isa,
+               a->speed.read_gbps,
+               a->speed.int8_gops, a->speed.n_thread, (double)a->mem_available * gib,
                (double)a->shm_free * gib);
     }
-    printf("a join       %.1f us, %.2f GB/s into each rank\n", r->join_us, r->join_gbps);
+    printf("a join       %.1f us, %.2f GB/s into each rank\n", r->way.all.us, r->way.all.gbps);
+    if (r->n_host > 1 && r->n_per_host > 1)
+        printf("of a machine %.1f us, %.2f GB/s\n", r->way.host.us, r->way.host.gbps);
+    printf("a hand-over  %.1f us, %.2f GB/s from stage to stage\n", r->way.hop.us, r->way.hop.gbps);
     char none[48];
-    int n_tp = r->n % r->n_host ? 1 : r->n / r->n_host; /* a stage is a machine */
+    int n_tp = r->n_per_host; /* a stage is a machine */
     if (r->n_host == 1)
         snprintf(none, sizeof none, "--layout tp=%d", r->n);
     else if (n_tp == 1)
@@ -143,7 +146,7 @@ static void row_json(const struct row *a, struct json_w *w)
         const char *key;
         int64_t v;
     } num[] = {{"cores", a->n_core},
-               {"threads", a->n_thread},
+               {"threads", a->speed.n_thread},
                {"numa_nodes", a->n_numa},
                {"mem_available", a->mem_available},
                {"shm_available", a->shm_free}};
@@ -151,16 +154,29 @@ static void row_json(const struct row *a, struct json_w *w)
     text_jw_key(w, "host");
     text_jw_strz(w, a->host);
     text_jw_key(w, "isa");
-    text_jw_strz(w, a->isa);
+    text_jw_strz(w, a->speed.isa);
     for (int i = 0; i < BASE_COUNT_OF(num); i++) {
         text_jw_key(w, num[i].key);
         text_jw_int(w, num[i].v);
     }
     text_jw_key(w, "read_gbps");
-    text_jw_real(w, a->read_gbps, 6);
+    text_jw_real(w, a->speed.read_gbps, 6);
     text_jw_key(w, "int8_gops");
-    text_jw_real(w, a->int8_gops, 6);
+    text_jw_real(w, a->speed.int8_gops, 6);
+    text_jw_key(w, "op_us");
+    text_jw_real(w, a->speed.op_us, 6);
     text_jw_obj_end(w);
+}
+
+static void way_json(struct json_w *w, const char *name, const struct rank_way *v)
+{
+    char key[32];
+    snprintf(key, sizeof key, "%s_us", name);
+    text_jw_key(w, key);
+    text_jw_real(w, v->us, 6);
+    snprintf(key, sizeof key, "%s_gbps", name);
+    text_jw_key(w, key);
+    text_jw_real(w, v->gbps, 6);
 }
 
 static sl_status print_json(const struct ranks_report *r, sl_err *err)
@@ -175,10 +191,9 @@ static sl_status print_json(const struct ranks_report *r, sl_err *err)
     for (int i = 0; i < r->n; i++)
         row_json(&r->row[i], &w);
     text_jw_arr_end(&w);
-    text_jw_key(&w, "join_us");
-    text_jw_real(&w, r->join_us, 6);
-    text_jw_key(&w, "join_gbps");
-    text_jw_real(&w, r->join_gbps, 6);
+    way_json(&w, "join", &r->way.all);
+    way_json(&w, "host_join", &r->way.host);
+    way_json(&w, "hop", &r->way.hop);
     doctor_put_advice(&r->advice, &w);
     text_jw_obj_end(&w);
     sl_status st = compute_print(&s, err);
@@ -189,17 +204,12 @@ static sl_status print_json(const struct ranks_report *r, sl_err *err)
 static sl_status gather(dist *d, const struct opt_common *o, struct ranks_report *r, sl_err *err)
 {
     struct row mine = {0};
-    double small = 0, large = 0;
     r->n = dist_size(d);
-    SL_TRY(dist_gate(d, look(&mine, o, err), err));
+    SL_TRY(dist_gate(d, look(d, &mine, o, err), err));
     SL_TRY(dist_all(d, &mine, r->row, sizeof mine, err));
     judge(r);
-    SL_TRY(dist_room(d, (int64_t)LARGE * (int64_t)sizeof(float), 64, err));
-    SL_TRY(time_joins(d, SMALL, SMALL_TIMES, &small, err));
-    SL_TRY(time_joins(d, LARGE, LARGE_TIMES, &large, err));
-    r->join_us = small * 1e6;
-    r->join_gbps = (double)LARGE * sizeof(float) * (r->n - 1) / large * 1e-9;
-    return SL_OK;
+    SL_TRY(dist_room(d, RANK_PROBE_ROW, 64, err));
+    return rank_ways_get(d, r->n_per_host, &r->way, err);
 }
 
 int doctor_ranks(const struct opt_common *o)
@@ -210,7 +220,7 @@ int doctor_ranks(const struct opt_common *o)
     if (dist_launched().n < 2)
         return cmd_usage("--ranks: no launcher has started several processes: mpirun -n 2 sluice "
                          "doctor --ranks");
-    sl_status st = dist_mpi_open(&(struct dist_opts){.crowded = true}, &d, &err);
+    sl_status st = dist_mpi_open(&(struct dist_opts){.crowded = true, .n_join = 1}, &d, &err);
     if (!st) st = gather(d, o, &r, &err);
     int rank = dist_launched().rank;
     if (!st && rank == 0) {

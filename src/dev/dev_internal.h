@@ -64,6 +64,7 @@ struct dev_class {
      */
     void (*host_ran)(dev *d, const struct dev_cost *cost);
     int64_t (*now_ns)(const dev *d); /* NULL: it goes by the clock */
+    void (*figures)(const dev *d, struct dev_figures *out); /* NULL: they are measured */
     bool is_host;        /* its memory is the host's */
     bool is_card;        /* its driver has libraries, files and devices of its own */
     bool is_late;        /* it queues operators, and times them itself */

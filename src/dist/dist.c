@@ -40,6 +40,12 @@ void dist_set_crowded(dist *d, bool crowded)
     d->spin_ns = crowded ? 0 : DIST_SPIN_NS;
 }
 
+void dist_set_join(dist *d, int n)
+{
+    d->n_join = n;
+    d->join0 = d->rank / n * n;
+}
+
 void dist_close(dist *d)
 {
     if (d) d->close(d);

@@ -87,6 +87,10 @@ sl_status dist_gate(dist *d, sl_status st, sl_err *err) BASE_MUST_USE;
  * a message msg_bytes. Before the first join or message. Errors: NOMEM, IO: on all ranks. */
 sl_status dist_room(dist *d, int64_t row_bytes, int64_t msg_bytes, sl_err *err) BASE_MUST_USE;
 
+/* From now on n ranks that follow each other are a stage (n divides their number). All ranks call
+ * it between two joins, which were opened with n_join 1. */
+void dist_set_join(dist *d, int n);
+
 /* ---- steps ---- */
 /* Home: the others hear the n bytes of msg, which stay until its dist_all_done. n 0 = there is
  * nothing more. At most n_ahead messages are under way; all ranks obey them in order. */

@@ -102,3 +102,19 @@ double plan_counts_apart(const struct plan_counts *c, int n_tok)
     }
     return lo;
 }
+
+double plan_counts_top(const struct plan_counts *c, int n)
+{
+    double sum = 0, all = 0;
+    for (int l = 0; l < c->n_layer; l++) {
+        const float *share = c->share + (int64_t)l * c->n_expert;
+        for (int i = 0; i < c->n_expert; i++) {
+            int before = 0; /* those that come first in the order by load */
+            for (int k = 0; k < c->n_expert; k++)
+                before += share[k] > share[i] || (share[k] == share[i] && k < i);
+            all += share[i];
+            if (before < n) sum += share[i];
+        }
+    }
+    return all > 0 ? sum / all : 0;
+}

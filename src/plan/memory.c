@@ -44,9 +44,15 @@ void plan_memory(const struct plan_case *c, double batch, double ctx, struct pla
     *out = (struct plan_memory){0};
     double bits = c->fmt.cpu > 0 ? c->fmt.cpu : c->fmt.expert;
     if (c->k.mode == PLAN_MODE_CPU) {
-        out->weights =
-            l->tp > 1 ? weights_of_rank(c, &out->mtp) : plan_weight_bytes(m, &c->fmt, l->mtp > 0);
         out->limit = c->host && c->host->mem > 0 ? c->host->mem * USABLE : c->dev->mem * USABLE;
+        if (c->team) {
+            plan_team_memory(c, batch, ctx, out);
+            out->kv = ceil(batch / fmax(1, l->dp)) * out->seq;
+            out->total = out->weights + out->mtp + out->kv + out->acts + out->comm;
+            out->fits = out->free_seq >= 1;
+            return;
+        }
+        out->weights = plan_weight_bytes(m, &c->fmt, l->mtp > 0);
     } else {
         out->weights = weights_of_rank(c, &out->mtp);
         out->limit = c->dev->mem * USABLE;

@@ -209,7 +209,7 @@ static double index_keys(const struct plan_model *m, double ctx)
 
 /* Attention products of one query token against ctx cached tokens, all layers, absorbed form,
  * without the index. */
-static double attn_flop(const struct plan_model *m, double ctx)
+double plan_attn_flop(const struct plan_model *m, double ctx)
 {
     double L = m->layers, H = m->heads;
     if (m->attn == PLAN_ATTN_MLA) {
@@ -241,7 +241,7 @@ static double attn_time(const struct plan_case *c, double seq, double q, double 
     double share = plan_physics_of(c->dev)->eta_mla;
     if (m->attn == PLAN_ATTN_MLA && m->index_topk > 0) share *= SPARSE_SHARE;
     double reads = seq * kv_read(m, ctx, c->kv_bits, c->lay.tp, q) / bw;
-    double t = fmax(reads, tok * attn_flop(m, ctx) / c->lay.tp / (peak_attn(c) * share));
+    double t = fmax(reads, tok * plan_attn_flop(m, ctx) / c->lay.tp / (peak_attn(c) * share));
     if (m->index_topk <= 0) return t;
     double eight = fmax(peak[PLAN_NUM_BF16], fmax(peak[PLAN_NUM_INT8], peak[PLAN_NUM_FP8]));
     double keys = seq * index_keys(m, ctx) * m->index_dim * c->kv_bits / 8 / bw;
@@ -250,7 +250,7 @@ static double attn_time(const struct plan_case *c, double seq, double q, double 
 
 /* Operators that one layer launches, beside those of a DeepSeek layer with 16-bit activations
  * (1.0). */
-static double layer_ops(const struct plan_case *c)
+double plan_layer_ops(const struct plan_case *c)
 {
     const struct plan_model *m = c->model;
     double attn = m->attn == PLAN_ATTN_GQA ? 6 : m->attn == PLAN_ATTN_V4 ? 20 : 12;
@@ -340,50 +340,20 @@ static void cpu_step(const struct plan_case *c, double tok, double chunks, bool 
              plan_soft_max(bytes / (k[PLAN_CPU_GBPS] * 1e9), flop / (k[PLAN_CPU_TOPS] * 1e12));
 }
 
-/* Distinct experts that tok tokens of a step read. */
-static double experts_read(const struct plan_case *c, double tok)
+double plan_experts_of(const struct plan_case *c, double tok)
 {
     return plan_experts_read(c->model, c->apart > 0 ? tok * c->apart : tok);
 }
 
-/* What CPU ranks wait for when they put side by side what each has computed, in f32
- * (docs/distribution.md): the row of the table, four joins a layer, rows of logits to the first. */
-static double join_time(const struct plan_case *c, double tok, double rows)
-{
-    const struct plan_model *m = c->model;
-    double n = c->lay.tp, v = m->v_dim > 0 ? m->v_dim : m->head_dim;
-    double col = m->hidden + m->layers * (m->heads * v + 2.0 * m->hidden) +
-                 (double)m->dense_layers * m->dense_inter +
-                 m->moe_layers *
-                     ((double)m->topk * m->moe_inter + (double)m->shared * m->shared_inter);
-    double bytes = 4 * (tok * col + rows * m->vocab) * (1 - 1 / n);
-    return n > 1 ? (2 + 4.0 * m->layers) * c->dev->alpha_link + bytes / c->dev->link : 0;
-}
-
-/* Everything in host memory: all weights read at the host's speed, products at its speed; of tp
- * ranks each has its share of all but norms, router and MLA's latents. rows: tokens whose logits
- * are wanted. batch, ctx: sequences that decode, 0 in a prompt. */
-static void host_only(const struct plan_case *c, double tok, double rows, double batch, double ctx,
-                      struct plan_time *t)
+/* Attention of sequences that decode on a CPU rank, tok tokens of them. */
+double plan_attn_host(const struct plan_case *c, double seq, double tok, double ctx)
 {
     const struct plan_model *m = c->model;
     const double *k = c->k.v;
-    double bw = k[PLAN_CPU_GBPS] * 1e9, ops = k[PLAN_CPU_TOPS] * 1e12, tp = fmax(1, c->lay.tp);
-    double whole = m->layers * m->p_repl + m->moe_layers * m->p_router;
-    double dense = (m->layers * m->p_attn + m->dense_layers * m->p_dense +
-                    m->moe_layers * m->p_shared) / tp + whole;
-    t->weights = (dense * c->fmt.attn + m->p_embed / tp * c->fmt.head) / 8 / bw;
-    t->experts =
-        m->moe_layers * m->p_expert / tp * experts_read(c, tok) * c->fmt.expert / 8 / bw;
-    t->compute = 2 * (tok * ((m->active - m->p_embed - whole) / tp + whole) +
-                      rows * m->p_embed / tp) / ops;
     double keys = index_keys(m, ctx) * m->index_dim * c->kv_bits / 8;
-    t->attn =
-        batch * (kv_read(m, ctx, c->kv_bits, (int)tp, 1) + keys) / (bw * k[PLAN_ETA_KV]) +
-        tok * (attn_flop(m, ctx) / tp + index_flop(m, ctx)) / ops;
-    t->comm = join_time(c, tok, rows);
-    t->fixed = m->layers * layer_ops(c) * k[PLAN_T_LAYER] * 1e-6;
-    t->total = t->weights + t->experts + t->compute + t->attn + t->comm + t->fixed;
+    double tp = fmax(1, c->lay.tp), bw = k[PLAN_CPU_GBPS] * 1e9 * k[PLAN_ETA_KV];
+    return seq * (kv_read(m, ctx, c->kv_bits, (int)tp, 1) + keys) / bw +
+           tok * (plan_attn_flop(m, ctx) / tp + index_flop(m, ctx)) / (k[PLAN_CPU_TOPS] * 1e12);
 }
 
 /* Share of peak that decode's products reach. A device with little arithmetic for its memory (H20:
@@ -409,7 +379,7 @@ static void device_weights(const struct plan_case *c, double tok_rank, double to
     double flop = 2 * tok_rank * (s.attn + s.dense + s.head), moe = 0;
     if (m->experts > 0 && !l->cpu_experts) {
         double read = l->ep > 1 ? experts_on_rank(c, tok_all) * m->moe_layers * m->p_expert
-                                : s.moe_all * experts_read(c, tok_all);
+                                : s.moe_all * plan_experts_of(c, tok_all);
         double eta = k[PLAN_ETA_W] * slice_share(c);
         bool unit = c->fmt.fp_weights && c->fmt.expert < 5 && c->dev->peak[PLAN_NUM_FP4] > 0;
         /* weights narrower than what is multiplied: the vector unit works beside the reads */
@@ -418,12 +388,13 @@ static void device_weights(const struct plan_case *c, double tok_rank, double to
         t->experts = read * c->fmt.expert / 8 / (bw * eta);
         /* rows of the grouped product: matrix units work on whole tiles for every expert that is
          * touched */
-        double group = l->ep > 1 ? experts_on_rank(c, tok_all) * l->ep : experts_read(c, tok_all);
+        double group =
+            l->ep > 1 ? experts_on_rank(c, tok_all) * l->ep : plan_experts_of(c, tok_all);
         double rows = tok_all * m->topk * plan_imbalance(c);
         rows = fmax(rows, group * tile_rows(c, rows / m->experts, false));
         moe = 2 * rows * s.moe_all;
     } else if (l->cpu_experts && l->hot > 0) {
-        double bytes = m->moe_layers * m->p_expert * experts_read(c, tok_all) * l->hot / l->tp;
+        double bytes = m->moe_layers * m->p_expert * plan_experts_of(c, tok_all) * l->hot / l->tp;
         t->experts = bytes * c->fmt.attn / 8 / (bw * p->eta_d);
     }
     t->compute = (flop / peak_dense(c) + moe / peak_of(c, c->fmt.act)) / product_share(c->dev);
@@ -440,7 +411,7 @@ void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_
     if (m->counts) in_row.apart = plan_counts_apart(m->counts, 1 + l->mtp) / q;
     c = &in_row;
     if (c->k.mode == PLAN_MODE_CPU) {
-        host_only(c, batch * q, batch * q, batch, ctx, t);
+        plan_team_step(c, batch, ctx, t);
         return;
     }
     double lanes = 1; /* micro-batches in flight */
@@ -454,7 +425,7 @@ void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_
     t->comm = comm_time(c, tok_rank, tok_all, false);
     /* grouping by expert: nothing to do for one sequence, half of it for two */
     double multi = k[PLAN_T_MULTI] * m->moe_layers / m->layers * (1 - q / fmax(tok_all, q));
-    t->fixed = m->layers * layer_ops(c) * (k[PLAN_T_LAYER] + multi) * 1e-6;
+    t->fixed = m->layers * plan_layer_ops(c) * (k[PLAN_T_LAYER] + multi) * 1e-6;
     double soft = c->fmt.soft_scale ? k[PLAN_SOFT] : 1;
     double wide =
         m->hidden / 7168.0 * (m->attn == PLAN_ATTN_V4 ? 4 : 1); /* V4 carries 4 residual streams */
@@ -474,7 +445,7 @@ void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_
 
 /* Pairs of (query, key) that prefill attends, per sequence and layer kind, in flop over all layers.
  */
-static double prefill_attn_flop(const struct plan_model *m, double n, double past)
+double plan_prompt_flop(const struct plan_model *m, double n, double past)
 {
     double L = m->layers, H = m->heads, pairs = n * (past + n / 2);
     if (m->attn == PLAN_ATTN_MLA) {
@@ -514,13 +485,11 @@ void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double 
     const double *k = c->k.v;
     *t = (struct plan_time){0};
     double tok = n_req * n_tok;
-    double aflop = n_req * prefill_attn_flop(m, n_tok, past);
+    double aflop = n_req * plan_prompt_flop(m, n_tok, past);
     t->fixed = k[PLAN_T0] + n_req / fmax(1, l->dp) * k[PLAN_T_REQ];
     if (c->k.mode == PLAN_MODE_CPU) {
-        host_only(c, tok, n_req, 0, 0, t);
-        t->attn = aflop / fmax(1, l->tp) / (k[PLAN_CPU_TOPS] * 1e12 * k[PLAN_ETA_A]);
+        plan_team_prefill(c, n_req, n_tok, aflop, t);
         t->fixed = k[PLAN_T0] + n_req / fmax(1, l->dp) * k[PLAN_T_REQ];
-        t->device = plan_soft_max(t->weights + t->experts, t->compute) + t->attn + t->comm;
         t->total = t->device + t->fixed;
         return;
     }

@@ -46,6 +46,8 @@ struct plan_model {
     int index_heads, index_dim, index_topk; /* sparse indexer (V3.2, GLM-5, V4); 0 none */
     int n_c4, n_c128, window; /* V4: layers compressed 4 and 128 times, window length */
     int n_window;             /* GQA: layers that see a window only (gpt-oss) */
+    bool qk_norm;             /* GQA: queries and keys are normed */
+    bool norm_whole;          /* a norm over all heads at once (MiniMax-M2): no rank shares them */
     double total;             /* parameters without the MTP module; given or computed */
     double active;            /* parameters one token touches, without embedding lookup */
     double kv_token; /* bytes of BF16 KV per token, all layers; 0 for V4 (see plan_kv_bytes) */
@@ -158,6 +160,19 @@ struct plan_host {
 /* ---- tables ------------------------------------------------------------------------------------
  */
 
+/* What moving rows between ranks costs: s before the first byte, bytes/s into each rank. */
+struct plan_link {
+    double lat, bw;
+};
+#define PLAN_RANK_MAX 64 /* ranks that share a model, at most */
+/* CPU ranks as they were measured. */
+struct plan_team {
+    int n, per_host;            /* ranks; of each host, one after another; 1 where they differ */
+    struct plan_link host, all; /* joins of rows of the ranks of a host, and of all */
+    struct plan_link hop;       /* from a stage to the next */
+    double op;                  /* s: an operator that begins and ends for itself */
+};
+
 /* One CSV file as bytes: RFC 4180 quoting, "\n" or "\r\n", a header line, '#' lines skipped. */
 struct plan_bytes {
     const char *name; /* for messages */
@@ -211,6 +226,8 @@ sl_status plan_read_counts(struct plan_counts *out, struct arena *a, struct plan
                            sl_err *err) BASE_MUST_USE;
 /* Different experts of a layer that n_tok tokens choose on average, each token for itself. */
 double plan_counts_read(const struct plan_counts *c, double n_tok);
+/* The share of choices that the n experts of a layer take that are chosen most, mean of layers. */
+double plan_counts_top(const struct plan_counts *c, int n);
 /* How many tokens of texts that know nothing of each other read as many experts as n_tok in a row:
  * n_tok where that was not counted, never more. */
 double plan_counts_apart(const struct plan_counts *c, int n_tok);
@@ -248,6 +265,8 @@ struct plan_layout {
     int stream_from;     /* ... from this many tokens in a batch; fewer run on the host */
     double hot;          /* share of expert reads that hit copies on the card, 0..1 */
     int n_p, n_d;        /* split prefill and decode, nodes of each; 0,0 = mixed */
+    bool swap;           /* CPU ranks with dp: rows go to those that have experts of theirs alone */
+    double combine_bits; /* the same: of a value of an expert's output, 32, 16 or 8.25 */
 };
 
 /* ---- constants ---------------------------------------------------------------------------------
@@ -301,6 +320,7 @@ struct plan_case {
     const struct plan_model *model;
     const struct plan_device *dev;
     const struct plan_host *host; /* NULL: none */
+    const struct plan_team *team; /* NULL: one CPU, or cards */
     struct plan_format fmt;
     double kv_bits; /* 16 or 8 */
     struct plan_layout lay;
@@ -328,6 +348,9 @@ void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_
 /* One prefill batch: n_req prompts of n_tok new tokens each after past tokens of context. */
 void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double past,
                   struct plan_time *t);
+
+/* Can the engine be laid out so over CPU ranks? tp with ep 1 or tp, and pp; or dp with ep as dp. */
+bool plan_team_can(const struct plan_model *m, const struct plan_layout *l);
 
 /* Memory of one rank, bytes by purpose. */
 struct plan_memory {

@@ -31,6 +31,24 @@ double plan_all_to_all(const struct plan_case *c, double n_tok, bool combine);
 /* Imbalance of experts over ranks as a factor on expert and all-to-all time. */
 double plan_imbalance(const struct plan_case *c);
 
+/* Operators that one layer launches, beside those of a DeepSeek layer with 16-bit activations. */
+double plan_layer_ops(const struct plan_case *c);
+/* Distinct experts that tok tokens of a step read. */
+double plan_experts_of(const struct plan_case *c, double tok);
+/* Attention products of one query token against ctx cached ones, all layers; of n tokens of a
+ * prompt after past ones. */
+double plan_attn_flop(const struct plan_model *m, double ctx);
+double plan_prompt_flop(const struct plan_model *m, double n, double past);
+double plan_attn_host(const struct plan_case *c, double seq, double tok, double ctx);
+
+/* team.c: CPU ranks, one too. A step of decode; a batch of prompts, whose attention takes attn_flop
+ * in all: t without fixed cost; memory of the fullest rank below out->limit. */
+void plan_team_step(const struct plan_case *c, double batch, double ctx, struct plan_time *t);
+void plan_team_prefill(const struct plan_case *c, double n_req, double n_tok, double attn_flop,
+                       struct plan_time *t);
+void plan_team_memory(const struct plan_case *c, double batch, double ctx,
+                      struct plan_memory *out);
+
 /* The largest whole number from 1 to most that holds, as plan_most_users() looks for it; 0: none.
  */
 double plan_most(bool (*holds)(void *user, double n), void *user, double most);

@@ -49,8 +49,9 @@ bool plan_layout_parse(const char *text, struct plan_query *q, char *why, size_t
         else if (!strncasecmp(p, "ep", 2))
             slot = &q->ep;
         char *end = NULL;
-        long v = slot ? strtol(p + 2, &end, 10) : 0;
-        if (!slot || end == p + 2 || v < 1 || v > 65536) {
+        const char *digits = p + 2 + (slot && p[2] == '=');
+        long v = slot ? strtol(digits, &end, 10) : 0;
+        if (!slot || end == digits || v < 1 || v > 65536) {
             snprintf(why, size,
                      "layout \"%.40s\": parts are tpN ppN dpN epN, like tp8, tp4pp2, dp32ep32",
                      text);
@@ -58,7 +59,7 @@ bool plan_layout_parse(const char *text, struct plan_query *q, char *why, size_t
         }
         *slot = (int)v;
         p = end;
-        while (*p == 'x' || *p == '-' || *p == '+' || *p == ' ')
+        while (*p == 'x' || *p == '-' || *p == '+' || *p == ',' || *p == ' ')
             p++;
     }
     return true;
@@ -69,8 +70,9 @@ static void layout_name(const struct cand *c, const struct plan_query *q, char *
     const struct plan_layout *l = &c->l;
     int n = snprintf(out, size, "%s ", q->fmt[c->fmt].name);
     if (c->mode == PLAN_MODE_CPU) n += snprintf(out + n, size - (size_t)n, "cpu");
-    if (c->mode == PLAN_MODE_CPU && l->tp > 1)
-        n += snprintf(out + n, size - (size_t)n, " tp%d", l->tp);
+    bool several = c->mode == PLAN_MODE_CPU && l->tp * l->pp * l->dp > 1;
+    if (several) n += snprintf(out + n, size - (size_t)n, " ");
+    if (several && l->tp > 1) n += snprintf(out + n, size - (size_t)n, "tp%d", l->tp);
     if (l->n_p > 0) n += snprintf(out + n, size - (size_t)n, "%dP:%dD ", l->n_p, l->n_d);
     if (c->mode != PLAN_MODE_CPU && (l->tp > 1 || (l->dp == 1 && l->pp == 1))) {
         n += snprintf(out + n, size - (size_t)n, "tp%d", l->tp);
@@ -120,6 +122,7 @@ static void make_case(const struct finder *f, const struct cand *c, struct plan_
     out->k.mode = c->mode;
     if (!q->team) return;
     out->dev = &q->team[c->l.ranks - 1];
+    out->team = &q->links;
     out->k = q->here;
     out->k.v[PLAN_CPU_GBPS] *= out->dev->bw * 1e-9;
     out->k.v[PLAN_CPU_TOPS] *= out->dev->peak[PLAN_NUM_INT8] * 1e-12;
@@ -243,7 +246,7 @@ static void try_extras(struct finder *f, struct cand *c)
     int reds[2] = {0, 0}, n_red = 1;
     if (q->redundant >= 0)
         reds[0] = c->l.ep > 1 ? q->redundant : 0;
-    else if (c->l.ep >= 16)
+    else if (c->l.ep >= 16 && !q->team) /* there they need a file of loads */
         reds[n_red++] = c->l.ep >= 64 ? c->l.ep / 8 * 4 : c->l.ep;
     for (int k = k0; k <= k1 && f->n_tried < MAX_TRIED; k++) {
         for (int r = 0; r < n_red; r++) {
@@ -342,25 +345,62 @@ static void try_cards(struct finder *f, struct cand *c)
     }
 }
 
-/* Can ranks of one CPU each share the model? As the engine cuts it: whole heads, the rest by 16. */
-static bool shared_by(const struct plan_model *m, int n)
+/* Rows to experts by the way that takes less for a step of decode. */
+static void try_ranks(struct finder *f, struct cand *c)
 {
-    int least = m->hidden;
-    if (m->dense_layers > 0 && m->dense_inter < least) least = m->dense_inter;
-    if (m->moe_layers > 0 && m->moe_inter < least) least = m->moe_inter;
-    return n <= m->heads && n <= least / 16;
+    const struct plan_query *q = f->q;
+    struct plan_layout *l = &c->l;
+    if ((q->tp && l->tp != q->tp) || (q->pp && l->pp != q->pp) || (q->dp && l->dp != q->dp) ||
+        (q->ep && l->ep != q->ep))
+        return;
+    struct plan_layout asked = *l;
+    asked.redundant = l->ep > 1 && q->redundant > 0 ? q->redundant : 0;
+    if (!plan_team_can(q->model, &asked)) return;
+    l->combine_bits = l->dp > 1 ? q->combine_bits : 32;
+    if (l->dp > 1) {
+        struct plan_case pc;
+        struct plan_time t[2];
+        for (int i = 0; i < 2; i++) {
+            l->swap = i == 1;
+            make_case(f, c, &pc);
+            plan_step(&pc, fmax(1, q->load.n > 0 ? q->load.n : 4.0 * l->dp), q->load.in, &t[i]);
+        }
+        l->swap = t[1].comm < t[0].comm;
+    }
+    try_extras(f, c);
+}
+
+/* All layouts of the first n ranks. */
+static void try_team(struct finder *f, struct cand *c, int n)
+{
+    const struct plan_query *q = f->q;
+    const struct plan_layout one = {
+        .cards = 1, .ranks = n, .tp = 1, .pp = 1, .dp = 1, .ep = 1, .chunk = q->chunk};
+    for (int tp = 1; tp <= n; tp++) {
+        if (n % tp) continue;
+        for (int ep = 1; ep <= tp; ep += BASE_MAX(tp - 1, 1)) {
+            if (ep > 1 && q->model->experts == 0) continue;
+            c->l = one;
+            c->l.tp = tp, c->l.pp = n / tp, c->l.ep = ep;
+            try_ranks(f, c);
+        }
+    }
+    if (n == 1 || q->model->experts == 0) return;
+    c->l = one;
+    c->l.dp = c->l.ep = n;
+    try_ranks(f, c);
 }
 
 static void try_hosts(struct finder *f, struct cand *c)
 {
     const struct plan_query *q = f->q;
     c->mode = PLAN_MODE_CPU;
-    for (int n = 1; n == 1 || n <= q->n_team; n++) {
-        if ((q->tp && n != q->tp && q->team) || (n > 1 && !shared_by(q->model, n))) continue;
-        c->l = (struct plan_layout){
-            .cards = 1, .ranks = n, .tp = n, .pp = 1, .dp = 1, .ep = 1, .chunk = q->chunk};
-        try_extras(f, c);
-    }
+    for (int n = 1; q->team && n <= q->links.n; n++)
+        try_team(f, c, n);
+    if (q->team) return;
+    c->l = (struct plan_layout){
+        .cards = 1, .ranks = 1, .tp = 1, .pp = 1, .dp = 1, .ep = 1, .chunk = q->chunk};
+    try_extras(f, c);
 }
 
 static int by_rate(const void *a, const void *b)

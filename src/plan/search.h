@@ -30,10 +30,10 @@ struct plan_query {
     double hot;         /* share of experts on the card for a hybrid; < 0: as many as fit */
     const char *engine; /* "" = the best known on this device */
     int gen;            /* maturity of an engine that is not known */
-    /* CPU ranks that were measured. Reads and 8-bit products in bw and peak, joins in alpha_link
-     * and link. NULL: one host. */
-    const struct plan_device *team; /* [n_team] the slowest of the first 1, 2, .. ranks */
-    int n_team;
+    /* CPU ranks that were measured. Reads and 8-bit products in bw and peak. NULL: one host. */
+    const struct plan_device *team; /* [links.n] the slowest of the first 1, 2, .. ranks */
+    struct plan_team links;
+    double combine_bits; /* of their experts' outputs */
     struct plan_consts here; /* with a team: this engine's constants, those of reads and products
                                 as shares of what was measured */
 };

@@ -25,10 +25,13 @@ def command(*programs):
     return out
 
 
-def run(programs, timeout=60, env=None):
-    """(exit code, stdout, stderr, seconds); code None: it did not end in time."""
+def run(programs, timeout=60, env=None, pre=()):
+    """(exit code, stdout, stderr, seconds); code None: it did not end in time. pre: options of
+    mpirun."""
     t0 = time.monotonic()
-    p = subprocess.Popen(command(*programs), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    line = command(*programs)
+    line[len(BASE):len(BASE)] = pre
+    p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                          text=True, stdin=subprocess.DEVNULL, env=dict(os.environ, **(env or {})))
     try:
         out, err = p.communicate(timeout=timeout)

@@ -143,6 +143,8 @@ void dev_check_clock_give(struct check *c, struct check_call *q);
 int64_t dev_check_now_ns(const dev *d);
 /* It has computed. */
 void dev_check_host_ran(dev *d, const struct dev_cost *cost);
+/* What its options say of it, and of the CPU beside it. */
+void dev_check_figures(const dev *d, struct dev_figures *out);
 int64_t dev_check_now(const struct check *c); /* the host's time */
 
 /* ---- the queue (queue.c) ---- */

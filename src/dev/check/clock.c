@@ -170,3 +170,16 @@ void dev_check_host_ran(dev *d, const struct dev_cost *cost)
         k->host_ns +=
             BASE_MAX(ns_of(cost->bytes, k->host_bw), ns_of(cost->ops + cost->flops, k->host_ops));
 }
+
+void dev_check_figures(const dev *d, struct dev_figures *out)
+{
+    const struct check_clock *k = &dev_check_of(d)->clock;
+    *out = (struct dev_figures){.read = k->bw,
+                                .ops = k->ops,
+                                .lat_s = (double)k->lat * 1e-9,
+                                .hand_s = (double)k->hand * 1e-9,
+                                .bus = k->bus,
+                                .host_read = k->host_bw,
+                                .host_ops = k->host_ops,
+                                .is_told = true};
+}

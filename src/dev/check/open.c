@@ -385,5 +385,6 @@ const struct dev_class dev_check_class = {
     .name = "check", .open = check_open, .frees_poisoned = true, SHARED, DEV_OP_LIST(X)};
 const struct dev_class dev_sim_class = {
     .name = "sim", .open = sim_open, .host_ran = dev_check_host_ran, .now_ns = dev_check_now_ns,
+    .figures = dev_check_figures,
     SHARED, DEV_OP_LIST(X)};
 #undef X

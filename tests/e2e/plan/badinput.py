@@ -134,9 +134,20 @@ with tempfile.TemporaryDirectory() as d:
             ("join.json", '{"ranks":[%s,%s],"join_us":9}' % (rank, rank), "join_gbps")):
         expect(["--model", "qwen3-30b-a3b", "--this-cluster", file(name, text)], 1, name, *words)
     two = file("two.json", '{"ranks":[%s,%s],"join_us":9,"join_gbps":2}' % (rank, rank))
-    for layout in ("tp3", "pp2", "tp2dp2"):
+    for layout in ("tp3", "pp3", "tp2dp2"):
         expect(["--model", "qwen3-30b-a3b", "--this-cluster", two, "--layout", layout], 2, layout,
                "1 to 2")
+    for layout in ("dp2", "tp2ep1pp2", "tp2x2"):
+        expect(["--model", "qwen3-32b", "--this-cluster", two, "--layout", layout], 2, layout)
+    expect(["--model", "qwen3-32b", "--this-cluster", two, "--combine", "q4"], 2, "--combine")
+    expect(["--model", "qwen3-32b", "--this-box", "--this-cluster", two], 2, "--this-box")
+    expect(["--model", "qwen3-32b", "--this-box", "--ranks", "64", "-t", "2"], 2, "--ranks 64")
+    for args, *words in ((["--device", "cpu"], "it is the CPU"), (["--device", "nocard"], "nocard"),
+                         (["--device", "sim", "--hardware", "h20"], "--hardware"),
+                         (["--device", "sim:speed=1"], "speed"),
+                         (["--device", "sim", "--defer", "9"], "--defer 9"),
+                         (["--device", "sim", "--hot", "400"], "--hot 400")):
+        expect(["--model", "qwen3-30b-a3b", *args], 1 if "nocard" in args[1] else 2, *words)
     expect(base + ["--hardware-file", file("h.json", "{}")], 1, "h.json", "list")
     expect(base +
            ["--models-file", file("m.json", '[{"name":"x","layers":"nine"}]')], 1, "m.json line 2",

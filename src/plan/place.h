@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One device beside the CPU: which parts of a model lie where, what fits, and how long a step takes
+ * (docs/devices.md has the order in which operators run). Pure. */
+#ifndef PLAN_PLACE_H
+#define PLAN_PLACE_H
+
+#include "plan/plan.h"
+
+/* A device and the CPU beside it. Bytes, bytes/s, operations/s, seconds. */
+struct plan_card {
+    double mem, bw, ops; /* its memory; reads and products that its kernels reach */
+    double bus;          /* to and from the host */
+    double lat, hand;    /* of a launch; from host to idle device, or back to a host that waits */
+    double host_mem, host_bw, host_ops; /* bw, ops 0: they take no time */
+};
+
+/* Which experts lie where: those of the first n_cpu layers that have any on the CPU. */
+struct plan_placing {
+    int n_cpu, n_late, n_hot; /* late: of a token; hot: of each layer on the CPU, there too */
+};
+
+struct plan_placed {
+    double dev_weights, dev_hot, dev_kv, dev_acts; /* bytes on the device */
+    double host_weights;                           /* on the host */
+    double seq;                                    /* bytes of a sequence's cache */
+    double free_seq;                               /* sequences that fit beside the rest */
+    double over; /* bytes too many on the device, or else on the host; <= 0: it fits */
+    bool host_over;
+    double step, prompt;               /* seconds: a step of decode; a prompt */
+    double dev, host, ways, late_wait; /* of the step: busy device, busy CPU, hand-overs and bus */
+};
+
+/* What is asked: sequences, context, a prompt's tokens, tokens of a step at most. */
+struct plan_asked {
+    double batch, ctx, prompt, chunk, kv_bits;
+};
+
+/* Time and memory of one placement. spare: share of reads that hot experts take beyond their number,
+ * from counts where the model has them. */
+void plan_place(const struct plan_model *m, const struct plan_format *f,
+                const struct plan_card *card, const struct plan_placing *p,
+                const struct plan_asked *a, struct plan_placed *out);
+/* The largest n_hot that fits in nine tenths of what is left beside weights and cache. */
+int plan_place_hot(const struct plan_model *m, const struct plan_format *f,
+                   const struct plan_card *card, const struct plan_placing *p,
+                   const struct plan_asked *a);
+/* The fewest layers whose experts must lie on the CPU; -1: not even all of them are enough. */
+int plan_place_least(const struct plan_model *m, const struct plan_format *f,
+                     const struct plan_card *card, const struct plan_asked *a);
+
+#endif

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CPU ranks that share a model: what each of them reads and computes in a step, what they move, and
+ * what they hold. docs/distribution.md says what is divided. One CPU is a rank alone. */
+#include <math.h>
+#include <string.h>
+
+#include "arch/arch.h"
+#include "plan/plan_internal.h"
+
+#define LAYERS 1000 /* as the model's shape may have */
+
+/* A stage: some of the layers, of which the last has the head. */
+struct stage {
+    int n_layer, n_dense, n_moe;
+    bool first, last;
+};
+
+/* What a rank does in a step. */
+struct work {
+    double tok, rows; /* of the rank; whose logits are wanted */
+    double all;       /* tokens that come to the group's experts */
+    double seq, ctx;  /* that decode; 0 in a prompt */
+    double attn_flop; /* of a prompt's attention, all layers */
+};
+
+/* ---- stages ---- */
+
+static double layer_bytes(const struct plan_case *c, bool is_moe)
+{
+    const struct plan_model *m = c->model;
+    const struct plan_format *f = &c->fmt;
+    double attn = (m->p_attn + m->p_repl) * f->attn;
+    if (!is_moe) return (attn + m->p_dense * f->dense) / 8;
+    return (attn + (m->p_shared + m->p_router) * f->dense + m->p_expert * m->experts * f->expert) /
+           8;
+}
+
+/* As the engine cuts layers: about the same bytes, the head and MTP layers with the last. */
+static void cut(const struct plan_case *c, int32_t *first)
+{
+    const struct plan_model *m = c->model;
+    int64_t layer[LAYERS];
+    double mtp = c->lay.mtp > 0 ? m->mtp_layers * layer_bytes(c, m->moe_layers > 0) : 0;
+    for (int i = 0; i < m->layers; i++)
+        layer[i] = (int64_t)layer_bytes(c, i >= m->dense_layers);
+    arch_cut_layers(layer, m->layers, (int64_t)(m->p_embed * c->fmt.head / 8 + mtp), c->lay.pp,
+                    first);
+}
+
+static struct stage stage_of(const struct plan_case *c, const int32_t *first, int i)
+{
+    int lead = c->model->dense_layers, a = first[i], b = first[i + 1];
+    int dense = (b < lead ? b : lead) - (a < lead ? a : lead);
+    return (struct stage){b - a, dense, b - a - dense, i == 0, i == c->lay.pp - 1};
+}
+
+static int stages(const struct plan_case *c, struct stage *out)
+{
+    int n = c->lay.pp > 1 ? c->lay.pp : 1;
+    int32_t first[PLAN_RANK_MAX + 1];
+    if (n == 1) {
+        const struct plan_model *m = c->model;
+        out[0] = (struct stage){m->layers, m->dense_layers, m->moe_layers, true, true};
+        return 1;
+    }
+    cut(c, first);
+    for (int i = 0; i < n; i++)
+        out[i] = stage_of(c, first, i);
+    return n;
+}
+
+/* ---- what ranks wait for ---- */
+
+static double wire(const struct plan_link *l, double times, double bytes)
+{
+    return times * l->lat + bytes / l->bw;
+}
+
+static const struct plan_link *link_of(const struct plan_case *c, int n)
+{
+    const struct plan_team *t = c->team;
+    return n <= t->per_host && t->per_host % n == 0 ? &t->host : &t->all;
+}
+
+/* Columns side by side, in f32: the row of the table, the joins of each layer, rows of logits to
+ * the first. */
+static double join_time(const struct plan_case *c, const struct stage *s, const struct work *w)
+{
+    const struct plan_model *m = c->model;
+    double n = c->lay.tp, v = m->v_dim > 0 ? m->v_dim : m->head_dim, D = m->hidden;
+    double of_expert = c->lay.ep > 1 ? D / n : m->moe_inter;
+    double shared = (double)m->shared * m->shared_inter;
+    double col = s->n_layer * (m->heads * v + 2 * D) + (double)s->n_dense * m->dense_inter +
+                 s->n_moe * (m->topk * of_expert + shared) + (s->first ? D : 0);
+    double times = 4.0 * s->n_layer + (shared > 0 ? s->n_moe : 0) + s->first + s->last;
+    double bytes = 4 * (w->tok * col + (s->last ? w->rows * m->vocab : 0)) * (1 - 1 / n);
+    return wire(link_of(c, c->lay.tp), times, bytes);
+}
+
+/* Rows to experts of other ranks and back. */
+static double exchange_time(const struct plan_case *c, const struct stage *s, const struct work *w)
+{
+    const struct plan_model *m = c->model;
+    double n = c->lay.dp, D = m->hidden, K = m->topk, others = w->all - w->tok;
+    double back = w->tok * K * (1 - 1 / n) * D * c->lay.combine_bits / 8;
+    double hit = 1 - pow(1 - 1 / n, K);
+    double there = others * 4 * (c->lay.swap ? K + D * hit : K + D);
+    return s->n_moe * wire(link_of(c, c->lay.dp), c->lay.swap ? 3 : 2, there + back);
+}
+
+static double comm_time(const struct plan_case *c, const struct stage *s, const struct work *w)
+{
+    if (!c->team) return 0;
+    if (c->lay.dp > 1) return exchange_time(c, s, w);
+    return c->lay.tp > 1 ? join_time(c, s, w) : 0;
+}
+
+/* ---- a stage's step ---- */
+
+/* The largest of n numbers that are spread as normal ones, over their deviation. */
+static double largest(double n)
+{
+    return n > 1 ? 0.564 * pow(log2(n), 0.84) : 0;
+}
+
+/* Distinct experts of a layer on the rank that has most of them: routing spreads them as balls over
+ * bins, less the more of them are chosen at all. */
+static double fullest(const struct plan_model *m, double tok, double n)
+{
+    double mu = plan_experts_read(m, tok) / n, part = mu * n / m->experts;
+    double most = mu + largest(n) * sqrt(mu * fmax(0, 1 - part));
+    return fmin(most, m->experts / n);
+}
+
+/* What is told of the parameters that a token takes, over what the classes add up to. */
+static double counted(const struct plan_model *m)
+{
+    double sum = m->layers * (m->p_attn + m->p_repl) + m->dense_layers * m->p_dense +
+                 m->moe_layers * (m->topk * m->p_expert + m->p_shared + m->p_router);
+    return (m->active - m->p_embed) / sum;
+}
+
+/* The layers of a step of so few tokens are one region on a rank that shares no matrix; otherwise
+ * every operator begins and ends for itself. */
+#define REGION_TOK 4
+static double starts(const struct plan_case *c, const struct stage *s, const struct work *w)
+{
+    const struct plan_model *m = c->model;
+    bool whole = c->lay.tp <= 1 && c->lay.dp <= 1 && w->tok <= REGION_TOK;
+    if (!c->team || whole) return 0;
+    double attn = m->attn == PLAN_ATTN_MLA ? 10 : 7;
+    return (s->n_layer * attn + s->n_dense * 3.0 + s->n_moe * (m->shared > 0 ? 8.0 : 6.0)) *
+           c->team->op;
+}
+
+static void stage_time(const struct plan_case *c, const struct stage *s, const struct work *w,
+                       struct plan_time *t)
+{
+    const struct plan_model *m = c->model;
+    const double *k = c->k.v;
+    double bw = k[PLAN_CPU_GBPS] * 1e9, ops = k[PLAN_CPU_TOPS] * 1e12, tp = fmax(1, c->lay.tp);
+    double n_exp = c->lay.ep > 1 ? c->lay.ep : tp, part = (double)s->n_layer / m->layers;
+    double repl = s->n_layer * m->p_repl + s->n_moe * m->p_router;
+    double dense = (s->n_layer * m->p_attn + s->n_dense * m->p_dense + s->n_moe * m->p_shared) / tp;
+    double head = s->last ? m->p_embed / tp : 0, reads = 0, skew = 1;
+    if (s->n_moe > 0) {
+        double touched = plan_experts_of(c, w->all);
+        reads = c->lay.ep > 1 ? fullest(m, w->all, n_exp) : touched / tp;
+        skew = c->lay.ep > 1 ? reads * n_exp / touched : 1;
+    }
+    double expert = s->n_moe * m->p_expert;
+    *t = (struct plan_time){0};
+    t->weights = ((dense + repl) * c->fmt.attn + head * c->fmt.head) / 8 / bw;
+    t->experts = expert * reads * c->fmt.expert / 8 / bw;
+    double flop = w->tok * (dense + repl) + w->all * m->topk * expert / n_exp * skew;
+    t->compute = 2 * (flop * counted(m) + w->rows * head) / ops;
+    if (w->attn_flop > 0)
+        t->attn = w->attn_flop * part / tp / (ops * k[PLAN_ETA_A]);
+    else
+        t->attn = plan_attn_host(c, w->seq, w->tok, w->ctx) * part;
+    t->comm = comm_time(c, s, w);
+    t->fixed = s->n_layer * plan_layer_ops(c) * k[PLAN_T_LAYER] * 1e-6 + starts(c, s, w);
+    t->total = t->weights + t->experts + t->compute + t->attn + t->comm + t->fixed;
+}
+
+static void add_time(struct plan_time *sum, const struct plan_time *t)
+{
+    sum->weights += t->weights, sum->experts += t->experts, sum->compute += t->compute;
+    sum->attn += t->attn, sum->comm += t->comm, sum->fixed += t->fixed, sum->total += t->total;
+}
+
+/* Home tells a step and hears that it is over; rows go from stage to stage. */
+static double between(const struct plan_case *c, double tok)
+{
+    const struct plan_team *team = c->team;
+    if (!team || c->lay.ranks < 2) return 0;
+    double hops = c->lay.pp - 1;
+    return 2 * team->all.lat + wire(&team->hop, hops, hops * tok * 4 * c->model->hidden);
+}
+
+static double all_tokens(const struct plan_case *c, double tok)
+{
+    return c->lay.dp > 1 ? fmax(tok, 1) : tok;
+}
+
+void plan_team_step(const struct plan_case *c, double batch, double ctx, struct plan_time *t)
+{
+    struct stage s[PLAN_RANK_MAX];
+    struct plan_time one;
+    int n = stages(c, s);
+    double q = 1 + c->lay.mtp, dp = fmax(1, c->lay.dp), seq = dp > 1 ? ceil(batch / dp) : batch;
+    struct work w = {.tok = seq * q, .rows = seq * q, .seq = seq, .ctx = ctx};
+    w.all = all_tokens(c, batch * q);
+    *t = (struct plan_time){0};
+    for (int i = 0; i < n; i++) {
+        stage_time(c, &s[i], &w, &one);
+        add_time(t, &one);
+    }
+    double more = between(c, w.tok);
+    t->comm += more;
+    t->total += more;
+}
+
+/* A prompt goes through several stages in pieces, so that they work at the same time: as the
+ * engine cuts it. */
+static double pieces(const struct plan_case *c, double tok)
+{
+    const struct plan_model *m = c->model;
+    double least = m->experts > 0 ? fmax(32, 8.0 * m->experts / m->topk) : 32;
+    if (c->lay.pp < 2) return 1;
+    return fmax(1, fmin(4.0 * (c->lay.pp - 1), floor(tok / least)));
+}
+
+void plan_team_prefill(const struct plan_case *c, double n_req, double n_tok, double attn_flop,
+                       struct plan_time *t)
+{
+    struct stage s[PLAN_RANK_MAX];
+    struct plan_time one;
+    int n = stages(c, s);
+    double tok = n_req * n_tok, dp = fmax(1, fmin(c->lay.dp, n_req)), cuts = pieces(c, tok);
+    struct work w = {.tok = tok / dp / cuts,
+                     .rows = fmax(1, n_req / dp / cuts),
+                     .attn_flop = attn_flop / dp / cuts};
+    w.all = all_tokens(c, tok / cuts);
+    double slowest = 0;
+    *t = (struct plan_time){0};
+    for (int i = 0; i < n; i++) {
+        stage_time(c, &s[i], &w, &one);
+        double busy = plan_soft_max(one.weights + one.experts, one.compute) + one.attn + one.comm +
+                      starts(c, &s[i], &w);
+        slowest = fmax(slowest, busy);
+        one.total = busy;
+        add_time(t, &one);
+    }
+    double more = between(c, w.tok);
+    t->comm += more;
+    t->device = t->total + (cuts - 1) * slowest + more;
+    t->total = t->device;
+    t->fixed = 0;
+}
+
+/* ---- memory ---- */
+
+static double stage_weights(const struct plan_case *c, const struct stage *s)
+{
+    const struct plan_model *m = c->model;
+    const struct plan_format *f = &c->fmt;
+    double tp = fmax(1, c->lay.tp), n_exp = c->lay.ep > 1 ? c->lay.ep : tp;
+    double ffn = s->n_dense * m->p_dense / tp + s->n_moe * (m->p_shared / tp + m->p_router);
+    double expert = s->n_moe * m->p_expert * (m->experts + c->lay.redundant) / n_exp;
+    double tables = (s->first ? m->p_embed : 0) + (s->last ? m->p_head : 0);
+    if (s->last && !s->first && m->p_head <= 0) tables += m->p_embed; /* tied, on another rank */
+    return (s->n_layer * (m->p_attn / tp + m->p_repl) * f->attn + ffn * f->dense +
+            expert * f->expert + tables / tp * f->head) / 8;
+}
+
+/* Rows of all tokens of a step on one rank, to its experts and back: nothing is ever left out. */
+static double buffers(const struct plan_case *c, double batch)
+{
+    const struct plan_model *m = c->model;
+    double tok = (c->lay.chunk > 0 ? c->lay.chunk : 512) + batch;
+    return c->lay.dp > 1 ? tok * m->hidden * 4 * (m->topk + 2.0) : 0;
+}
+
+void plan_team_memory(const struct plan_case *c, double batch, double ctx, struct plan_memory *out)
+{
+    const struct plan_model *m = c->model;
+    const struct plan_layout *l = &c->lay;
+    struct stage s[PLAN_RANK_MAX];
+    int n = stages(c, s);
+    double least = -1;
+    for (int i = 0; i < n; i++) { /* the stage that has room for the fewest sequences */
+        struct plan_memory one = {.limit = out->limit};
+        one.weights = stage_weights(c, &s[i]);
+        if (l->mtp > 0 && s[i].last)
+            one.mtp = m->mtp_layers * layer_bytes(c, m->moe_layers > 0) / fmax(l->tp, l->ep);
+        one.acts = (double)arch_beside_bytes((int64_t)(one.weights + one.mtp));
+        one.comm = buffers(c, batch);
+        one.seq = plan_kv_bytes(m, ctx, c->kv_bits, l->tp) * s[i].n_layer / m->layers;
+        double rest = one.limit - one.weights - one.mtp - one.acts - one.comm;
+        double holds = rest > 0 && one.seq > 0 ? floor(rest / one.seq) : 0;
+        if (least >= 0 && (holds > least || (holds == least && one.weights < out->weights)))
+            continue;
+        least = holds;
+        *out = one;
+    }
+    out->free_seq = fmax(0, least) * fmax(1, l->dp);
+}
+
+/* ---- which layouts there are ---- */
+
+/* Can n ranks share the matrices? As the engine cuts them: whole heads, the rest by 16. */
+static bool shared_by(const struct plan_model *m, int n, bool experts_too)
+{
+    int least = m->hidden < m->vocab ? m->hidden : m->vocab, shared = m->shared * m->shared_inter;
+    if (m->dense_layers > 0 && m->dense_inter < least) least = m->dense_inter;
+    if (m->moe_layers > 0 && shared > 0 && shared < least) least = shared;
+    if (m->moe_layers > 0 && experts_too && m->moe_inter < least) least = m->moe_inter;
+    return n == 1 || (n <= m->heads && n <= least / 16 && !m->norm_whole);
+}
+
+bool plan_team_can(const struct plan_model *m, const struct plan_layout *l)
+{
+    bool ranks = l->tp * l->pp * l->dp > 1;
+    if (l->ep > 1 && (m->experts < l->ep || (m->experts + l->redundant) % l->ep)) return false;
+    if (ranks && (m->attn == PLAN_ATTN_HYB || m->attn == PLAN_ATTN_V4)) return false;
+    if (l->pp > m->layers) return false;
+    if (l->dp > 1) return l->tp == 1 && l->pp == 1 && l->ep == l->dp;
+    return (l->ep == 1 || l->ep == l->tp) && shared_by(m, l->tp, l->ep == 1);
+}

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The planner's step of CPU ranks against measured ones: tp=2, pp=2, dp=2,ep=2, as threads of one
+process and as processes whose messages a slow link carries.
+
+  check_step_model.py [BUILD] [--table] [--model PATH=...]
+
+doctor --ranks measures the ranks, bench one rank alone, and plan --this-cluster --bench predicts;
+then bench --layout measures. All of a row run one after the other, the layouts' measurements three
+times in turn; the least time of each counts, for other programs only make it longer. Models have
+made-up weights (--mock). Fails where the median error of all rows is over 15 % or one over 35 %."""
+import json
+import os
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
+import e2e  # noqa: E402
+import mpi  # noqa: E402
+
+BUILD = e2e.build_dir()
+SLUICE = e2e.sluice(BUILD)
+SHIM = os.path.join(BUILD, "tests", "dist", "libslowlink.so")
+MEDIAN, WORST, TIMES = 15.0, 35.0, 3
+BASE = dict(hidden_act="silu", rms_norm_eps=1e-6, max_position_embeddings=4096,
+            bos_token_id=0, eos_token_id=1, torch_dtype="bfloat16", attention_bias=False)
+# the shape of SmolLM2-135M: many small layers; and a mixture of a few large ones
+SMALL = dict(BASE, architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=49152,
+             hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
+             num_key_value_heads=3, head_dim=64, tie_word_embeddings=True, rope_theta=1e5,
+             mlp_bias=False)
+MOE = dict(BASE, architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe", vocab_size=32000,
+           hidden_size=2048, intermediate_size=6144, num_hidden_layers=4, num_attention_heads=32,
+           num_key_value_heads=4, head_dim=128, rope_theta=1e6, decoder_sparse_step=1,
+           moe_intermediate_size=768, num_experts_per_tok=8, num_experts=32, norm_topk_prob=True,
+           mlp_only_layers=[], tie_word_embeddings=False)
+MODELS = {"small": (SMALL, "q4_1"), "moe": (MOE, "q4_0")}
+# (model, layout, how, us of a link, Mbit/s; 0 = any)
+ROWS = [("small", "tp=2", "threads", 0, 0), ("small", "pp=2", "threads", 0, 0),
+        ("moe", "tp=2", "threads", 0, 0), ("moe", "pp=2", "threads", 0, 0),
+        ("moe", "tp=2,ep=2", "threads", 0, 0), ("moe", "dp=2,ep=2", "threads", 0, 0),
+        ("small", "tp=2", "processes", 0, 0), ("moe", "tp=2", "processes", 0, 0),
+        ("moe", "dp=2,ep=2", "processes", 0, 0),
+        ("moe", "tp=2", "messages", 0, 0), ("moe", "pp=2", "messages", 0, 0),
+        ("moe", "dp=2,ep=2", "messages", 0, 0),
+        ("small", "tp=2", "messages", 50, 0), ("moe", "tp=2", "messages", 50, 0),
+        ("moe", "pp=2", "messages", 50, 0), ("moe", "dp=2,ep=2", "messages", 50, 0),
+        ("moe", "tp=2", "messages", 500, 0), ("moe", "pp=2", "messages", 500, 0),
+        ("moe", "dp=2,ep=2", "messages", 500, 0),
+        ("moe", "tp=2", "messages", 50, 1000), ("moe", "dp=2,ep=2", "messages", 50, 1000),
+        ("moe", "dp=2,ep=2", "messages", 50, 100)]
+BATCH, DEPTH, N_NEW = (1, 4), 128, 24
+
+
+def env_of(how, us, mbit):
+    env = {"SLOWLINK_US": str(us), "SLOWLINK_MBIT": str(mbit)}
+    if how == "messages":
+        env["SL_DIST"] = "messages"
+    if us or mbit:
+        env["LD_PRELOAD"] = SHIM
+    return env
+
+
+def sluice(how, args, env):
+    """stdout of the command: of one process, or of two that share a model."""
+    if how == "threads":
+        code, out, err = e2e.run([SLUICE, *args], timeout=600, env=env)
+        out = out.decode()
+    else:
+        pre = [x for k, v in env.items() for x in ("-x", f"{k}={v}")]
+        code, out, err, _ = mpi.run([(2, [SLUICE, *args])], timeout=600, pre=pre)
+    if code:
+        sys.exit(f"{' '.join(args)} ({how}): exit {code}: {err[-500:]}")
+    return out
+
+
+def bench(how, model, layout, env, threads):
+    args = ["bench", "--mock", "--mock-type", model[1], "-m", model[0], "-p", "256", "-n",
+            str(N_NEW), "-b", ",".join(map(str, BATCH)), "-d", str(DEPTH), "-r", "3", "--json",
+            "-t", str(threads), "-c", "1024"]
+    rows = json.loads(sluice(how, args + (["--layout", layout] if layout else []), env))
+    return rows
+
+
+def least(a, b):
+    """Of two runs of bench the better of each test."""
+    for x, y in zip(a, b):
+        if y["tps_max"] > x["tps_max"]:
+            x.update(y)
+    return a
+
+
+def plan(work, model, layout, ranks, bench_rows, combine="f32"):
+    file, one = os.path.join(work, "ranks.json"), os.path.join(work, "bench.json")
+    with open(file, "w") as f:
+        f.write(ranks)
+    with open(one, "w") as f:
+        json.dump(bench_rows, f)
+    got = {}
+    for b in BATCH:
+        args = [SLUICE, "plan", "--this-cluster", file, "--bench", one, "-m", model[0],
+                "--weights", model[2], "--layout", layout, "--mtp", "0", "--concurrency", str(b),
+                "--input", str(DEPTH), "--output", str(N_NEW), "--json"]
+        code, out, err = e2e.run(args)
+        if code:
+            sys.exit(f"plan {layout}: exit {code}: {err[-500:]}")
+        got[b] = json.loads(out)["options"][0]["step_us"]
+    return got
+
+
+def main():
+    why = mpi.missing(BUILD) or (not os.path.exists(SHIM) and "no libslowlink.so")
+    if why:
+        print(f"step_model: skipped: {why}")
+        sys.exit(77)
+    only = [a.split("=", 1)[1] for a in sys.argv if a.startswith("--only=")]
+    errors = []
+    print(f"{'model':6} {'layout':10} {'ranks':9} {'us':>4} {'Mbit':>5} {'users':>5} "
+          f"{'measured':>9} {'planned':>9} {'error %':>8}", flush=True)
+    with tempfile.TemporaryDirectory() as work:
+        models = {}
+        for name, (config, kind) in MODELS.items():
+            d = os.path.join(work, name)
+            os.makedirs(d)
+            json.dump(config, open(os.path.join(d, "config.json"), "w"))
+            models[name] = (d, kind, "q4")
+        for name, layout, how, us, mbit in ROWS:
+            if only and not any(o in f"{name} {layout} {how} {us} {mbit}" for o in only):
+                continue
+            model, env = models[name], env_of(how, us, mbit)
+            one = got = None
+            for _ in range(TIMES):
+                # one rank beside another that computes the same: they share caches and memory
+                now = bench("threads", model, None, {}, 1)
+                one = now if one is None else least(one, now)
+                now = bench(how, model, layout, env, 2)
+                got = now if got is None else least(got, now)
+            probe = "processes" if how == "threads" else how
+            ranks = sluice(probe, ["doctor", "--ranks", "--json"], env)
+            want = plan(work, model, layout, ranks, one)
+            for x in got:
+                if not x["test"].startswith("tg"):
+                    continue
+                ms = 1e3 * x["batch"] / x["tps_max"]
+                said = want[x["batch"]]["total"] * 1e-3
+                e = 100 * (said / ms - 1)
+                errors.append(abs(e))
+                print(f"{name:6} {layout:10} {how:9} {us:4} {mbit:5} {x['batch']:5} {ms:9.2f} "
+                      f"{said:9.2f} {e:+8.1f}", flush=True)
+                if "--table" in sys.argv:
+                    print("   ", {k: round(v) for k, v in want[x["batch"]].items() if v})
+    errors.sort()
+    median = errors[len(errors) // 2]
+    print(f"{len(errors)} rows: median error {median:.1f} %, worst {errors[-1]:.1f} %")
+    sys.exit(0 if median <= MEDIAN and errors[-1] <= WORST else 1)
+
+
+main()

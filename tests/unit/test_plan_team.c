@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CPU ranks that share a model: which layouts there are, what each rank holds, what it waits for. */
+#include <math.h>
+
+#include "plan/place.h"
+#include "plan/search.h"
+#include "plan_load.h"
+
+static const struct plan_team links = {
+    8, 4, {5e-6, 10e9}, {100e-6, 1e9}, {200e-6, 1e9}, 2e-6};
+
+static struct plan_case here(const char *model, struct plan_layout l)
+{
+    static struct plan_device dev = {.vendor = PLAN_CPU, .dies = 1, .cards_per_node = 1,
+                                     .mem = 64e9, .bw = 100e9};
+    load();
+    struct plan_case c = {.model = plan_find_model(&tables, model), .dev = &dev, .team = &links};
+    assert_non_null(c.model);
+    assert_true(plan_format_find("q4", &c.fmt));
+    l.ranks = l.tp * l.pp * l.dp, l.cards = 1, l.chunk = 512, l.combine_bits = 32;
+    c.kv_bits = 16, c.lay = l;
+    c.k = book.prior[PLAN_CPU][PLAN_MODE_CPU];
+    c.k.mode = PLAN_MODE_CPU;
+    c.k.v[PLAN_CPU_GBPS] = 100, c.k.v[PLAN_CPU_TOPS] = 2;
+    c.k.v[PLAN_T0] = c.k.v[PLAN_T_REQ] = 0;
+    return c;
+}
+
+static struct plan_layout lay(int tp, int pp, int dp, int ep)
+{
+    return (struct plan_layout){.tp = tp, .pp = pp, .dp = dp, .ep = ep};
+}
+
+static struct plan_time step(struct plan_case c, double batch)
+{
+    struct plan_time t;
+    plan_step(&c, batch, 512, &t);
+    return t;
+}
+
+TEST(plan_team_knows_which_layouts_there_are)
+{
+    const struct {
+        const char *model;
+        int tp, pp, dp, ep;
+        bool can;
+    } rows[] = {{"qwen3-30b-a3b", 4, 1, 1, 1, true},  {"qwen3-30b-a3b", 4, 1, 1, 4, true},
+                {"qwen3-30b-a3b", 4, 2, 1, 2, false}, {"qwen3-30b-a3b", 1, 1, 4, 4, true},
+                {"qwen3-30b-a3b", 1, 1, 4, 2, false}, {"qwen3-30b-a3b", 2, 1, 2, 2, false},
+                {"qwen3-30b-a3b", 33, 1, 1, 1, false}, {"qwen3-30b-a3b", 3, 1, 1, 3, false},
+                {"qwen3-30b-a3b", 1, 49, 1, 1, false}, {"qwen3-32b", 1, 1, 2, 2, false},
+                {"qwen3-32b", 2, 2, 1, 1, true},       {"deepseek-r1", 1, 3, 1, 1, true}};
+    load();
+    for (int i = 0; i < BASE_COUNT_OF(rows); i++) {
+        struct plan_layout l = lay(rows[i].tp, rows[i].pp, rows[i].dp, rows[i].ep);
+        if (plan_team_can(plan_find_model(&tables, rows[i].model), &l) != rows[i].can)
+            fail_msg("row %d: %d", i, rows[i].can);
+    }
+}
+
+TEST(plan_team_ranks_hold_all_of_a_model_together)
+{
+    struct plan_memory m;
+    const struct plan_layout all[] = {lay(4, 1, 1, 1), lay(1, 4, 1, 1), lay(2, 2, 1, 2),
+                                      lay(1, 1, 4, 4)};
+    for (int i = 0; i < BASE_COUNT_OF(all); i++) {
+        struct plan_case c = here("deepseek-r1", all[i]);
+        double whole = plan_weight_bytes(c.model, &c.fmt, false);
+        plan_memory(&c, 4, 4096, &m);
+        /* the fullest has its quarter, and what every rank has */
+        double most = all[i].dp > 1 ? 0.25 * whole + 0.75 * 17.1e9 * c.fmt.attn / 8 : 0.3 * whole;
+        if (m.weights < 0.248 * whole || m.weights > 1.03 * most)
+            fail_msg("row %d: %.1f of %.1f GB", i, m.weights * 1e-9, whole * 1e-9);
+    }
+    /* caches: heads are shared, latents are not; stages have their layers' */
+    struct plan_case g = here("qwen3-30b-a3b", lay(4, 1, 1, 1)),
+                     a = here("deepseek-r1", lay(4, 1, 1, 1)),
+                     p = here("deepseek-r1", lay(1, 4, 1, 1));
+    plan_memory(&g, 1, 1000, &m);
+    assert_true(fabs(m.seq - plan_kv_bytes(g.model, 1000, 16, 1) / 4) < 1);
+    plan_memory(&a, 1, 1000, &m);
+    assert_true(fabs(m.seq - 70272e3) < 1);
+    plan_memory(&p, 1, 1000, &m);
+    assert_true(m.seq > 0.2 * 70272e3 && m.seq < 0.3 * 70272e3);
+}
+
+TEST(plan_team_waits_for_what_is_moved)
+{
+    /* R1, dense and mixed layers: four joins a layer and one for shared experts, the row of the
+     * table and the logits, and two for the step */
+    struct plan_case c = here("deepseek-r1", lay(4, 1, 1, 1));
+    double col = 7168 + 61 * (128 * 128 + 2 * 7168.0) + 3 * 18432.0 + 58 * (8 + 1) * 2048.0 + 129280;
+    double want = (4 * 61 + 58 + 2) * 5e-6 + 2 * 100e-6 + 4 * col * 0.75 / 10e9;
+    double got = step(c, 1).comm;
+    if (fabs(got / want - 1) > 1e-3) fail_msg("tp: %.6f ms, not %.6f", got * 1e3, want * 1e3);
+    c = here("deepseek-r1", lay(1, 4, 1, 1));
+    want = 2 * 100e-6 + 3 * (200e-6 + 4 * 7168 / 1e9);
+    got = step(c, 1).comm;
+    if (fabs(got / want - 1) > 1e-3) fail_msg("pp: %.6f ms, not %.6f", got * 1e3, want * 1e3);
+    /* 8 tokens of 4 ranks: 6 others' rows with their experts' numbers come, and 3/4 of 2 x 8 */
+    c = here("deepseek-r1", lay(1, 1, 4, 4));
+    double bytes = 6 * 4 * (8 + 7168.0) + 2 * 8 * 0.75 * 7168 * 4;
+    want = 58 * (2 * 5e-6 + bytes / 10e9) + 2 * 100e-6;
+    got = step(c, 8).comm;
+    if (fabs(got / want - 1) > 1e-3) fail_msg("dp: %.6f ms, not %.6f", got * 1e3, want * 1e3);
+    c.lay.combine_bits = 8.25;
+    assert_true(step(c, 8).comm < got);
+    /* eight ranks are on two hosts */
+    c = here("deepseek-r1", lay(8, 1, 1, 1));
+    assert_true(step(c, 1).comm > 300 * 100e-6);
+}
+
+TEST(plan_team_the_fullest_rank_decides)
+{
+    /* of one user's eight experts on four ranks: 1.74 times the mean (drawn); of 16 users' 1.16 */
+    struct plan_case whole = here("deepseek-r1", lay(1, 1, 1, 1)),
+                     four = here("deepseek-r1", lay(4, 1, 1, 4));
+    double one = step(four, 1).experts * 4 / step(whole, 1).experts,
+           many = step(four, 16).experts * 4 / step(whole, 16).experts;
+    if (fabs(one - 1.74) > 0.08 || fabs(many - 1.16) > 0.05) fail_msg("%.3f, %.3f", one, many);
+}
+
+TEST(plan_team_stages_work_at_the_same_time_on_prompts_only)
+{
+    struct plan_case one = here("qwen3-32b", lay(1, 1, 1, 1)),
+                     two = here("qwen3-32b", lay(1, 2, 1, 1));
+    struct plan_time a, b;
+    plan_prefill(&one, 1, 2048, 0, &a);
+    plan_prefill(&two, 1, 2048, 0, &b);
+    assert_true(b.total < 0.7 * a.total);
+    assert_true(step(two, 1).total > step(one, 1).total);
+}
+
+/* ---- a device beside the CPU ---- */
+
+TEST(plan_place_takes_the_time_of_the_formula)
+{
+    /* docs/devices.md: ms of a step of one token by how many experts come late */
+    static const struct {
+        const char *model;
+        double card, cpu, ms[7];
+    } rows[] = {
+        {"deepseek-r1", 756e9, 340e9, {56.8, 52.7, 48.6, 44.5, 40.4, 37.5, 37.5}},
+        {"deepseek-r1", 800e9, 379e9, {52.6, 48.9, 45.2, 41.5, 37.8, 34.1, 34.0}},
+        {"deepseek-r1", 756e9, 60e9, {206, 187, 187, 187, 187, 187, 187}},
+        {"qwen3-30b-a3b", 204e9, 50e9, {28.0, 25.5, 23.0, 21.4, 21.4, 21.4, 21.4}},
+    };
+    struct plan_asked q = {.batch = 1, .ctx = 1, .chunk = 512, .kv_bits = 16};
+    load();
+    for (int i = 0; i < BASE_COUNT_OF(rows); i++) {
+        const struct plan_model *m = plan_find_model(&tables, rows[i].model);
+        struct plan_format f;
+        assert_true(plan_format_find("q4", &f));
+        bool r1 = i < 3;
+        f.expert = 4.25, f.attn = f.dense = f.head = r1 ? 8 : 4.25;
+        /* 25 us of each layer's experts are the CPU's own */
+        double c = m->topk * m->p_expert * 4.25 / 8;
+        struct plan_card card = {.mem = 1e12, .bw = rows[i].card, .bus = 24e9, .lat = 5e-6,
+                                 .hand = 15e-6, .host_bw = c / (c / rows[i].cpu + 25e-6)};
+        for (int n = 0; n < 7; n++) {
+            struct plan_placing p = {.n_cpu = m->moe_layers, .n_late = n};
+            struct plan_placed got;
+            plan_place(m, &f, &card, &p, &q, &got);
+            double ms = got.step * 1e3, want = rows[i].ms[n];
+            if (fabs(ms / want - 1) > 0.07)
+                fail_msg("row %d, %d late: %.2f ms, not %.2f", i, n, ms, want);
+        }
+    }
+}
+
+TEST(plan_place_fits_what_fits)
+{
+    struct plan_asked q = {.batch = 1, .ctx = 4096, .chunk = 512, .kv_bits = 16};
+    struct plan_card card = {.bw = 1e12, .bus = 24e9, .lat = 5e-6, .host_bw = 100e9};
+    struct plan_format f;
+    struct plan_placed got;
+    load();
+    const struct plan_model *m = plan_find_model(&tables, "qwen3-30b-a3b");
+    assert_true(plan_format_find("q4", &f));
+    card.mem = 24e9;
+    assert_int_equal(plan_place_least(m, &f, &card, &q), 0);
+    card.mem = 12e9;
+    int least = plan_place_least(m, &f, &card, &q);
+    assert_true(least > 0 && least < m->moe_layers);
+    struct plan_placing p = {.n_cpu = least};
+    plan_place(m, &f, &card, &p, &q, &got);
+    assert_true(got.over <= 0 && got.free_seq >= 1);
+    p.n_cpu--;
+    plan_place(m, &f, &card, &p, &q, &got);
+    assert_true(got.over > 0);
+    p.n_cpu = m->moe_layers;
+    p.n_hot = plan_place_hot(m, &f, &card, &p, &q);
+    assert_true(p.n_hot > 0 && p.n_hot < m->experts);
+    plan_place(m, &f, &card, &p, &q, &got);
+    assert_true(got.over <= 0);
+    card.mem = 1e9;
+    assert_int_equal(plan_place_least(m, &f, &card, &q), -1);
+    card.mem = 24e9, card.host_mem = 1e9; /* then the host is too small */
+    p.n_hot = 0;
+    plan_place(m, &f, &card, &p, &q, &got);
+    assert_true(got.over > 0 && got.host_over);
+}

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice plan --device: a device of this machine, or a stand-in, beside the CPU: which parts of the
+ * model lie where, what fits, how fast each is, and what starts it. */
+#include <math.h>
+#include <string.h>
+
+#include "cmd_plan.h"
+#include "compute.h"
+#include "dev/dev.h"
+#include "os/os.h"
+#include "plan/place.h"
+
+#define GIB 1073741824.0
+#define PROBE_MS 200
+#define NEAR 1.01 /* fewer late experts are taken where they cost no more than this */
+
+/* One placement, and what it is called by. */
+struct row {
+    const char *name;
+    struct plan_placing p;
+    struct plan_placed got;
+    bool cpu_only;
+    char args[200]; /* after the model */
+};
+
+struct device_plan {
+    struct plan_run *r;
+    struct plan_card card;
+    struct plan_format fmt;
+    struct plan_asked asked;
+    struct row row[8];
+    int n;
+    struct dev_figures f;
+};
+
+/* ---- figures ---- */
+
+static sl_status look_at(struct device_plan *x, sl_err *err)
+{
+    struct dev_opts o = {.n_thread = x->r->o->common.threads};
+    dev *d = NULL;
+    int64_t total = 0, left = 0;
+    SL_TRY(dev_open(x->r->o->device, &o, &d, err));
+    sl_status st = SL_OK;
+    if (dev_is_host(d))
+        st = SL_FAIL(err, REQUEST,
+                     "--device %.60s: it is the CPU, beside which nothing lies: --this-machine, or "
+                     "another device",
+                     x->r->o->device);
+    if (!st) st = dev_memory(d, &left, &total, err);
+    if (!st) st = dev_figures_get(d, &x->f, err);
+    dev_close(d);
+    SL_TRY(st);
+    x->card = (struct plan_card){.mem = (double)(x->f.is_told ? total : left),
+                                 .bw = x->f.read,
+                                 .ops = x->f.ops,
+                                 .bus = x->f.bus,
+                                 .lat = x->f.lat_s,
+                                 .hand = x->f.hand_s,
+                                 .host_bw = x->f.host_read,
+                                 .host_ops = x->f.host_ops};
+    return SL_OK;
+}
+
+/* The CPU beside it: --doctor's file, or its own probes; --bench says what of them is reached. */
+static sl_status look_beside(struct device_plan *x, sl_err *err)
+{
+    struct dev_opts o = {.n_thread = x->r->o->common.threads};
+    struct os_topology top;
+    struct plan_consts k;
+    double gbps = 0, gops = 0;
+    SL_TRY(os_topology_get(&top, err));
+    if (x->f.is_told) return SL_OK;
+    x->card.host_mem = (double)top.mem_available;
+    SL_TRY(plan_read_doctor(x->r, &gbps, &gops, err));
+    if (!(gbps > 0)) {
+        dev *d = NULL;
+        SL_TRY(dev_open("cpu", &o, &d, err));
+        gbps = dev_probe_read_gbps(d, PROBE_MS);
+        gops = dev_probe_int8_gops(d, PROBE_MS);
+        dev_close(d);
+    }
+    SL_TRY(plan_here(x->r, gbps, gops, &k, err));
+    x->card.host_bw = k.v[PLAN_CPU_GBPS] * 1e9;
+    x->card.host_ops = k.v[PLAN_CPU_TOPS] * 1e12;
+    return SL_OK;
+}
+
+/* ---- placements ---- */
+
+static void arguments(const struct device_plan *x, struct row *row)
+{
+    const struct plan_placing *p = &row->p;
+    const char *from = x->r->o->common.expert_stats;
+    int all = x->r->q.model->moe_layers, n = 0;
+    char *s = row->args;
+    size_t cap = sizeof row->args;
+    if (row->cpu_only) {
+        snprintf(s, cap, "--device cpu");
+        return;
+    }
+    n = snprintf(s, cap, "--device %.90s", x->r->o->device);
+    int first = x->r->q.model->layers - all; /* --n-cpu-moe counts layers without experts too */
+    if (p->n_cpu && p->n_cpu == all) n += snprintf(s + n, cap - (size_t)n, " --cpu-moe");
+    if (p->n_cpu && p->n_cpu < all)
+        n += snprintf(s + n, cap - (size_t)n, " --n-cpu-moe %d", first + p->n_cpu);
+    if (p->n_hot) n += snprintf(s + n, cap - (size_t)n, " --hot-experts %d", p->n_hot);
+    if (p->n_hot && from) n += snprintf(s + n, cap - (size_t)n, " --hot-from %.60s", from);
+    if (p->n_late) snprintf(s + n, cap - (size_t)n, " --defer %d", p->n_late);
+}
+
+static struct row *add(struct device_plan *x, const char *name, struct plan_placing p)
+{
+    struct row *row = &x->row[x->n++];
+    *row = (struct row){.name = name, .p = p};
+    plan_place(x->r->q.model, &x->fmt, &x->card, &p, &x->asked, &row->got);
+    arguments(x, row);
+    return row;
+}
+
+/* Everything on the CPU, where it is known. */
+static void add_cpu(struct device_plan *x)
+{
+    const struct plan_model *m = x->r->q.model;
+    struct row *row = &x->row[x->n++];
+    struct plan_time t;
+    struct plan_case c = {.model = m, .fmt = x->fmt, .kv_bits = x->asked.kv_bits};
+    c.k = x->r->book.prior[PLAN_CPU][PLAN_MODE_CPU];
+    c.k.mode = PLAN_MODE_CPU;
+    c.k.v[PLAN_CPU_GBPS] = x->card.host_bw * 1e-9;
+    c.k.v[PLAN_CPU_TOPS] = (x->card.host_ops > 0 ? x->card.host_ops : 1e15) * 1e-12;
+    c.k.v[PLAN_T0] = c.k.v[PLAN_T_REQ] = 0;
+    c.lay = (struct plan_layout){.cards = 1, .ranks = 1, .tp = 1, .pp = 1, .dp = 1, .ep = 1};
+    struct plan_device cpu = {.vendor = PLAN_CPU, .dies = 1, .cards_per_node = 1};
+    c.dev = &cpu;
+    *row = (struct row){.name = "CPU alone", .cpu_only = true};
+    plan_step(&c, fmax(1, x->asked.batch), x->asked.ctx, &t);
+    row->got.step = row->got.host = t.total;
+    for (double at = 0; at < x->asked.prompt; at += x->asked.chunk) {
+        plan_prefill(&c, 1, fmin(x->asked.chunk, x->asked.prompt - at), at, &t);
+        row->got.prompt += t.total;
+    }
+    row->got.host_weights = plan_weight_bytes(m, &x->fmt, false);
+    row->got.seq = plan_kv_bytes(m, x->asked.ctx, x->asked.kv_bits, 1);
+    double left = x->card.host_mem - row->got.host_weights;
+    row->got.free_seq = x->card.host_mem > 0 ? fmax(0, floor(left / row->got.seq)) : 0;
+    row->got.over = x->card.host_mem > 0 ? row->got.seq - left : 0;
+    row->got.host_over = true;
+    arguments(x, row);
+}
+
+static void add_all(struct device_plan *x)
+{
+    const struct plan_model *m = x->r->q.model;
+    const struct plan_opts *o = x->r->o;
+    int all = m->moe_layers, least = plan_place_least(m, &x->fmt, &x->card, &x->asked);
+    add(x, "all on the device", (struct plan_placing){0});
+    if (least > 0 && least < all)
+        add(x, "experts of some layers on the CPU", (struct plan_placing){.n_cpu = least});
+    if (all > 0) {
+        struct plan_placing p = {.n_cpu = all, .n_late = o->defer};
+        add(x, "experts on the CPU", p);
+        p.n_hot = o->n_hot >= 0 ? o->n_hot
+                                : plan_place_hot(m, &x->fmt, &x->card, &p, &x->asked);
+        if (p.n_hot > 0) add(x, "hot ones on both", p);
+    }
+    if (x->card.host_bw > 0) add_cpu(x);
+}
+
+/* The fewest late experts that gain all there is, of the fastest placement with experts apart. */
+static int best_late(const struct device_plan *x, const struct row *row, double *step)
+{
+    const struct plan_model *m = x->r->q.model;
+    double ms[64], least = row->got.step;
+    int n = (int)fmin(m->topk, 63);
+    for (int i = 0; i <= n; i++) {
+        struct plan_placing p = row->p;
+        struct plan_placed got;
+        p.n_late = i;
+        plan_place(m, &x->fmt, &x->card, &p, &x->asked, &got);
+        ms[i] = got.step;
+        least = fmin(least, got.step);
+    }
+    for (int i = 0; i <= n; i++)
+        if (ms[i] <= least * NEAR) {
+            *step = ms[i];
+            return i;
+        }
+    return 0;
+}
+
+static const struct row *fastest(const struct device_plan *x)
+{
+    const struct row *best = NULL;
+    for (int i = 0; i < x->n; i++)
+        if (x->row[i].got.over <= 0 && (!best || x->row[i].got.step < best->got.step))
+            best = &x->row[i];
+    return best;
+}
+
+/* ---- telling ---- */
+
+static void tell(const struct device_plan *x, const struct row *best)
+{
+    const struct plan_card *c = &x->card;
+    const struct plan_model *m = x->r->q.model;
+    printf("%s on %s beside the CPU: %.0f sequence%s of %.0f tokens\n", m->name, x->r->o->device,
+           x->asked.batch, x->asked.batch > 1 ? "s" : "", x->asked.ctx);
+    printf("device: %.1f GiB, reads %.3g GB/s, products %.3g Gop/s, bus %.3g GB/s, launch %.3g us, "
+           "hand-over %.3g us (%s)\n",
+           c->mem / GIB, c->bw * 1e-9, c->ops * 1e-9, c->bus * 1e-9, c->lat * 1e6, c->hand * 1e6,
+           x->f.is_told ? "as its options say" : "measured");
+    if (c->host_bw > 0)
+        printf("CPU: reads %.3g GB/s, products %.3g Gop/s\n", c->host_bw * 1e-9,
+               c->host_ops * 1e-9);
+    printf("%-34s %9s %9s %6s %9s %9s %9s %9s\n", "placement", "GiB there", "GiB here", "holds",
+           "ms/token", "prompt ms", "device ms", "CPU ms");
+    for (int i = 0; i < x->n; i++) {
+        const struct row *r = &x->row[i];
+        const struct plan_placed *g = &r->got;
+        double there = g->dev_weights + g->dev_hot + g->dev_acts + (r->cpu_only ? 0 : g->dev_kv);
+        printf("%-34s %9.2f %9.2f %6.0f %9.3f %9.1f %9.3f %9.3f", r->name, there / GIB,
+               g->host_weights / GIB, g->free_seq, g->step * 1e3, g->prompt * 1e3, g->dev * 1e3,
+               g->host * 1e3);
+        if (g->over > 0)
+            printf("  does not fit: %.2f GiB too many on the %s", g->over / GIB,
+                   g->host_over ? "host" : "device");
+        printf("%s\n", r == best ? "  best" : "");
+    }
+}
+
+static void tell_late(const struct device_plan *x, const struct row *best)
+{
+    double step = 0;
+    if (!best || !best->p.n_cpu || best->p.n_late) return;
+    int n = best_late(x, best, &step);
+    if (n > 0)
+        printf("note: --defer %d (other answers: eval --defer %d measures how much) would take "
+               "%.3f ms\n",
+               n, n, step * 1e3);
+    if (best->p.n_hot && !x->r->q.model->counts)
+        printf("note: hot experts are taken to be as busy as others: --expert-stats FILE says "
+               "which are\n");
+}
+
+static void number(struct json_w *w, const char *key, double v)
+{
+    text_jw_key(w, key);
+    text_jw_real(w, v, 8);
+}
+
+static void text(struct json_w *w, const char *key, const char *v)
+{
+    text_jw_key(w, key);
+    text_jw_strz(w, v);
+}
+
+static void row_json(struct json_w *w, const struct row *r)
+{
+    const struct plan_placed *g = &r->got;
+    text_jw_obj(w);
+    text(w, "name", r->name);
+    text(w, "args", r->args);
+    text_jw_key(w, "fits");
+    text_jw_bool(w, g->over <= 0);
+    number(w, "over_gib", fmax(0, g->over) / GIB);
+    number(w, "device_gib", (g->dev_weights + g->dev_hot + g->dev_acts) / GIB);
+    number(w, "host_gib", g->host_weights / GIB);
+    number(w, "sequences_max", g->free_seq);
+    number(w, "ms_per_step", g->step * 1e3);
+    number(w, "prompt_ms", g->prompt * 1e3);
+    number(w, "device_ms", g->dev * 1e3);
+    number(w, "cpu_ms", g->host * 1e3);
+    text_jw_key(w, "cpu_layers");
+    text_jw_int(w, r->p.n_cpu);
+    text_jw_key(w, "hot");
+    text_jw_int(w, r->p.n_hot);
+    text_jw_key(w, "defer");
+    text_jw_int(w, r->p.n_late);
+    text_jw_obj_end(w);
+}
+
+static sl_status tell_json(const struct device_plan *x, const struct row *best, sl_err *err)
+{
+    struct str s;
+    struct json_w w;
+    const struct plan_card *c = &x->card;
+    str_init(&s, MEM_MISC, 0);
+    text_jw_init(&w, &s);
+    text_jw_obj(&w);
+    text(&w, "model", x->r->q.model->name);
+    text(&w, "device", x->r->o->device);
+    text_jw_key(&w, "figures");
+    text_jw_obj(&w);
+    number(&w, "mem_gib", c->mem / GIB);
+    number(&w, "read_gbps", c->bw * 1e-9);
+    number(&w, "gops", c->ops * 1e-9);
+    number(&w, "bus_gbps", c->bus * 1e-9);
+    number(&w, "launch_us", c->lat * 1e6);
+    number(&w, "hand_us", c->hand * 1e6);
+    number(&w, "host_read_gbps", c->host_bw * 1e-9);
+    number(&w, "host_gops", c->host_ops * 1e-9);
+    text_jw_obj_end(&w);
+    text_jw_key(&w, "placements");
+    text_jw_arr(&w);
+    for (int i = 0; i < x->n; i++)
+        row_json(&w, &x->row[i]);
+    text_jw_arr_end(&w);
+    if (best) text(&w, "best", best->args);
+    text_jw_obj_end(&w);
+    sl_status st = compute_print(&s, err);
+    str_fini(&s);
+    return st;
+}
+
+/* ---- what serve takes ---- */
+
+static void integer(struct json_w *w, const char *key, int64_t v)
+{
+    text_jw_key(w, key);
+    text_jw_int(w, v);
+}
+
+static sl_status emit(const struct device_plan *x, const struct row *best, sl_err *err)
+{
+    struct str s;
+    struct json_w w;
+    char hot[16];
+    const struct plan_opts *o = x->r->o;
+    int all = x->r->q.model->moe_layers, first = x->r->q.model->layers - all;
+    str_init(&s, MEM_MISC, 0);
+    text_jw_init(&w, &s);
+    text_jw_obj(&w);
+    text(&w, "device", best->cpu_only ? "cpu" : o->device);
+    if (x->r->has_real) text(&w, "model", o->common.model);
+    if (best->p.n_cpu && best->p.n_cpu == all) {
+        text_jw_key(&w, "cpu-moe");
+        text_jw_bool(&w, true);
+    } else if (best->p.n_cpu) {
+        integer(&w, "n-cpu-moe", first + best->p.n_cpu);
+    }
+    snprintf(hot, sizeof hot, "%d", best->p.n_hot);
+    if (best->p.n_hot) text(&w, "hot-experts", hot);
+    if (best->p.n_hot && o->common.expert_stats) text(&w, "hot-from", o->common.expert_stats);
+    if (best->p.n_late) integer(&w, "defer", best->p.n_late);
+    integer(&w, "chunk", (int64_t)x->asked.chunk);
+    integer(&w, "max-batch", (int64_t)fmax(1, x->asked.batch));
+    integer(&w, "ctx", (int64_t)x->asked.ctx);
+    text_jw_obj_end(&w);
+    str_putc(&s, '\n');
+    sl_status st = str_status(&s, err);
+    if (!st) st = os_write_file(o->emit, s.p, s.n, err);
+    str_fini(&s);
+    return st;
+}
+
+static sl_status ask(struct device_plan *x, sl_err *err)
+{
+    struct plan_run *r = x->r;
+    const struct plan_opts *o = r->o;
+    if (!o->common.model)
+        return SL_FAIL(err, REQUEST, "missing option: --model: --list shows the names");
+    SL_TRY(plan_run_model(r, o->common.model, err));
+    if (o->common.expert_stats) SL_TRY(plan_query_counts(r, err));
+    const struct plan_model *m = r->q.model;
+    if (m->attn != PLAN_ATTN_GQA && m->attn != PLAN_ATTN_MLA)
+        return SL_FAIL(err, REQUEST, "--device: %.60s has layers that sluice does not run on one",
+                       m->name);
+    if (o->defer > m->topk)
+        return SL_FAIL(err, REQUEST, "--defer %d: a token has %d experts", o->defer, m->topk);
+    if (o->n_hot > m->experts)
+        return SL_FAIL(err, REQUEST, "--hot %d: %.60s has %d experts in a layer", o->n_hot,
+                       m->name, m->experts);
+    if (r->has_real)
+        x->fmt = r->real;
+    else if (!plan_format_find(o->weights ? o->weights : "q4", &x->fmt))
+        return SL_FAIL(err, REQUEST, "unknown weights: %.20s: one of %s", o->weights,
+                       plan_format_names());
+    x->asked = (struct plan_asked){.batch = o->concurrency > 0 ? o->concurrency : 1,
+                                   .ctx = o->input + o->output,
+                                   .prompt = o->input,
+                                   .chunk = o->chunk > 0 ? o->chunk : 512,
+                                   .kv_bits = strcmp(o->kv, "int8") ? 16 : 8};
+    SL_TRY(look_at(x, err));
+    return look_beside(x, err);
+}
+
+int plan_cmd_device(struct plan_run *r)
+{
+    struct device_plan x = {.r = r};
+    sl_err err;
+    sl_status st = ask(&x, &err);
+    if (st) return st == SL_REQUEST ? cmd_usage("%s", err.text) : cmd_fail(&err);
+    add_all(&x);
+    const struct row *best = fastest(&x);
+    if (r->o->common.json) {
+        if (tell_json(&x, best, &err)) return cmd_fail(&err);
+    } else {
+        tell(&x, best);
+        tell_late(&x, best);
+    }
+    if (!best) return CMD_FAILED;
+    if (r->o->emit && emit(&x, best, &err)) return cmd_fail(&err);
+    if (r->o->common.json) return CMD_OK;
+    if (r->o->emit)
+        printf("start: sluice serve --config %s\n", r->o->emit);
+    else
+        printf("start: sluice serve -m %s %s\n", r->has_real ? r->o->common.model : "MODEL",
+               best->args);
+    return CMD_OK;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Speeds of ranks, and of what goes between them. */
+#include "rank_probe.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+
+#define SMALL 16                          /* columns of a rank where time is measured */
+#define LARGE ((int)(RANK_PROBE_ROW / 4)) /* where bytes are */
+#define SMALL_TIMES 2000
+#define LARGE_TIMES 50
+#define OP_TIMES 2000
+#define PROBE_MS 200
+#define LEAST_S 1e-7
+
+static void nothing(void *arg, int worker, int n_worker)
+{
+    (void)arg;
+    (void)worker;
+    (void)n_worker;
+}
+
+static double time_op(dev *d)
+{
+    int64_t t0 = 0;
+    for (int i = -OP_TIMES / 10; i < OP_TIMES; i++) {
+        if (i == 0) t0 = clock_now_ns();
+        dev_host_run(d, nothing, NULL);
+    }
+    return (double)(clock_now_ns() - t0) * 1e-3 / OP_TIMES;
+}
+
+sl_status rank_speed_get(const struct dev_opts *o, struct rank_speed *out, sl_err *err)
+{
+    dev *d = NULL;
+    struct dev_info di;
+    SL_TRY(dev_open("cpu", o, &d, err));
+    dev_info_get(d, &di);
+    snprintf(out->isa, sizeof out->isa, "%s", di.isa);
+    out->n_thread = di.n_thread;
+    out->read_gbps = dev_probe_read_gbps(d, PROBE_MS);
+    out->int8_gops = dev_probe_int8_gops(d, PROBE_MS);
+    out->op_us = time_op(d);
+    dev_close(d);
+    return SL_OK;
+}
+
+/* Rows that are moved to be timed: x this rank's n_col columns, y all ranks'. */
+struct rows {
+    dist *d;
+    float *x, *y;
+    int n_col, n_join; /* columns of a rank; ranks of a stage */
+    int32_t part[DIST_RANK_MAX];
+};
+
+static void join(struct rows *w, int n_col)
+{
+    for (int r = 0; r < w->n_join; r++)
+        w->part[r] = n_col;
+    dist_cols(w->d, &(struct dist_cols){
+                        .x = w->x, .y = w->y, .n_row = 1, .n = n_col * w->n_join, .part = w->part});
+}
+
+static void join_once(struct rows *w)
+{
+    join(w, w->n_col);
+}
+
+/* From the first stage, which has the last ranks, to the last; then all join a few columns, so that
+ * the next time begins when this one is over. */
+static void hop_once(struct rows *w)
+{
+    int n = dist_size(w->d), k = w->n_join, stage = n / k - 1 - dist_rank(w->d) / k;
+    if (stage > 0) dist_take(w->d, w->y, 1, w->n_col);
+    if (stage < n / k - 1) dist_give(w->d, w->x, 1, w->n_col);
+    dist_set_join(w->d, w->n_join = n);
+    join(w, SMALL);
+    dist_set_join(w->d, w->n_join = k);
+}
+
+/* Seconds of one. */
+static sl_status time_rows(struct rows *w, void (*once)(struct rows *w), int times,
+                           double *s, sl_err *err)
+{
+    sl_status st = SL_OK;
+    int64_t t0 = 0;
+    for (int i = -times / 10; i < times && !st; i++) {
+        if (i == 0) t0 = clock_now_ns();
+        once(w);
+        st = dist_status(w->d, err);
+    }
+    *s = (double)(clock_now_ns() - t0) * 1e-9 / times;
+    return st;
+}
+
+/* hop: what the join at its end takes; 0: it is a join. */
+static sl_status time_way(struct rows *w, double hop, struct rank_way *out, sl_err *err)
+{
+    void (*once)(struct rows *w) = hop > 0 ? hop_once : join_once;
+    double s[2], n = hop > 0 ? dist_size(w->d) / w->n_join - 1 : 1;
+    for (int i = 0; i < 2; i++) {
+        w->n_col = i ? LARGE : SMALL;
+        SL_TRY(time_rows(w, once, i ? LARGE_TIMES : SMALL_TIMES, &s[i], err));
+        s[i] = (s[i] - hop) / n;
+        if (s[i] < LEAST_S) s[i] = LEAST_S;
+    }
+    double from = hop > 0 ? 1 : w->n_join - 1;
+    *out = (struct rank_way){s[0] * 1e6, (double)RANK_PROBE_ROW * from / s[1] * 1e-9};
+    return SL_OK;
+}
+
+static sl_status time_all(struct rows *w, int n_here, struct rank_ways *out, sl_err *err)
+{
+    int n = dist_size(w->d);
+    bool several = n_here > 1 && n_here < n;
+    dist_set_join(w->d, w->n_join = n);
+    SL_TRY(time_way(w, 0, &out->all, err));
+    out->host = out->all;
+    dist_set_join(w->d, w->n_join = several ? n_here : 1);
+    if (several) SL_TRY(time_way(w, 0, &out->host, err));
+    return time_way(w, out->all.us * 1e-6, &out->hop, err);
+}
+
+/* After it no rank of a team reads x of another's any more. */
+static void last_join(struct rows *w)
+{
+    static float none[SMALL];
+    struct rows r = {.d = w->d, .x = none, .y = w->y, .n_join = dist_size(w->d)};
+    dist_set_join(w->d, r.n_join);
+    join(&r, SMALL);
+}
+
+sl_status rank_ways_get(dist *d, int n_here, struct rank_ways *out, sl_err *err)
+{
+    void *x = NULL, *y = NULL;
+    size_t n = (size_t)dist_size(d);
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, LARGE, sizeof(float), &x, err));
+    sl_status st = mem_alloc_array(MEM_SCRATCH, (size_t)LARGE * n, sizeof(float), &y, err);
+    struct rows w = {.d = d, .x = x, .y = y};
+    if (!st) st = time_all(&w, n_here, out, err);
+    if (!st) last_join(&w);
+    mem_free(x);
+    mem_free(y);
+    return st;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank's CPUs reach, and what moving rows between ranks costs: of processes of a launcher
+ * (doctor --ranks), and of parts of this one (plan --this-box). */
+#ifndef TOOLS_RANK_PROBE_H
+#define TOOLS_RANK_PROBE_H
+
+#include "dev/dev.h"
+#include "dist/dist.h"
+
+struct rank_speed {
+    char isa[24];
+    int32_t n_thread;
+    double read_gbps, int8_gops, op_us; /* op: workers begin, and are waited for */
+};
+/* Opens a device for it, at the same time as the other ranks. Errors: as dev_open. */
+sl_status rank_speed_get(const struct dev_opts *o, struct rank_speed *out,
+                         sl_err *err) BASE_MUST_USE;
+
+/* A short move, and the bytes that come into each rank of a long one. */
+struct rank_way {
+    double us, gbps;
+};
+/* Joins of all ranks; of those of a host, n_here of them where there are several hosts of more than
+ * one; and from a stage, such a host or a rank, to the next. */
+struct rank_ways {
+    struct rank_way all, host, hop;
+};
+#define RANK_PROBE_ROW ((int64_t)(256 << 10) * 4) /* bytes of a rank's row */
+/* Of a rank's end that was opened with n_join 1, and room for such rows; all ranks call it. Errors:
+ * NOMEM, as dist_status. */
+sl_status rank_ways_get(dist *d, int n_here, struct rank_ways *out, sl_err *err) BASE_MUST_USE;
+
+#endif
