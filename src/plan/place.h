@@ -35,8 +35,8 @@ struct plan_asked {
     double batch, ctx, prompt, chunk, kv_bits;
 };
 
-/* Time and memory of one placement. spare: share of reads that hot experts take beyond their number,
- * from counts where the model has them. */
+/* Time and memory of one placement. How often hot experts are chosen is as was counted, where the
+ * model has counts, else as often as others. */
 void plan_place(const struct plan_model *m, const struct plan_format *f,
                 const struct plan_card *card, const struct plan_placing *p,
                 const struct plan_asked *a, struct plan_placed *out);
