@@ -52,7 +52,7 @@ struct plan_cluster {
     struct plan_cpu *rank; /* [n] */
     int n, n_host;
     struct plan_link all, hosts, hop; /* joins of all ranks, of a host's; from stage to stage */
-    double op;                        /* s: an operator that begins and ends */
+    double op, step; /* s: an operator that begins and ends; a step of nothing */
 };
 struct plan_cpu {
     const char *host;

@@ -95,5 +95,6 @@ sl_status plan_box(struct plan_run *r, sl_err *err)
     c->op = part[0].speed.op_us * 1e-6;
     c->all = c->hosts = link_of(&part[0].way.all);
     c->hop = link_of(&part[0].way.hop);
+    c->step = part[0].way.step_us * 1e-6;
     return SL_OK;
 }

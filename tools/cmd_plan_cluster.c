@@ -95,7 +95,11 @@ static sl_status read_cluster(struct plan_run *r, sl_err *err)
     if (c->n == 1) return SL_OK;
     SL_TRY(read_link(root, b.name, "join", NULL, &c->all, err));
     SL_TRY(read_link(root, b.name, "host_join", &c->all, &c->hosts, err));
-    return read_link(root, b.name, "hop", &c->all, &c->hop, err);
+    SL_TRY(read_link(root, b.name, "hop", &c->all, &c->hop, err));
+    double us;
+    SL_TRY(maybe(root, b.name, "step_us", 2e6 * c->all.lat, &us, err));
+    c->step = us * 1e-6;
+    return SL_OK;
 }
 
 /* Ranks of each host where all have as many, one after another; else 1. */
@@ -145,7 +149,8 @@ sl_status plan_query_cluster(struct plan_run *r, sl_err *err)
         slowest(&r->cluster, i + 1, &team[i]);
     const struct plan_cpu *one = &r->cluster.rank[0];
     q->links = (struct plan_team){
-        n, per_host(&r->cluster), r->cluster.hosts, r->cluster.all, r->cluster.hop, r->cluster.op};
+        n, per_host(&r->cluster), r->cluster.hosts, r->cluster.all, r->cluster.hop, r->cluster.op,
+        r->cluster.step};
     q->team = team;
     SL_TRY(plan_here(r, one->gbps, one->gops, &q->here, err));
     q->here.v[PLAN_CPU_GBPS] /= one->gbps;

@@ -121,13 +121,14 @@ static void print_text(const struct ranks_report *r)
         printf("rank %-7d %s: %d cores, %d memory node%s, %s, %.1f GB/s and %.0f Gop/s with %d "
                "threads, %.1f GiB and %.1f GiB of /dev/shm available\n",
                i, a->host, a->n_core, a->n_numa, a->n_numa == 1 ? "" : "s", a->speed.isa,
-               a->speed.read_gbps,
-               a->speed.int8_gops, a->speed.n_thread, (double)a->mem_available * gib,
+               a->speed.read_gbps, a->speed.int8_gops, a->speed.n_thread,
+               (double)a->mem_available * gib,
                (double)a->shm_free * gib);
     }
     printf("a join       %.1f us, %.2f GB/s into each rank\n", r->way.all.us, r->way.all.gbps);
     if (r->n_host > 1 && r->n_per_host > 1)
         printf("of a machine %.1f us, %.2f GB/s\n", r->way.host.us, r->way.host.gbps);
+    printf("a step       %.1f us without anything to do\n", r->way.step_us);
     printf("a hand-over  %.1f us, %.2f GB/s from stage to stage\n", r->way.hop.us, r->way.hop.gbps);
     char none[48];
     int n_tp = r->n_per_host; /* a stage is a machine */
@@ -194,6 +195,8 @@ static sl_status print_json(const struct ranks_report *r, sl_err *err)
     way_json(&w, "join", &r->way.all);
     way_json(&w, "host_join", &r->way.host);
     way_json(&w, "hop", &r->way.hop);
+    text_jw_key(&w, "step_us");
+    text_jw_real(&w, r->way.step_us, 6);
     doctor_put_advice(&r->advice, &w);
     text_jw_obj_end(&w);
     sl_status st = compute_print(&s, err);

@@ -24,6 +24,7 @@ struct rank_way {
  * one; and from a stage, such a host or a rank, to the next. */
 struct rank_ways {
     struct rank_way all, host, hop;
+    double step_us; /* home: a step of nothing */
 };
 #define RANK_PROBE_ROW ((int64_t)(256 << 10) * 4) /* bytes of a rank's row */
 /* Of a rank's end that was opened with n_join 1, and room for such rows; all ranks call it. Errors:

@@ -93,30 +93,36 @@ static double routed_on_device(const struct at *a)
 }
 
 /* A layer whose experts lie on the CPU, from one router to the next: the device does g, then the
- * host its experts while the device does the shared and the hot ones. n_late: of K experts those
- * that the host computes while the device does g. */
-static double apart(const struct at *a, double g, struct plan_placed *out)
+ * host its experts while the device does the shared and the hot ones; then rows of the latter come
+ * to the host, which asks for them when it is through. late: the part of the experts that the host
+ * computes while the device does g. */
+static double apart(const struct at *a, double g, double late, struct plan_placed *out)
 {
     const struct plan_model *m = a->m;
     const struct plan_card *card = a->card;
     double hit = hot_share(a), read = plan_experts_read(m, a->tok), terms = a->tok * m->topk;
-    double late = a->attn_flop > 0 ? 0 : fmin(1, (double)a->p->n_late / m->topk);
-    double c = experts_on_host(a, read * (1 - hit), terms * (1 - hit));
+    /* an expert that some tokens want in time and others late is read twice */
+    double rest = 1 - hit, early = plan_experts_read(m, a->tok * (1 - late)) * rest;
+    double now = experts_on_host(a, early, terms * (1 - late) * rest);
+    double then = late > 0 ? experts_on_host(a, plan_experts_read(m, a->tok * late) * rest,
+                                             terms * late * rest)
+                           : 0;
     double out_moves = move(a, m->hidden) + 2 * move(a, m->topk), back = move(a, m->hidden);
-    double now = c * (1 - late), wait = card->hand, beside = shared(a);
-    if (a->p->n_hot)
-        beside += experts_on_device(a, read * hit, terms * hit) +
-                  move(a, (double)m->topk * m->hidden);
-    double host = wait + now, dev = beside + (a->p->n_hot ? wait : 0);
+    double wait = card->hand, beside = shared(a), hot = 0;
+    if (a->p->n_hot) {
+        beside += experts_on_device(a, read * hit, terms * hit);
+        hot = move(a, (double)m->topk * m->hidden);
+    }
+    double host = wait + now, ends = fmax(host, beside);
+    if (hot > 0) ends = fmax(host + wait, beside) + hot + wait;
     double to = g + out_moves, from = wait + back;
-    double ends = fmax(host, dev);
     /* the late ones begin when the host is through with those in time */
-    double on = from + to + wait, t = late > 0 ? now + fmax(on, c * late) + (ends - host)
-                                               : to + ends + from;
-    out->dev += g + beside + out_moves + back;
-    out->host += c;
-    out->ways += out_moves + back + 2 * wait;
-    out->late_wait += late > 0 ? fmax(0, c * late - on) : 0;
+    double on = from + to + wait, t = to + ends + from;
+    if (late > 0) t = now + fmax(on, then) + (ends - host);
+    out->dev += g + beside + hot + out_moves + back;
+    out->host += now + then;
+    out->ways += out_moves + back + hot + 2 * wait;
+    out->late_wait += late > 0 ? fmax(0, then - on) : 0;
     return t;
 }
 
@@ -130,11 +136,10 @@ static double step_time(const struct at *a, struct plan_placed *out)
     if (here > 0) all += here * (attn + router(a) + shared(a) + routed_on_device(a));
     all += 4 * lat + product(a, m->p_embed, a->f->head, a->rows);
     out->dev = all;
-    if (n_cpu > 0) t = n_cpu * apart(a, attn + router(a), out);
-    double n = fmax(1, n_cpu); /* apart told of one layer */
-    if (n_cpu > 0) {
-        out->dev = all + (out->dev - all) * n;
-        out->host *= n, out->ways *= n, out->late_wait *= n;
+    double late = a->attn_flop > 0 ? 0 : fmin(1, (double)a->p->n_late / fmax(1, m->topk));
+    for (int i = 0; i < n_cpu; i++) { /* in the last layer none come late */
+        bool last = i == m->moe_layers - 1;
+        t += apart(a, attn + router(a), last ? 0 : late, out);
     }
     return all + t;
 }

@@ -171,6 +171,7 @@ struct plan_team {
     struct plan_link host, all; /* joins of rows of the ranks of a host, and of all */
     struct plan_link hop;       /* from a stage to the next */
     double op;                  /* s: an operator that begins and ends for itself */
+    double step;                /* s: home tells of a step, and hears that it is over */
 };
 
 /* One CSV file as bytes: RFC 4180 quoting, "\n" or "\r\n", a header line, '#' lines skipped. */

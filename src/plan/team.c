@@ -69,6 +69,27 @@ static int stages(const struct plan_case *c, struct stage *out)
     return n;
 }
 
+/* ---- shares ---- */
+
+/* Of n units the part that the fullest of tp ranks has. */
+static double most_of(double n, double tp)
+{
+    return tp > 1 && n > 0 ? ceil(n / tp) / n : 1;
+}
+
+/* Parameters of one layer's attention on the fullest rank: whole heads of keys with their query
+ * heads, of more ranks than those one of them and some of its query heads; the output by columns. */
+static double attn_share(const struct plan_model *m, double tp)
+{
+    double D = m->hidden, H = m->heads, C = m->kv_heads, v = m->v_dim > 0 ? m->v_dim : m->head_dim;
+    double out = H * v * D, in = m->p_attn - out;
+    if (tp <= 1 || in <= 0) return m->p_attn / tp;
+    if (m->attn != PLAN_ATTN_GQA) return in * most_of(H, tp) + out * most_of(D / 16, tp);
+    double kv = 2 * C * m->head_dim * D, q = fmax(0, in - kv);
+    double of_kv = tp <= C ? most_of(C, tp) : 1 / C, of_q = tp <= C ? of_kv : most_of(H, tp);
+    return q * of_q + kv * of_kv + out * most_of(D / 16, tp);
+}
+
 /* ---- what ranks wait for ---- */
 
 static double wire(const struct plan_link *l, double times, double bytes)
@@ -161,11 +182,13 @@ static void stage_time(const struct plan_case *c, const struct stage *s, const s
     double bw = k[PLAN_CPU_GBPS] * 1e9, ops = k[PLAN_CPU_TOPS] * 1e12, tp = fmax(1, c->lay.tp);
     double n_exp = c->lay.ep > 1 ? c->lay.ep : tp, part = (double)s->n_layer / m->layers;
     double repl = s->n_layer * m->p_repl + s->n_moe * m->p_router;
-    double dense = (s->n_layer * m->p_attn + s->n_dense * m->p_dense + s->n_moe * m->p_shared) / tp;
+    double dense = s->n_layer * attn_share(m, tp) +
+                   s->n_dense * m->p_dense * most_of(m->dense_inter / 16.0, tp) +
+                   s->n_moe * m->p_shared * most_of(m->shared_inter * m->shared / 16.0, tp);
     double head = s->last ? m->p_embed / tp : 0, reads = 0, skew = 1;
     if (s->n_moe > 0) {
         double touched = plan_experts_of(c, w->all);
-        reads = c->lay.ep > 1 ? fullest(m, w->all, n_exp) : touched / tp;
+        reads = c->lay.ep > 1 ? fullest(m, w->all, n_exp) : touched * most_of(m->moe_inter / 16.0, tp);
         skew = c->lay.ep > 1 ? reads * n_exp / touched : 1;
     }
     double expert = s->n_moe * m->p_expert;
@@ -195,7 +218,7 @@ static double between(const struct plan_case *c, double tok)
     const struct plan_team *team = c->team;
     if (!team || c->lay.ranks < 2) return 0;
     double hops = c->lay.pp - 1;
-    return 2 * team->all.lat + wire(&team->hop, hops, hops * tok * 4 * c->model->hidden);
+    return team->step + wire(&team->hop, hops, hops * tok * 4 * c->model->hidden);
 }
 
 static double all_tokens(const struct plan_case *c, double tok)

@@ -8,7 +8,7 @@
 #include "plan_load.h"
 
 static const struct plan_team links = {
-    8, 4, {5e-6, 10e9}, {100e-6, 1e9}, {200e-6, 1e9}, 2e-6};
+    8, 4, {5e-6, 10e9}, {100e-6, 1e9}, {200e-6, 1e9}, 2e-6, 200e-6};
 
 static struct plan_case here(const char *model, struct plan_layout l)
 {

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan --device against the stand-in with virtual time: a step of each placement, predicted and as
+the device counts it (device_ms_per_step of bench). Mean error at most 15 %, none over 35 %."""
+import functools
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import e2e  # noqa: E402
+
+EXE = e2e.sluice()
+MEAN, WORST = 15.0, 35.0
+BASE = dict(vocab_size=4096, hidden_act="silu", rms_norm_eps=1e-6, max_position_embeddings=2048,
+            tie_word_embeddings=False, bos_token_id=0, eos_token_id=1, torch_dtype="bfloat16",
+            attention_bias=False, hidden_size=1024, num_hidden_layers=4, num_attention_heads=16)
+MOE = dict(BASE, architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe",
+           intermediate_size=1024, num_key_value_heads=4, head_dim=64, rope_theta=1e6,
+           decoder_sparse_step=1, moe_intermediate_size=256, num_experts_per_tok=8,
+           num_experts=32, norm_topk_prob=True, mlp_only_layers=[])
+V3 = dict(BASE, architectures=["DeepseekV3ForCausalLM"], model_type="deepseek_v3",
+          intermediate_size=2048, num_key_value_heads=16, q_lora_rank=256, kv_lora_rank=128,
+          qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64, n_routed_experts=32,
+          num_experts_per_tok=4, moe_intermediate_size=256, n_shared_experts=1, n_group=4,
+          topk_group=2, topk_method="noaux_tc", scoring_func="sigmoid", norm_topk_prob=True,
+          routed_scaling_factor=2.5, first_k_dense_replace=1, moe_layer_freq=1,
+          num_nextn_predict_layers=0, rope_theta=10000.0)
+SLOW_HOST = "sim:bw=200,bus=12,host-bw=5,host-ops=100G"
+FAST_HOST = "sim:bw=50,ops=10T,bus=6,lat=4us,hand=10us,host-bw=40,host-ops=1T"
+LATE_CARD = "sim:bw=800,bus=24,lat=20us,hand=30us,host-bw=10"
+PLACES = ([], ["--cpu-moe"], ["--cpu-moe", "--defer", "2"], ["--cpu-moe", "--hot-experts", "8"])
+HOT = 8
+DEPTH, N_NEW = 64, 4
+
+
+@functools.lru_cache(None)
+def placements(model, device, defer, batch):
+    code, out, err = e2e.run([EXE, "plan", "--device", device, "-m", model, "--weights", "q4",
+                              "--input", str(DEPTH), "--output", str(N_NEW), "--concurrency",
+                              str(batch), "--json", "--hot", str(HOT), "--defer", str(defer)])
+    if code:
+        sys.exit(f"plan: exit {code}: {err[-300:]}")
+    return json.loads(out)["placements"]
+
+
+def ask(model, device, args, batch):
+    """What plan says of the placement that bench's arguments mean."""
+    all_of_it = placements(model, device, int(args[-1]) if "--defer" in args else 0, batch)
+    want = ("all on the device" if not args else "hot ones on both" if "--hot-experts" in args
+            else "experts on the CPU")
+    return next(p for p in all_of_it if p["name"] == want)
+
+
+def measure(model, device, args, batches):
+    code, out, err = e2e.run([EXE, "bench", "--mock", "--mock-type", "q4_0", "-m", model,
+                              "--device", device, "-p", "0", "-n", str(N_NEW), "-b",
+                              ",".join(map(str, batches)), "-d", str(DEPTH), "-r", "1", "--json",
+                              "-c", "512", "-t", "2", *args])
+    if code:
+        sys.exit(f"bench {device} {args}: exit {code}: {err[-300:]}")
+    return {r["batch"]: r["device_ms_per_step"] for r in json.loads(out)}
+
+
+def main():
+    errors = []
+    rows = [(MOE, "gqa", SLOW_HOST), (V3, "mla", LATE_CARD)]
+    if "--all" in sys.argv:
+        rows += [(MOE, "gqa", FAST_HOST), (V3, "mla", SLOW_HOST), (MOE, "gqa", LATE_CARD),
+                 (V3, "mla", FAST_HOST)]
+    with e2e.scratch() as work:
+        for config, name, device in rows:
+            d = os.path.join(work, name)
+            os.makedirs(d, exist_ok=True)
+            with open(os.path.join(d, "config.json"), "w") as f:
+                json.dump(config, f)
+            for args in PLACES:
+                for batch, ms in measure(d, device, args, (1, 4)).items():
+                    p = ask(os.path.join(d, "config.json"), device, args, batch)
+                    e = 100 * (p["ms_per_step"] / ms - 1)
+                    errors.append(abs(e))
+                    print(f"{name} {device[4:36]:32} {' '.join(args) or 'all there':28} {batch} "
+                          f"{ms:8.3f} {p['ms_per_step']:8.3f} {e:+6.1f} %")
+    mean = sum(errors) / len(errors)
+    print(f"{len(errors)} steps: mean error {mean:.1f} %, worst {max(errors):.1f} %")
+    sys.exit(0 if mean <= MEAN and max(errors) <= WORST else 1)
+
+
+main()
