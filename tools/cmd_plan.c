@@ -349,7 +349,7 @@ static sl_status query_team_layout(struct plan_run *r, sl_err *err)
     if (!q->tp) q->tp = 1;
     if (!q->pp) q->pp = 1;
     if (!q->dp) q->dp = 1;
-    if (!q->ep) q->ep = q->dp > 1 ? q->dp : 1;
+    if (!q->ep) q->ep = q->dp > 1 ? q->tp * q->dp : 1;
     struct plan_layout l = {.tp = q->tp, .pp = q->pp, .dp = q->dp, .ep = q->ep};
     if (l.ep > 1) l.redundant = BASE_MAX(r->o->redundant, 0);
     double n = (double)l.tp * l.pp * l.dp;
@@ -358,8 +358,9 @@ static sl_status query_team_layout(struct plan_run *r, sl_err *err)
                        n, q->links.n);
     if (plan_team_can(q->model, &l)) return SL_OK;
     return SL_FAIL(err, REQUEST,
-                   "layout %.40s: %.60s can not be shared so: tpT (as many as heads and sixteenths "
-                   "of each width), tpTepT, with ppP; or dpNepN; experts%s by ep evenly",
+                   "layout %.40s: %.60s can not be shared so: tp at most as many as heads and "
+                   "sixteenths of each width, pp as layers; ep is tp dp, or 1 without dp, and deals "
+                   "out experts%s evenly",
                    text, q->model->name, l.redundant ? " and copies" : "");
 }
 

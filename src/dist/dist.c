@@ -42,8 +42,10 @@ void dist_set_crowded(dist *d, bool crowded)
 
 void dist_set_join(dist *d, int n)
 {
+    ASSERT(d->n_circle == 1);
     d->n_join = n;
-    d->join0 = d->rank / n * n;
+    d->circle[DIST_TP].first = d->rank / n * n;
+    d->circle[DIST_TP].n = n;
 }
 
 void dist_close(dist *d)

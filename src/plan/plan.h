@@ -350,7 +350,7 @@ void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_
 void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double past,
                   struct plan_time *t);
 
-/* Can the engine be laid out so over CPU ranks? tp with ep 1 or tp, and pp; or dp with ep as dp. */
+/* Can the engine be laid out so over CPU ranks? ep is 1, without dp, or tp dp. */
 bool plan_team_can(const struct plan_model *m, const struct plan_layout *l);
 
 /* Memory of one rank, bytes by purpose. */

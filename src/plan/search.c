@@ -374,21 +374,19 @@ static void try_ranks(struct finder *f, struct cand *c)
 static void try_team(struct finder *f, struct cand *c, int n)
 {
     const struct plan_query *q = f->q;
-    const struct plan_layout one = {
-        .cards = 1, .ranks = n, .tp = 1, .pp = 1, .dp = 1, .ep = 1, .chunk = q->chunk};
+    const struct plan_layout one = {.cards = 1, .ranks = n, .chunk = q->chunk};
     for (int tp = 1; tp <= n; tp++) {
-        if (n % tp) continue;
-        for (int ep = 1; ep <= tp; ep += BASE_MAX(tp - 1, 1)) {
-            if (ep > 1 && q->model->experts == 0) continue;
-            c->l = one;
-            c->l.tp = tp, c->l.pp = n / tp, c->l.ep = ep;
-            try_ranks(f, c);
+        for (int dp = 1; dp <= n / tp; dp++) {
+            if (n % (tp * dp)) continue;
+            for (int whole = 0; whole < 2; whole++) {
+                int ep = whole ? tp * dp : 1;
+                if (whole && (ep == 1 || q->model->experts == 0)) continue;
+                c->l = one;
+                c->l.tp = tp, c->l.dp = dp, c->l.pp = n / (tp * dp), c->l.ep = ep;
+                try_ranks(f, c);
+            }
         }
     }
-    if (n == 1 || q->model->experts == 0) return;
-    c->l = one;
-    c->l.dp = c->l.ep = n;
-    try_ranks(f, c);
 }
 
 static void try_hosts(struct finder *f, struct cand *c)

@@ -109,31 +109,33 @@ static double join_time(const struct plan_case *c, const struct stage *s, const 
 {
     const struct plan_model *m = c->model;
     double n = c->lay.tp, v = m->v_dim > 0 ? m->v_dim : m->head_dim, D = m->hidden;
-    double of_expert = c->lay.ep > 1 ? D / n : m->moe_inter;
+    double of_expert = c->lay.dp > 1 ? 0 : c->lay.ep > 1 ? D / n : m->moe_inter;
     double shared = (double)m->shared * m->shared_inter;
     double col = s->n_layer * (m->heads * v + 2 * D) + (double)s->n_dense * m->dense_inter +
                  s->n_moe * (m->topk * of_expert + shared) + (s->first ? D : 0);
     double times = 4.0 * s->n_layer + (shared > 0 ? s->n_moe : 0) + s->first + s->last;
+    if (c->lay.dp > 1) times -= s->n_moe; /* experts' rows are exchanged */
     double bytes = 4 * (w->tok * col + (s->last ? w->rows * m->vocab : 0)) * (1 - 1 / n);
     return wire(link_of(c, c->lay.tp), times, bytes);
 }
 
-/* Rows to experts of other ranks and back. */
+/* Rows to experts of other ranks of the stage and back; of a group, each of its ranks an even
+ * share. */
 static double exchange_time(const struct plan_case *c, const struct stage *s, const struct work *w)
 {
     const struct plan_model *m = c->model;
-    double n = c->lay.dp, D = m->hidden, K = m->topk, others = w->all - w->tok;
-    double back = w->tok * K * (1 - 1 / n) * D * c->lay.combine_bits / 8;
+    double n = c->lay.ep, D = m->hidden, K = m->topk, others = w->all - w->tok;
+    double back = w->tok / c->lay.tp * K * (1 - 1 / n) * D * c->lay.combine_bits / 8;
     double hit = 1 - pow(1 - 1 / n, K);
     double there = others * 4 * (c->lay.swap ? K + D * hit : K + D);
-    return s->n_moe * wire(link_of(c, c->lay.dp), c->lay.swap ? 3 : 2, there + back);
+    return s->n_moe * wire(link_of(c, c->lay.ep), c->lay.swap ? 3 : 2, there + back);
 }
 
 static double comm_time(const struct plan_case *c, const struct stage *s, const struct work *w)
 {
     if (!c->team) return 0;
-    if (c->lay.dp > 1) return exchange_time(c, s, w);
-    return c->lay.tp > 1 ? join_time(c, s, w) : 0;
+    double t = c->lay.tp > 1 ? join_time(c, s, w) : 0;
+    return t + (c->lay.dp > 1 ? exchange_time(c, s, w) : 0);
 }
 
 /* ---- a stage's step ---- */
@@ -226,22 +228,36 @@ static double all_tokens(const struct plan_case *c, double tok)
     return c->lay.dp > 1 ? fmax(tok, 1) : tok;
 }
 
+/* Running requests are in so many parts, each in another stage. */
+#define LANES 16
+static double lanes(const struct plan_case *c, double batch)
+{
+    const struct plan_layout *l = &c->lay;
+    if (l->mtp > 0 && l->tp * l->dp > 1) return 1;
+    return fmax(1, fmin(fmin(l->pp, LANES), batch));
+}
+
 void plan_team_step(const struct plan_case *c, double batch, double ctx, struct plan_time *t)
 {
     struct stage s[PLAN_RANK_MAX];
     struct plan_time one;
     int n = stages(c, s);
-    double q = 1 + c->lay.mtp, dp = fmax(1, c->lay.dp), seq = dp > 1 ? ceil(batch / dp) : batch;
+    double q = 1 + c->lay.mtp, dp = fmax(1, c->lay.dp), n_lane = lanes(c, batch);
+    double in_lane = n_lane > 1 ? ceil(batch / n_lane) : batch, slowest = 0;
+    double seq = dp > 1 ? ceil(in_lane / dp) : in_lane;
     struct work w = {.tok = seq * q, .rows = seq * q, .seq = seq, .ctx = ctx};
-    w.all = all_tokens(c, batch * q);
+    w.all = all_tokens(c, in_lane * q);
     *t = (struct plan_time){0};
     for (int i = 0; i < n; i++) {
         stage_time(c, &s[i], &w, &one);
+        slowest = fmax(slowest, one.total);
         add_time(t, &one);
     }
     double more = between(c, w.tok);
     t->comm += more;
     t->total += more;
+    double full = n_lane * slowest - t->total; /* a lane waits for the slowest stage */
+    if (full > 0) t->fixed += full, t->total += full;
 }
 
 /* A prompt goes through several stages in pieces, so that they work at the same time: as the
@@ -348,6 +364,7 @@ bool plan_team_can(const struct plan_model *m, const struct plan_layout *l)
     if (l->ep > 1 && (m->experts < l->ep || (m->experts + l->redundant) % l->ep)) return false;
     if (ranks && (m->attn == PLAN_ATTN_HYB || m->attn == PLAN_ATTN_V4)) return false;
     if (l->pp > m->layers) return false;
-    if (l->dp > 1) return l->tp == 1 && l->pp == 1 && l->ep == l->dp;
-    return (l->ep == 1 || l->ep == l->tp) && shared_by(m, l->tp, l->ep == 1);
+    bool experts = l->ep == l->tp * l->dp || (l->ep == 1 && l->dp == 1);
+    if (l->dp > 1 && l->ep == 1) return false;
+    return experts && shared_by(m, l->tp, l->ep == 1);
 }

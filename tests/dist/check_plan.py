@@ -67,7 +67,8 @@ MACHINES = [
     ("two boxes, many users", MOE, ranks(1, 1), ["--concurrency", "16", "--goal", "tps"], None),
     ("three stages", DENSE, ranks(1, 1, 1), ["--layout", "pp3"], "pp=3"),
     ("slow network", V3, ranks(2, 2, net=(2000.0, 0.01)), ["--concurrency", "1"], None),
-    ("eight ranks", V3, ranks(4, 4), ["--layout", "tp4pp2", "--goal", "ttft"], "tp=4,pp=2"),
+    ("eight ranks", V3, ranks(4, 4), ["--layout", "tp2dp2pp2", "--concurrency", "4"],
+     "tp=2,pp=2,dp=2,ep=4"),
 ]
 
 

@@ -47,7 +47,8 @@ TEST(plan_team_knows_which_layouts_there_are)
         bool can;
     } rows[] = {{"qwen3-30b-a3b", 4, 1, 1, 1, true},  {"qwen3-30b-a3b", 4, 1, 1, 4, true},
                 {"qwen3-30b-a3b", 4, 2, 1, 2, false}, {"qwen3-30b-a3b", 1, 1, 4, 4, true},
-                {"qwen3-30b-a3b", 1, 1, 4, 2, false}, {"qwen3-30b-a3b", 2, 1, 2, 2, false},
+                {"qwen3-30b-a3b", 1, 1, 4, 2, false}, {"qwen3-30b-a3b", 2, 1, 2, 4, true},
+                {"qwen3-30b-a3b", 2, 2, 2, 4, true},  {"qwen3-30b-a3b", 2, 1, 2, 2, false},
                 {"qwen3-30b-a3b", 33, 1, 1, 1, false}, {"qwen3-30b-a3b", 3, 1, 1, 3, false},
                 {"qwen3-30b-a3b", 1, 49, 1, 1, false}, {"qwen3-32b", 1, 1, 2, 2, false},
                 {"qwen3-32b", 2, 2, 1, 1, true},       {"deepseek-r1", 1, 3, 1, 1, true}};
@@ -131,6 +132,10 @@ TEST(plan_team_stages_work_at_the_same_time_on_prompts_only)
     plan_prefill(&two, 1, 2048, 0, &b);
     assert_true(b.total < 0.7 * a.total);
     assert_true(step(two, 1).total > step(one, 1).total);
+    /* two requests are in a stage each: a token takes as long as one's, both get it */
+    assert_true(step(two, 2).total < 1.05 * step(two, 1).total);
+    two.lay.mtp = 1, two.lay.tp = 2, two.lay.ranks = 4; /* drafts go through all stages at once */
+    assert_true(step(two, 2).total > step(two, 1).total);
 }
 
 /* ---- a device beside the CPU ---- */

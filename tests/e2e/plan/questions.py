@@ -281,8 +281,9 @@ with tempfile.TemporaryDirectory() as d:
     check(all(abs(left[0] / x - 2) < 1e-6 for x in left[1:]),
           "ranks of a host share its memory")
     shapes = {tuple(x["layout"][k] for k in ("tp", "pp", "dp", "ep")) for x in told["options"]}
-    check({(2, 2, 1, 1), (1, 4, 1, 1), (1, 1, 4, 4), (4, 1, 1, 4), (2, 2, 1, 2)} <= shapes
-          and not {s for s in shapes if s[2] > 1 and (s[0] > 1 or s[3] != s[2])},
+    check({(2, 2, 1, 1), (1, 4, 1, 1), (1, 1, 4, 4), (4, 1, 1, 4), (2, 2, 1, 2),
+           (2, 1, 2, 4), (1, 2, 2, 2)} <= shapes
+          and not {s for s in shapes if s[3] != s[0] * s[2] and (s[3] > 1 or s[2] > 1)},
           f"every layout that the engine has, and no other: {sorted(shapes)}")
     goals = told["one_user"], told["many_users"]
     check(goals[0]["concurrency"] == 1 < goals[1]["concurrency"] and
