@@ -3,6 +3,7 @@
 #include "rank_probe.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 
@@ -13,6 +14,7 @@
 #define SMALL_TIMES 25 /* in a group */
 #define LARGE_TIMES 1
 #define OP_TIMES 100
+#define WORK (64 << 10) /* floats that are read between two joins */
 #define REST_NS 200000 /* between steps: as long as home chooses tokens, and others fall asleep */
 #define PROBE_MS 50
 #define PROBES 5
@@ -76,10 +78,13 @@ sl_status rank_speed_get(const struct dev_opts *o, struct rank_speed *out, sl_er
     return SL_OK;
 }
 
-/* Rows that are moved to be timed: x this rank's n_col columns, y all ranks'. */
+/* Rows that are moved to be timed: x this rank's n_col columns, y all ranks'. work: what a rank
+ * reads before it moves them, as it computes in a step: ranks never arrive together, and who waits
+ * for long falls asleep. */
 struct rows {
     dist *d;
-    float *x, *y;
+    float *x, *y, sum;
+    int n_work;
     int n_col, n_join; /* columns of a rank; ranks of a stage */
     int32_t part[DIST_RANK_MAX];
 };
@@ -92,9 +97,25 @@ static void join(struct rows *w, int n_col)
                         .x = w->x, .y = w->y, .n_row = 1, .n = n_col * w->n_join, .part = w->part});
 }
 
+static void work(struct rows *w)
+{
+    float sum = 0;
+    for (int i = 0; i < w->n_work; i++)
+        sum += w->y[i];
+    w->sum += sum;
+}
+
 static void join_once(struct rows *w)
 {
+    work(w);
     join(w, w->n_col);
+}
+
+static void rest(void)
+{
+    int64_t t0 = clock_now_ns();
+    while (clock_now_ns() < t0 + REST_NS)
+        continue;
 }
 
 /* From the first stage, which has the last ranks, to the last; then all join a few columns, so that
@@ -103,6 +124,7 @@ static void hop_once(struct rows *w)
 {
     int n = dist_size(w->d), k = w->n_join, stage = n / k - 1 - dist_rank(w->d) / k;
     if (stage > 0) dist_take(w->d, w->y, 1, w->n_col);
+    rest(); /* as long as a stage computes at least */
     if (stage < n / k - 1) dist_give(w->d, w->x, 1, w->n_col);
     dist_set_join(w->d, w->n_join = n);
     join(w, SMALL);
@@ -139,10 +161,8 @@ static sl_status time_step(dist *d, double *us, sl_err *err)
             st = dist_status(d, err);
             continue;
         }
+        rest();
         int64_t t0 = clock_now_ns();
-        while (clock_now_ns() < t0 + REST_NS)
-            continue;
-        t0 = clock_now_ns();
         dist_tell(d, word, sizeof word);
         st = dist_all_done(d, err);
         of[g] = (double)(clock_now_ns() - t0) * 1e-3;
@@ -155,15 +175,20 @@ static sl_status time_step(dist *d, double *us, sl_err *err)
 static sl_status time_way(struct rows *w, double hop, struct rank_way *out, sl_err *err)
 {
     void (*once)(struct rows *w) = hop > 0 ? hop_once : join_once;
-    double s[2], n = hop > 0 ? dist_size(w->d) / w->n_join - 1 : 1;
+    double alone = 0, s[2], n = hop > 0 ? dist_size(w->d) / w->n_join - 1 : 1;
+    if (hop > 0) alone = hop + (n + 1) * REST_NS * 1e-9;
+    w->n_work = hop > 0 ? 0 : WORK;
+    if (hop == 0) SL_TRY(time_rows(w, work, SMALL_TIMES, &alone, err));
     for (int i = 0; i < 2; i++) {
         w->n_col = i ? LARGE : SMALL;
         SL_TRY(time_rows(w, once, i ? LARGE_TIMES : SMALL_TIMES, &s[i], err));
-        s[i] = (s[i] - hop) / n;
+        s[i] = (s[i] - alone) / n;
         if (s[i] < LEAST_S) s[i] = LEAST_S;
     }
-    double from = hop > 0 ? 1 : w->n_join - 1;
-    *out = (struct rank_way){s[0] * 1e6, (double)RANK_PROBE_ROW * from / s[1] * 1e-9};
+    w->n_work = 0;
+    double from = hop > 0 ? 1 : w->n_join - 1, more = s[1] - s[0];
+    if (more < LEAST_S) more = s[1];
+    *out = (struct rank_way){s[0] * 1e6, (double)RANK_PROBE_ROW * from / more * 1e-9};
     return SL_OK;
 }
 
@@ -177,7 +202,12 @@ static sl_status time_all(struct rows *w, int n_here, struct rank_ways *out, sl_
     out->host = out->all;
     dist_set_join(w->d, w->n_join = several ? n_here : 1);
     if (several) SL_TRY(time_way(w, 0, &out->host, err));
-    return time_way(w, out->all.us * 1e-6, &out->hop, err);
+    double end = 0;
+    dist_set_join(w->d, w->n_join = n);
+    w->n_col = SMALL;
+    SL_TRY(time_rows(w, join_once, SMALL_TIMES, &end, err)); /* the join after hand-overs */
+    dist_set_join(w->d, w->n_join = several ? n_here : 1);
+    return time_way(w, end, &out->hop, err);
 }
 
 /* After it no rank of a team reads x of another's any more. */
@@ -195,6 +225,7 @@ sl_status rank_ways_get(dist *d, int n_here, struct rank_ways *out, sl_err *err)
     size_t n = (size_t)dist_size(d);
     SL_TRY(mem_alloc_array(MEM_SCRATCH, LARGE, sizeof(float), &x, err));
     sl_status st = mem_alloc_array(MEM_SCRATCH, (size_t)LARGE * n, sizeof(float), &y, err);
+    if (!st) memset(y, 0, (size_t)LARGE * n * sizeof(float));
     struct rows w = {.d = d, .x = x, .y = y};
     if (!st) st = time_all(&w, n_here, out, err);
     if (!st) last_join(&w);
