@@ -49,6 +49,10 @@ const struct tensor *io_findf(const io_model *m, const char *fmt, ...) BASE_PRIN
 /* The bytes [p, p + n) of a tensor are not needed for a while: their pages leave this process.
  * Nothing happens when they are in no file of m. */
 void io_drop(const io_model *m, const void *p, uint64_t n);
+/* They will be read soon. */
+void io_will_need(const io_model *m, const void *p, uint64_t n);
+/* Of its files parts are read (os_map_parts). */
+void io_parts(const io_model *m, bool parts);
 
 /* Why there is no tensor of that name, nor a matrix: NOTFOUND, or UNSUPPORTED where there is one
  * that is not read. */

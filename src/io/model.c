@@ -298,6 +298,17 @@ void io_drop(const io_model *m, const void *p, uint64_t n)
     drop(m, p, n, os_map_drop);
 }
 
+void io_will_need(const io_model *m, const void *p, uint64_t n)
+{
+    drop(m, p, n, os_map_will_need);
+}
+
+void io_parts(const io_model *m, bool parts)
+{
+    for (int i = 0; i < m->n_file; i++)
+        if (!m->file[i].borrowed) os_map_parts(&m->file[i].map, parts);
+}
+
 void io_evict(const io_model *m, const void *p, uint64_t n)
 {
     drop(m, p, n, os_map_evict);

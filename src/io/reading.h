@@ -21,12 +21,24 @@ struct io_reading {
     } run[2]; /* source bytes given up so far without a hole, for each of the two tensors that are
                  read together */
     int last; /* the run that grew last */
+    /* where parts are read: what comes next, of which the first n_asked were asked for, n_past
+     * bytes of them not read yet */
+    bool parts;
+    const struct weight *ahead[2]; /* [n_ahead] each; NULL */
+    int n_ahead, n_asked;
+    int64_t n_past;
 };
 
 /* Begin now; m stays until the last io_reading_done. may_evict false: the page cache keeps what it
  * has (for a reader that comes again). */
 void io_reading_begin(struct io_reading *r, const io_model *m, bool may_evict);
+/* From now on parts of the files are read, and nothing beside them: a rank's. */
+void io_reading_parts(struct io_reading *r);
+/* n weights, or rows of them, are read next, one after the other, and each with that of b where b
+ * is not NULL; they stay until then. Nothing happens where whole files are read. */
+void io_reading_next(struct io_reading *r, const struct weight *a, const struct weight *b, int n);
 /* w, a weight of the model or rows of one, will not be read again. */
 void io_reading_done(struct io_reading *r, const struct weight *w);
+void io_reading_end(struct io_reading *r);
 
 #endif

@@ -89,6 +89,8 @@ static sl_status load(struct model *m, const io_model *io, sl_err *err)
     m->io = io;
     m->total_bytes = count_source(m);
     io_reading_begin(&m->reading, io, !m->out);
+    if (m->dims.n_rank > 1 || m->dims.n_stage > 1 || m->dims.n_dp > 1)
+        io_reading_parts(&m->reading);
     m->load_layer = -1;
     name_load(m);
     SL_TRY(model_load_globals(m, err));
@@ -102,7 +104,7 @@ static sl_status load(struct model *m, const io_model *io, sl_err *err)
     }
     if (model_load_tell(m, m->total_bytes)) /* with all that is small */
         return SL_FAIL(err, CANCELLED, "cancelled after packing");
-    m->reading = (struct io_reading){0};
+    io_reading_end(&m->reading);
     m->io = NULL;
     SL_TRY(model_spares_open(m, io, err));
     SL_TRY(model_rope_freqs(m, io, err));

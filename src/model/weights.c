@@ -177,6 +177,7 @@ sl_status model_load_pack(struct model *m, const struct want *w, const struct we
         SL_TRY(io_pack_out_failed(m->out, err));
     } else {
         dev *d = side_of(m, w->role)->d;
+        io_reading_next(&m->reading, a, b, w->n);
         SL_TRY(dev_mat_load(d, a, b, w->n, w->use, dropped, m, out, err));
         count(m, w->role, dev_mat_bytes(*out));
     }
@@ -202,7 +203,9 @@ static sl_status load_picked(struct model *m, const struct want *w, const struct
                          .use = w->use,
                          .drop = dropped,
                          .user = m};
+    io_reading_next(&m->reading, s.first, s.second, p->n);
     sl_status st = dev_mat_load_some(side_of(m, w->role)->d, &s, out, err);
+    io_reading_next(&m->reading, NULL, NULL, 0);
     mem_free(mem);
     SL_TRY(st);
     count(m, w->role, dev_mat_bytes(*out));

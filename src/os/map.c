@@ -129,6 +129,11 @@ void os_map_will_need(const struct os_map *m, uint64_t offset, uint64_t n)
     advise(m, offset, n, MADV_WILLNEED);
 }
 
+void os_map_parts(const struct os_map *m, bool parts)
+{
+    advise(m, 0, m->size, parts ? MADV_RANDOM : MADV_NORMAL);
+}
+
 void os_map_drop(const struct os_map *m, uint64_t offset, uint64_t n)
 {
     advise(m, offset, n, MADV_DONTNEED);

@@ -29,6 +29,9 @@ sl_status os_map_repeat(uint64_t every, uint64_t n, struct os_map *out, void **f
 void os_map_close(struct os_map *m);
 /* Read-ahead advice for [offset, offset + n). */
 void os_map_will_need(const struct os_map *m, uint64_t offset, uint64_t n);
+/* Parts of it are read, with holes: what is touched is read and nothing beside it, so say before
+ * what will be needed. False: as at first, with as much after it as the system likes. */
+void os_map_parts(const struct os_map *m, bool parts);
 /* The pages of [offset, offset + n) are not needed any more (they can be read again): keeps RSS
  * down while weights are packed. */
 void os_map_drop(const struct os_map *m, uint64_t offset, uint64_t n);

