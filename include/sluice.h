@@ -323,9 +323,8 @@ typedef struct sl_engine_opts {
     /* "cpu": where a device can not be opened the CPU computes everything instead, with a warning
      * and sl_engine_info.fallback; never of what is not understood. NULL = that is an error. */
     const char *fallback;
-    /* 1: answers have the same bits on every device and CPU, whichever computes which part:
-     * attention in f32 however fast the CPU is at 16 bits, latents in one form. A KV cache of AUTO
-     * is f16 then. Slower on the CPU. 0 = what each does best. */
+    /* 1: the same bits on every device and CPU, whichever computes which part: attention in f32,
+     * latents in one form, kv AUTO is f16. Slower on the CPU. 0 = what each does best. */
     int exact;
     /* Of every generated token so many experts, those of the smallest weights, are added one layer
      * with experts later: so they are computed beside the attention between, where place has them
@@ -517,7 +516,7 @@ typedef struct sl_event {
 
 #define SL_MARK 0xff /* keep_special 2 */
 
-/* What is stored of a block (kv_blk_tok of sl_stats) in a layer, MTP after the others; its XXH3. */
+/* What is stored of a block (kv_blk_tok) in a layer, MTP after the others; its XXH3. */
 typedef struct sl_kv_page {
     int block, layer;
     const void *bytes;
@@ -579,9 +578,9 @@ typedef struct sl_request {
     const int32_t *given;
     int n_given;
     int first; /* the samples are number first to first + n - 1 */
-    /* No answer: what is stored of the prompt but for its last token is given away, from token
-     * kv_from on, a block's layers in order; then comes the last event, LENGTH. Returns 0: not now.
-     * With n 1, without embed, grammar, given and echo_logprob. Called by the engine thread. */
+    /* No answer: what is stored of the prompt but its last token is given away, from kv_from on, a
+     * block's layers in order, then event LENGTH. 0: not now. Threads: the engine's. With n 1,
+     * without embed, grammar, given and echo_logprob. */
     int (*on_kv)(void *user, const sl_kv_page *page);
     int kv_from;
 } sl_request;
@@ -605,10 +604,9 @@ SL_API int sl_pending(const sl_engine *e);
  * the engine helps. */
 SL_API sl_status sl_step(sl_engine *e, sl_err *err) SL_MUST_USE;
 
-/* From now on `by`, which another thread steps and which is closed after e, computes prompts for e
- * that lack from_tok tokens (0 = 64) or more; what does not come whole is computed here. Answers
- * stay the same. Before the first request, once. Errors: UNSUPPORTED: a cache that stays where it
- * is, a recording, e elsewhere; REQUEST: by is of another model or other forms; NOMEM. */
+/* `by`, which another thread steps and which is closed after e, computes prompts for e that lack
+ * from_tok tokens (0 = 64) or more, once before the first request; the same answers. Errors:
+ * UNSUPPORTED: a fixed cache, a recording, e elsewhere; REQUEST: another model or forms; NOMEM. */
 SL_API sl_status sl_prefill_by(sl_engine *e, sl_engine *by, int from_tok, sl_err *err) SL_MUST_USE;
 
 /* Sleep until something was submitted or cancelled, sl_wake was called, or timeout_ms are over (-1
@@ -678,9 +676,8 @@ typedef struct sl_rank_stat {
     uint64_t join_bytes;  /* that it took from other ranks */
     double wait_ms;       /* of step_ms, for other ranks */
     double step_ms;       /* of all steps */
-    /* requests and tokens of its cache: where each rank has its own (dp); else all are rank 0's */
-    int n_running, n_waiting;
-    int64_t kv_used_tok, kv_total_tok;
+    int n_running, n_waiting;          /* requests, where ranks have their own (dp); else rank 0's */
+    int64_t kv_used_tok, kv_total_tok; /* the same of its cache */
 } sl_rank_stat;
 /* Up to n of them; returns the number of ranks. Nothing is written where there is one. Threads: the
  * engine's. */

@@ -359,8 +359,8 @@ static sl_status query_team_layout(struct plan_run *r, sl_err *err)
     if (plan_team_can(q->model, &l)) return SL_OK;
     return SL_FAIL(err, REQUEST,
                    "layout %.40s: %.60s can not be shared so: tp at most as many as heads and "
-                   "sixteenths of each width, pp as layers; ep is tp dp, or 1 without dp, and deals "
-                   "out experts%s evenly",
+                   "sixteenths of each width, pp as layers; ep is tp dp, or 1 without dp, and "
+                   "deals out experts%s evenly",
                    text, q->model->name, l.redundant ? " and copies" : "");
 }
 

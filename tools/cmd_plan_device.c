@@ -7,6 +7,7 @@
 #include "cmd_plan.h"
 #include "compute.h"
 #include "dev/dev.h"
+#include "dev/figures.h"
 #include "os/os.h"
 #include "plan/place.h"
 

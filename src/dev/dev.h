@@ -33,8 +33,7 @@ struct dev_opts {
     int n_thread; /* 0 = default */
     enum dev_acts acts;
     int no_hugepages;
-    int exact; /* 1: the one form in which all devices have the same bits: attention sums in f32
-                  whatever the CPU is good at, latents are absorbed for prompts too */
+    int exact; /* 1: as all devices have the same bits: attention in f32, latents absorbed */
     int rank, n_rank; /* one of n_rank devices that share the CPUs: it takes the rank-th part of
                          them. n_rank 0 = the only one */
 };
@@ -260,15 +259,14 @@ void dev_kv_free(dev *d, dev_kv *kv, int group, int blk);
 /* Fill a block with NaN in every layer of the group (tests, debug builds: nothing may read a freed
  * block). */
 void dev_kv_poison(dev *d, dev_kv *kv, int group, int blk);
-/* What is stored of a block in one layer of a group, as a page of n_all heads, of which the cache
- * has its own from head0 on: the same bytes on every device of one instruction set. */
+/* A block's page in a layer of a group: n_all heads, of which the cache has its own from head0 on;
+ * the same bytes on every device of one instruction set. */
 struct dev_kv_at {
     int group, layer, blk, head0, n_all;
 };
 /* Bytes of such a page; 0: the device does not show its cache. */
 int64_t dev_kv_page_bytes(dev *d, dev_kv *kv, const struct dev_kv_at *at);
-/* The cache's heads into their places of the page, and from there into the cache. Between steps, or
- * while the host waits for none. */
+/* The cache's heads into their places of the page, and back, while the host waits for no step. */
 void dev_kv_get(dev *d, dev_kv *kv, const struct dev_kv_at *at, void *page);
 void dev_kv_set(dev *d, dev_kv *kv, const struct dev_kv_at *at, const void *page);
 
@@ -756,9 +754,8 @@ void dev_prog_close(dev_prog *p); /* NULL is legal; before dev_close */
  * what dev_sync says of a device that the program leaves. The others are said by waiting. */
 sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s,
                        sl_err *err) BASE_MUST_USE;
-/* From now on fn is told, while a program runs whose operators are all of devices that are the
- * host's, that all operators of a layer are through, and of those before it; of some layers only
- * with a later one. NULL ends it. */
+/* From now on fn is told, while a program runs that is all the host's, that all operators of a layer
+ * and of those before it are through; of some only with a later one. NULL ends it. */
 void dev_prog_watch(dev_prog *p, void (*fn)(void *user, int layer), void *user);
 /* How many of its operators a step of n_tok tokens runs together with others. */
 int dev_prog_fused(const dev_prog *p, int n_tok);
@@ -782,18 +779,6 @@ double dev_probe_read_gbps(dev *d, int ms);
 double dev_probe_int8_gops(dev *d, int ms);
 /* Products and sums of the floating-point type that attention over kv is in (bf16 or f32). */
 double dev_probe_attn_gops(dev *d, const dev_kv *kv, int ms);
-/* What its operators reach: bytes/s of a product's weights, operations/s of one with many tokens;
- * seconds of a launch beyond those, and from the host to an idle device or back; bytes/s of copies.
- * host_*: what a stand-in says of the CPU beside it; 0 = unknown. Measured on an open device that
- * has nothing yet, in about a second; what is made for it stays until dev_close. Errors: as
- * dev_mat_load, dev_alloc, dev_prog_run. */
-struct dev_figures {
-    double read, ops, lat_s, hand_s, bus;
-    double host_read, host_ops;
-    bool is_told; /* by a stand-in */
-};
-sl_status dev_figures_get(dev *d, struct dev_figures *out, sl_err *err) BASE_MUST_USE;
-
 /* What operators read and compute. */
 struct dev_cost {
     double bytes; /* weights by matrix products, keys and values by attention */

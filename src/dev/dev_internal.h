@@ -4,6 +4,7 @@
 #define DEV_DEV_INTERNAL_H
 
 #include "dev/dev.h"
+#include "dev/figures.h"
 
 struct dev_fused;
 

@@ -102,7 +102,7 @@ static sl_status load(struct model *m, const io_model *io, sl_err *err)
         m->load_layer = c->n_layer + i;
         SL_TRY(model_load_mtp(m, i, err));
     }
-    if (model_load_tell(m, m->total_bytes)) /* with all that is small */
+    if (model_load_told(m)) /* with all that is small */
         return SL_FAIL(err, CANCELLED, "cancelled after packing");
     io_reading_end(&m->reading);
     m->io = NULL;

@@ -284,6 +284,8 @@ sl_status model_load_globals(struct model *m, sl_err *err) BASE_MUST_USE;
 sl_status model_load_mtp(struct model *m, int i, sl_err *err) BASE_MUST_USE;
 /* weights.c: n more bytes of the source are done. True: who is told wants to stop. */
 bool model_load_tell(struct model *m, int64_t n);
+/* All is there. The same. */
+bool model_load_told(struct model *m);
 /* rope.c: frequencies of every kind, host memory in the arena. */
 sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err) BASE_MUST_USE;
 /* model.c: open all but the programs; *out is NULL after an error. */

@@ -137,6 +137,12 @@ bool model_load_tell(struct model *m, int64_t n)
            m->opts.progress(m->opts.user, m->doing, m->done_bytes, m->total_bytes);
 }
 
+bool model_load_told(struct model *m)
+{
+    return m->opts.progress &&
+           m->opts.progress(m->opts.user, m->doing, m->total_bytes, m->total_bytes);
+}
+
 /* A source weight was packed: its pages go, progress is told. */
 static void dropped(void *user, const struct weight *w)
 {

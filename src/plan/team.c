@@ -78,7 +78,8 @@ static double most_of(double n, double tp)
 }
 
 /* Parameters of one layer's attention on the fullest rank: whole heads of keys with their query
- * heads, of more ranks than those one of them and some of its query heads; the output by columns. */
+ * heads, of more ranks than those one of them and some of its query heads; the output by columns.
+ */
 static double attn_share(const struct plan_model *m, double tp)
 {
     double D = m->hidden, H = m->heads, C = m->kv_heads, v = m->v_dim > 0 ? m->v_dim : m->head_dim;
@@ -190,7 +191,8 @@ static void stage_time(const struct plan_case *c, const struct stage *s, const s
     double head = s->last ? m->p_embed / tp : 0, reads = 0, skew = 1;
     if (s->n_moe > 0) {
         double touched = plan_experts_of(c, w->all);
-        reads = c->lay.ep > 1 ? fullest(m, w->all, n_exp) : touched * most_of(m->moe_inter / 16.0, tp);
+        double width = most_of(m->moe_inter / 16.0, tp);
+        reads = c->lay.ep > 1 ? fullest(m, w->all, n_exp) : touched * width;
         skew = c->lay.ep > 1 ? reads * n_exp / touched : 1;
     }
     double expert = s->n_moe * m->p_expert;
