@@ -224,6 +224,7 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct engine_ranks), &p, err));
     struct engine_ranks *k = e->ranks = p;
     k->n = dist_layout_ranks(&l);
+    io_parts(e->m->io, true); /* vectors lie between matrices: hashing them is not to read all */
     k->stages.n = l.pp;
     k->stages.n_dp = l.dp;
     k->n_ahead = BASE_MIN(l.pp, DIST_AHEAD_MAX);
@@ -296,7 +297,7 @@ struct fact {
     const char *what;
     uint64_t v;
 };
-#define N_FACT 15
+#define N_FACT 16
 
 static uint64_t text_hash(const char *s)
 {
