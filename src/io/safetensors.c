@@ -238,7 +238,7 @@ sl_status io_safetensors_read(io_model *m, int i, struct tensor **out, int *n, s
     struct rd r = rd_init(m->file[i].map.data, size);
     uint64_t len = rd_u64(&r);
     char what[140];
-    if (!rd_ok(&r) || len > MAX_HEADER || len > size - 8) {
+    if (!rd_ok(&r) || len == 0 || len > MAX_HEADER || len > size - 8) {
         io_foreign_text(m->file[i].map.data, size, what, sizeof what);
         if (size && what[0])
             return SL_FAIL(err, FORMAT, "%s: not a safetensors file but %s", io_short(f.path),
@@ -250,6 +250,11 @@ sl_status io_safetensors_read(io_model *m, int i, struct tensor **out, int *n, s
         return IO_FAIL_AT(err, f.path, size,
                           "the file ends inside the header's length (%llu bytes in all)",
                           (unsigned long long)size);
+    const uint8_t *first = m->file[i].map.data;
+    if (len > MAX_HEADER && size > 8 && first[8] != '{')
+        return SL_FAIL(err, FORMAT,
+                       "%s: not a safetensors file: it starts with %02x %02x %02x %02x",
+                       io_short(f.path), first[0], first[1], first[2], first[3]);
     if (len > MAX_HEADER)
         return IO_FAIL_AT(err, f.path, 0, "a header of %llu bytes, at most %u are read",
                           (unsigned long long)len, MAX_HEADER);

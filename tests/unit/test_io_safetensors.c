@@ -9,6 +9,9 @@
 
 static const struct bad_file bad[] = {
     {"no header", "u64=0", "byte 8: the header does not start with '{'", SL_FORMAT},
+    {"zeros", "zero=100", "not a safetensors file but zeros: the download did not end", SL_FORMAT},
+    {"a picture", "hex=89504e470d0a1a0a0000", "not a safetensors file: it starts with 89 50 4e 47",
+     SL_FORMAT},
     {"length cut", "u32=4", "byte 4: the file ends inside the header's length (4 bytes in all)",
      SL_FORMAT},
     {"header of 1 byte", "json={", "byte 8: the header does not start with '{'", SL_FORMAT},
