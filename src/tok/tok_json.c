@@ -65,7 +65,8 @@ static sl_status check_order(const tok *t, const char *type, const struct decodi
     bool of_token = strcmp(type, "ByteFallback") == 0 || meta;
     if ((of_text && !fused) || (of_token && fused))
         return SL_FAIL(err, UNSUPPORTED, "decoder %s %s Fuse", type, fused ? "after" : "without");
-    if ((of_text && (t->strip || t->strip_first)) || (meta && d->marked))
+    if ((of_text && (t->strip || t->strip_first)) || (meta && d->marked) ||
+        (t->strip && strcmp(type, "Replace") == 0))
         return SL_FAIL(err, UNSUPPORTED, "decoder %s after another one", type);
     return SL_OK;
 }

@@ -135,6 +135,9 @@ static const char *const bad_json[][3] = {
     {"{" LLAMA2_NORM
      "," DECODERS(FROM_MARK ",{\"type\":\"Metaspace\"}") "," MODEL(CHAR_VOCAB, "") "}",
      "decoder Metaspace", "another"},
+    {"{" LLAMA2_NORM
+     "," DECODERS("{\"type\":\"Fuse\"}," STRIP "," FROM_MARK) "," MODEL(CHAR_VOCAB, "") "}",
+     "decoder Replace", "another"},
     {"{" LLAMA2_NORM "," DECODERS(FROM_MARK ",{\"type\":\"CTC\"}") "," MODEL(CHAR_VOCAB, "") "}",
      "decoder", "CTC"},
     /* post-processors */
