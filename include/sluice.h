@@ -674,9 +674,8 @@ typedef struct sl_rank_stat {
     int64_t weight_bytes; /* that it holds */
     uint64_t n_join;      /* times that columns of all ranks were put side by side */
     uint64_t join_bytes;  /* that it took from other ranks */
-    double wait_ms;       /* of step_ms, for other ranks */
-    double step_ms;       /* of all steps */
-    int n_running, n_waiting;          /* requests, where ranks have their own (dp); else rank 0's */
+    double wait_ms, step_ms; /* for other ranks; of all steps */
+    int n_running, n_waiting; /* requests, where ranks have their own (dp); else rank 0's */
     int64_t kv_used_tok, kv_total_tok; /* the same of its cache */
 } sl_rank_stat;
 /* Up to n of them; returns the number of ranks. Nothing is written where there is one. Threads: the

@@ -754,8 +754,8 @@ void dev_prog_close(dev_prog *p); /* NULL is legal; before dev_close */
  * what dev_sync says of a device that the program leaves. The others are said by waiting. */
 sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s,
                        sl_err *err) BASE_MUST_USE;
-/* From now on fn is told, while a program runs that is all the host's, that all operators of a layer
- * and of those before it are through; of some only with a later one. NULL ends it. */
+/* From now on fn is told, while a program runs that is all the host's, that all operators of a
+ * layer and of those before it are through; of some only with a later one. NULL ends it. */
 void dev_prog_watch(dev_prog *p, void (*fn)(void *user, int layer), void *user);
 /* How many of its operators a step of n_tok tokens runs together with others. */
 int dev_prog_fused(const dev_prog *p, int n_tok);

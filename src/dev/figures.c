@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a device reaches: products that read much and compute little, and the other way round,
  * launches, hand-overs, copies. Measured with its own operators; a stand-in says it. */
+#include "dev/figures.h"
+
 #include <string.h>
 
 #include "base/clock.h"

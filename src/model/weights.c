@@ -132,9 +132,9 @@ static void count(struct model *m, enum arch_role role, int64_t n)
 
 bool model_load_tell(struct model *m, int64_t n)
 {
-    m->done_bytes = BASE_MIN(m->done_bytes + n, m->total_bytes); /* some are there twice */
-    return m->opts.progress &&
-           m->opts.progress(m->opts.user, m->doing, m->done_bytes, m->total_bytes);
+    m->done_bytes += n;
+    int64_t done = BASE_MIN(m->done_bytes, m->total_bytes); /* some are there twice */
+    return m->opts.progress && m->opts.progress(m->opts.user, m->doing, done, m->total_bytes);
 }
 
 bool model_load_told(struct model *m)
