@@ -268,7 +268,8 @@ with tempfile.TemporaryDirectory() as d:
          if x["layout"]["pp"] * x["layout"]["dp"] * x["layout"]["ep"] == 1}
     check(sorted(o) == [1, 2, 3, 4], f"every number of ranks is told: {sorted(o)}")
     read = [o[n]["step_us"]["weights"] + o[n]["step_us"]["experts"] for n in (1, 2, 3, 4)]
-    check(1.9 < read[0] / read[1] <= 2 and 2.8 < read[0] / read[2] <= 3,
+    # (of four heads of keys one of three ranks has two)
+    check(1.9 < read[0] / read[1] <= 2 and 2.6 < read[0] / read[2] <= 3,
           f"ranks read their share: {read}")
     check(1.9 < read[0] / read[3] <= 2, "four of which one is half as fast are as two")
     col = 2048 + 48 * (32 * 128 + 2 * 2048 + 8 * 768)  # what a token's joins put side by side
