@@ -173,12 +173,12 @@ def jobs_of(sets, everything, update):
 
 
 def tell_missing(rows, updated):
-    """What another CPU has to fill in, which finds no hash there and fails."""
+    """Where a CPU that has that form finds no hash it fails."""
     for form in FORMS:
         n = sum(form not in rows.get(row, {}) for row in updated)
         if n:
-            print(f"bits: column {form} is empty in {n} of these rows: this CPU has no such "
-                  "attention; docs/bits.md says how it is filled in")
+            print(f"bits: column {form} is empty in {n} of these rows: no set that ran has such "
+                  "attention (docs/bits.md)")
 
 
 def main():

@@ -235,7 +235,7 @@ struct gpu {
     bool fused, is_staged; /* is_staged: copies go through pinned memory in any case */
     bool exact;            /* quotients and roots are IEEE's */
     bool no_units, has_units; /* matrix units: are not wanted; are used */
-    char units_text[88];
+    char units_text[96];
     int which;
     int64_t slab_bytes;
     enum dev_acts acts;
