@@ -130,15 +130,27 @@ static uint64_t submit(sl_engine *e, struct spec *s, struct trial *t)
     return id;
 }
 
+/* A step that a lane has under way was told before the block was freed: it may copy it, and whoever
+ * gets it writes into it later. */
+static bool under_way(const sl_engine *e)
+{
+    bool any = false;
+    for (int i = 0; e->lane && i < e->n_lane; i++)
+        any = any || e->lane[i].under_way;
+    return any;
+}
+
 static void poison(void *user, int32_t blk)
 {
     sl_engine *e = user;
+    if (under_way(e)) return;
     dev_kv_poison(e->d, e->kv, DEV_KV_PAGED, blk);
 }
 
 static void poison_window(void *user, int32_t win)
 {
     sl_engine *e = user;
+    if (under_way(e)) return;
     dev_kv_poison(e->d, e->kv, DEV_KV_WINDOW, win);
 }
 
