@@ -375,6 +375,11 @@ TEST(engine_apart_refuses_by_name)
     const int32_t ids[] = {1, 2, 3};
     ASSERT_OK(sl_model_open(tiny("llama3.gguf"), NULL, &m, &err));
     ASSERT_OK(sl_engine_open(m, &o, &e, &err));
+    if (!e->info.kv_hash) { /* another device was asked for */
+        sl_engine_close(e);
+        sl_model_close(m);
+        skip();
+    }
     ASSERT_OK(sl_engine_open(m, &o, &by, &err));
     o.kv = SL_KV_Q8;
     ASSERT_OK(sl_engine_open(m, &o, &q8, &err));

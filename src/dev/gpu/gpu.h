@@ -235,6 +235,7 @@ struct gpu {
     bool fused, is_staged; /* is_staged: copies go through pinned memory in any case */
     bool exact;            /* quotients and roots are IEEE's */
     bool no_units, has_units; /* matrix units: are not wanted; are used */
+    bool tiles;               /* products of many columns have kernels of their own */
     char units_text[96];
     int which;
     int64_t slab_bytes;
@@ -379,8 +380,8 @@ typedef int dev_gpu_list_fn(struct dev_desc *out, int n, sl_err *err);
 void dev_gpu_list_text(dev_gpu_list_fn *list, char *buf, size_t n);
 
 /* ---- opening, and the table's other entries (open.c) ---- */
-/* options: "[NUMBER][,slab=BYTES][,staged][,no-matrix-units][,fail=alloc:K][,fail=submit:K]
- * [,fail=units][,fail=exact]". Errors: REQUEST too: an option. */
+/* options: "[NUMBER][,slab=BYTES][,staged][,no-matrix-units][,tiles][,fail=alloc:K]
+ * [,fail=submit:K][,fail=units][,fail=exact]". Errors: REQUEST too: an option. */
 sl_status dev_gpu_open(const struct dev_class *cls, const struct gpu_driver *drv,
                        const char *options, const struct dev_opts *o, dev **out, sl_err *err);
 void dev_gpu_close(dev *d);

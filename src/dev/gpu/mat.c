@@ -25,7 +25,7 @@ static sl_status open_half(struct gpu *c, struct gpu_mat *m, int half, const str
     int what = h->form == MM_ACT_F32 || h->form == MM_ACT_BF16 ? GPU_MF : GPU_MV;
     SL_TRY(dev_gpu_kernel(c, dev_gpu_kernel_of(what, h->fmt), err));
     if (what == GPU_MV) what = c->has_units ? GPU_CM : GPU_MM;
-    if (what != GPU_MF) SL_TRY(dev_gpu_kernel(c, dev_gpu_kernel_of(what, h->fmt), err));
+    if (what != GPU_MF && c->tiles) SL_TRY(dev_gpu_kernel(c, dev_gpu_kernel_of(what, h->fmt), err));
     return m->use == DEV_USE_EMBED ? dev_gpu_kernel(c, dev_gpu_kernel_of(GPU_ROW, h->fmt), err)
                                    : SL_OK;
 }

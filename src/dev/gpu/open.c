@@ -12,8 +12,8 @@
 #define STAGE_BYTES ((int64_t)16 << 20)
 #define SLAB_MAX ((int64_t)1 << 30)
 #define OPTIONS                                                                                    \
-    "NUMBER, slab=BYTES, staged, no-matrix-units, fail=alloc:K, fail=submit:K, fail=units, "       \
-    "fail=exact"
+    "NUMBER, slab=BYTES, staged, no-matrix-units, tiles, fail=alloc:K, fail=submit:K, "            \
+    "fail=units, fail=exact"
 
 /* ---- options ---- */
 
@@ -44,6 +44,7 @@ static bool take_word(struct gpu *c, const char *s, size_t n)
         bool *to;
     } word[] = {{"staged", &c->is_staged},
                 {"no-matrix-units", &c->no_units},
+                {"tiles", &c->tiles},
                 {"fail=units", &c->fault.units},
                 {"fail=exact", &c->fault.exact}};
     for (int i = 0; i < BASE_COUNT_OF(word); i++)

@@ -100,14 +100,14 @@ static void launch_codes(struct gpu *c, const struct gpu_mat *w, int fmt, struct
     int n_row = (int)k->n_tok, n_col = n_row * (int)k->n_plane;
     enum gpu_kernel many = dev_gpu_kernel_of(c->has_units ? GPU_CM : GPU_MM, fmt);
     enum gpu_kernel few = dev_gpu_kernel_of(GPU_MV, fmt);
-    if (k->ids && groups_pay(c, w, n_row))
+    if (k->ids && c->tiles && groups_pay(c, w, n_row))
         launch_grouped(c, many, k, n_row);
     else if (k->ids)
         launch_listed(c, few, k, n_row);
-    else if (n_col > FEW_COLS)
+    else if (n_col > FEW_COLS && c->tiles)
         LAUNCH(c, many, GRID(groups(k->n_tile, MANY_TILES), groups(n_col, MANY_COLS), 1), *k);
     else
-        LAUNCH(c, few, GRID(k->n_tile, 1, 1), *k);
+        LAUNCH(c, few, GRID(k->n_tile, groups(n_row, FEW_COLS / (int)k->n_plane), 1), *k);
 }
 
 static void product_half(struct gpu *c, struct gpu_mat *w, int half,

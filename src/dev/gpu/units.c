@@ -65,8 +65,11 @@ sl_status dev_gpu_count_sums(struct gpu *c, bool units, bool half, int n_tile, i
 
 sl_status dev_gpu_choose_units(struct gpu *c, sl_err *err)
 {
+    /* compilers of software devices take minutes for kernels that gain nothing there */
+    c->tiles = c->tiles || !c->lim.is_cpu;
     if (!c->lim.has_units || c->no_units) {
-        snprintf(c->units_text, sizeof c->units_text, "by hand: %s",
+        snprintf(c->units_text, sizeof c->units_text, "%s: %s",
+                 c->tiles ? "by hand" : "a column at a time",
                  c->no_units ? "no-matrix-units" : c->lim.units);
         return SL_OK;
     }

@@ -423,6 +423,7 @@ static void read_limits(struct vk *v, struct gpu_limits *lim)
     v->is_cpu = type == VK_PHYSICAL_DEVICE_TYPE_CPU;
     v->is_unified = v->is_cpu || type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
     lim->is_unified = v->is_unified;
+    lim->is_cpu = v->is_cpu;
     lim->slab = (int64_t)v11.maxMemoryAllocationSize;
     snprintf(lim->text, sizeof lim->text, "%.90s", p.properties.deviceName);
 }
