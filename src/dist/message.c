@@ -106,6 +106,15 @@ static sl_status check(const dist *d, int rank, int n, uint32_t kind, sl_err *er
     return SL_OK;
 }
 
+/* Who is waited for; in a step, which nobody leaves, another one that is gone: that it is not heard
+ * of this way around first, while the launcher ends all. */
+static int one_gone(const dist *d, int rank, uint32_t kind)
+{
+    for (int r = 0; r < d->n && (kind == SAYS_ROWS || kind == SAYS_DONE); r++)
+        if (r != d->rank && dist_gone(d, r)) return r;
+    return rank;
+}
+
 /* Until all is through that is under way. kind: of what comes. Home's next message has no limit. */
 static sl_status through(dist *d, struct dist_way *w, uint32_t kind, sl_err *err)
 {
@@ -123,6 +132,7 @@ static sl_status through(dist *d, struct dist_way *w, uint32_t kind, sl_err *err
         if (rank < 0) return SL_OK;
         int64_t ns = clock_now_ns() - t0;
         if (kind == SAYS_TELL) ns = i % 256 == 255 ? dist_home_stopped(d, &stopped) : 0;
+        if (i % 64 == 63) rank = one_gone(d, rank, kind);
         if (ns > most || (i % 64 == 63 && dist_gone(d, rank)))
             return dist_silent(d, rank, ns, what, err);
         dist_group_rest(d, i);
@@ -364,7 +374,8 @@ static bool mail_given(dist *d)
 
 /* ---- failures ---- */
 
-/* Send what is in last; one that does not listen is left. */
+/* Send what is in last; one that does not listen is left. Home has to say why before its launcher,
+ * which sees a rank that has ended, ends it. */
 static void tell_last(dist *d, int tag, int place)
 {
     struct mail *m = d->group->mail;
@@ -373,8 +384,8 @@ static void tell_last(dist *d, int tag, int place)
         if (r != d->rank && !dist_gone(d, r) &&
             dist_group_send(d, &w, r, m->last, sizeof m->last, NULL))
             return;
-    int64_t t0 = clock_now_ns();
-    for (int i = 0; dist_group_late(&w) >= 0 && clock_now_ns() - t0 < LAST_NS; i++) {
+    int64_t t0 = clock_now_ns(), most = d->rank ? LAST_NS : LAST_NS / 10;
+    for (int i = 0; dist_group_late(&w) >= 0 && clock_now_ns() - t0 < most; i++) {
         if (dist_group_poll(d, &w, NULL)) return;
         dist_group_rest(d, i);
     }

@@ -144,14 +144,16 @@ def check_small_shm():
 
 
 class Running:
-    """A long answer of two processes, or of those of another layout."""
+    """A long answer of two processes, or of those of another layout, with the slowest kernels: else
+    it may be over before anything happens to them."""
 
     def __init__(self, *more, layout="tp=2", n=2):
         self.n = n
         args = [SLUICE, "run", "-m", "demo", "-p", "Once", "-n", "1900", "-c", "2048",
                 "--ignore-eos", "--layout", layout, *more]
         self.p = subprocess.Popen(mpi.command((n, args)), stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+                                  stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                  env=dict(os.environ, SL_CPU="ref"))
         self.out, self.err = b"", b""
         self.readers = [threading.Thread(target=self.read, args=(f, k))
                         for f, k in ((self.p.stdout, "out"), (self.p.stderr, "err"))]

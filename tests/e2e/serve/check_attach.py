@@ -468,6 +468,7 @@ def refused():
     """Every option of the engine, whatever it is called, but for those that both need."""
     of_engine, of_front = options("engine"), options("serve")
     both = sorted((of_engine.keys() & of_front.keys()) - FRONT_TOO) + ["trace"]
+    both = [name for name in both if not name.startswith("mock")]  # of a model, and refused by it
     need("there are many", len(both) > 20, both)
     for name in both:
         p = subprocess.run([e2e.sluice(), "serve", "--attach", "unix:/none", f"--{name}",
