@@ -101,14 +101,15 @@ def progress(tally, exe, tmp):
         code, lines = screen.run(args, columns)
         tally.check(f"{columns} columns", code and f"exit {code}: {lines[-1:]}"
                     or line_faults(lines, columns, n if columns == 30 else 0))
-    for more in (2, 4, 8, 16):  # long enough for lines before and after
-        open(f"{tmp}/words", "a").write(WORDS * (n // 4) * (more // 2))
+    code, lines = screen.run([*args, "-q"], 80)
+    tally.check("quiet", [x for x in lines if "%" in x] or (code and f"exit {code}"))
+    text = open(f"{tmp}/words").read()
+    for _ in range(6):  # long enough for lines before and after
+        open(f"{tmp}/words", "a").write(text[:len(text) // 2])
         code, lines = screen.run(args, 100, narrow_to=24)
         if any("%" in x and "|" not in x for x in lines):
             break
     tally.check("a terminal that gets narrow", code and f"exit {code}" or line_faults(lines, 24))
-    code, lines = screen.run([*args, "-q"], 80)
-    tally.check("quiet", [x for x in lines if "%" in x] or (code and f"exit {code}"))
 
 
 def closed_pipes(tally, exe, tmp):

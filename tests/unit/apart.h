@@ -4,6 +4,7 @@
 #ifndef APART_H
 #define APART_H
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,9 +47,15 @@ struct apart_call {
     int (*on_kv)(void *user, const sl_kv_page *page);
     void (*on_event)(void *user, const sl_event *ev);
     void *user;
-    uint64_t id;
     int n_page;
+    _Atomic uint64_t id; /* 0: not known yet */
+    atomic_int n_ref;    /* of the thread that submitted it, until it knows the id, and of by's */
 };
+
+static inline void apart_unref(struct apart_call *c)
+{
+    if (atomic_fetch_sub(&c->n_ref, 1) == 1) free(c);
+}
 
 static inline int apart_page(void *user, const sl_kv_page *page)
 {
@@ -64,7 +71,11 @@ static inline int apart_page(void *user, const sl_kv_page *page)
     atomic_fetch_add(&a->n_page, 1);
     int n = c->n_page++;
     if (fault == APART_CANCEL && n == at) sl_cancel(atomic_load(&a->to), atomic_load(&a->cancel));
-    if (fault == APART_FAIL && n == at) sl_cancel(a->by, c->id);
+    if (fault == APART_FAIL && n == at) {
+        while (!atomic_load(&c->id))
+            sched_yield();
+        sl_cancel(a->by, atomic_load(&c->id));
+    }
     if ((fault == APART_MISS && n == at) || (fault == APART_STOP && n >= at)) return 1;
     if (fault != APART_FLIP || n != at) return c->on_kv(c->user, page);
     char *bytes = malloc(page->n_bytes);
@@ -82,26 +93,28 @@ static inline void apart_event(void *user, const sl_event *ev)
 {
     struct apart_call *c = user;
     c->on_event(c->user, ev);
-    if (ev->finish != SL_FINISH_NONE) free(c);
+    if (ev->finish != SL_FINISH_NONE) apart_unref(c);
 }
 
 static inline sl_status apart_submit(void *user, const sl_request *q, uint64_t *id, sl_err *err)
 {
     struct apart *a = user;
-    struct apart_call *c = calloc(1, sizeof *c);
     sl_request own = *q;
-    if (atomic_load(&a->fault) == APART_BUSY) {
-        free(c);
-        return SL_FAIL(err, BUSY, "busy");
-    }
-    *c = (struct apart_call){a, q->on_kv, q->on_event, q->user, 0, 0};
+    if (atomic_load(&a->fault) == APART_BUSY) return SL_FAIL(err, BUSY, "busy");
+    struct apart_call *c = calloc(1, sizeof *c);
+    *c = (struct apart_call){
+        .a = a, .on_kv = q->on_kv, .on_event = q->on_event, .user = q->user, .n_ref = 2};
     own.on_kv = apart_page;
     own.on_event = apart_event;
     own.user = c;
-    sl_status st = sl_submit(a->by, &own, &c->id, err);
-    *id = c->id;
-    if (st) free(c);
-    return st;
+    sl_status st = sl_submit(a->by, &own, id, err);
+    if (st) {
+        free(c);
+        return st;
+    }
+    atomic_store(&c->id, *id);
+    apart_unref(c);
+    return SL_OK;
 }
 
 static inline void apart_cancel(void *user, uint64_t id)

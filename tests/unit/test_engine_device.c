@@ -250,6 +250,14 @@ static int on_progress(void *user, const char *what, int64_t done, int64_t total
     return 0;
 }
 
+/* Mesa's driver in software leaks a little by itself, and is unloaded before LeakSanitizer could be
+ * told whose that is. */
+#ifdef __SANITIZE_ADDRESS__
+#define CARDS_LEAK 1
+#else
+#define CARDS_LEAK 0
+#endif
+
 /* What is told while weights go to a device never goes back, and ends with all of them. */
 TEST(engine_device_tells_how_far_it_is)
 {
@@ -267,8 +275,9 @@ TEST(engine_device_tells_how_far_it_is)
             struct told t = {0};
             sl_model *m = NULL;
             sl_engine *e = NULL;
-            bool is_dense = k / 2 == 2, is_card = strncmp(rows[i].device, "vulkan", 6) == 0;
-            if ((is_card && k) || (is_dense && strstr(rows[i].place, "experts"))) continue;
+            bool is_card = strncmp(rows[i].device, "vulkan", 6) == 0;
+            if (is_card && (k || CARDS_LEAK)) continue;
+            if (k / 2 == 2 && strstr(rows[i].place, "experts")) continue; /* a dense model */
             ASSERT_OK(sl_model_open(tiny(models[k / 2]), NULL, &m, &err));
             sl_engine_opts o = {.n_thread = 1 + k % 2, .n_ctx = 64, .n_seq_max = 2};
             o.device = rows[i].device;
@@ -330,7 +339,7 @@ TEST(engine_device_falls_back_when_asked_to)
     sl_engine *e = NULL;
     sl_engine_info info;
     ASSERT_OK(sl_model_open(tiny("llama3.gguf"), NULL, &m, &err));
-    sl_engine_opts o = {.n_thread = 1, .n_ctx = 64, .device = "vulkan:40", .fallback = "cpu"};
+    sl_engine_opts o = {.n_thread = 1, .n_ctx = 64, .device = "cuda:40", .fallback = "cpu"};
     o.stream_from = SL_STREAM_AUTO; /* which there is nothing to do for then */
     log_set_level(LOG_ERROR);
     ASSERT_OK(sl_engine_open(m, &o, &e, &err));
@@ -341,7 +350,7 @@ TEST(engine_device_falls_back_when_asked_to)
     assert_int_equal(sl_engine_open(m, &o, &e, &err), SL_UNSUPPORTED); /* nobody knows it */
     o.device = "sim:speed=9";
     assert_int_equal(sl_engine_open(m, &o, &e, &err), SL_REQUEST);
-    o.device = "vulkan:40";
+    o.device = "cuda:40";
     o.fallback = NULL;
     assert_true(sl_engine_open(m, &o, &e, &err) != SL_OK);
     o.fallback = "gpu";

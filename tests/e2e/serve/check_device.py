@@ -60,9 +60,9 @@ class Client(threading.Thread):
 
 
 def stories(server):
-    """All clients' ends, and what /ready said meanwhile."""
+    """All clients' ends, and what /ready said before, meanwhile and after."""
     clients = [Client(server, i) for i in range(N_CLIENT)]
-    ready = []
+    ready = [status_of(server)]
     for c in clients:
         c.start()
     t0 = time.time()
@@ -94,7 +94,7 @@ def lost():
             need(f"client {c.i}: an end", not c.cut and not c.is_alive(), c.cut)
             need(f"client {c.i}: an error", not error_of(json.dumps(last)), last)
             need(f"client {c.i}: it says that the device is lost", "lost" in json.dumps(last), last)
-        need("/ready while they ran", ready[0] == 200, ready[:5])
+        need("/ready before they ran", ready[0] == 200, ready[:5])
         need("/ready afterwards", ready[-1] in (0, 503), ready[-5:])
         need("no request gets in", refused(s))
         try:
