@@ -12,7 +12,7 @@
 #define PROBE 64         /* one step in so many has no drafts, to know its time */
 #define WINDOW 512       /* steps after which the two are compared */
 #define PROBES_LEAST 4   /* of them without drafts, to compare at all */
-#define WORTH 0.98       /* of the speed without: below it drafts are switched off */
+#define WORTH 1.0        /* of the speed without: below it drafts are switched off */
 #define OFF 4096         /* for so many steps */
 #define DRAFTER_STEPS 16 /* after so many it is asked whether the drafter pays; if not, off */
 #define DRAFTER_OFF 1024 /* for so many, and twice as many each time up to */
