@@ -266,7 +266,8 @@ static void one_row(sl_engine *e, const struct sched_plan *p, int i, const struc
     }
     if (!r->g->no_cache) sched_put(engine_sched(e, r), it->req, &path);
     if (r->pool) {
-        if (embed(e, r, it, rows->hidden + (int64_t)e->seq_tok0[i] * e->m->cfg.d_model)) return;
+        int64_t at = (int64_t)e->room->seq_tok0[i] * e->m->cfg.d_model;
+        if (embed(e, r, it, rows->hidden + at)) return;
     } else if (it->all_rows) {
         echo(e, r, it->pos0, it->n_tok, rows->logits + (int64_t)e->item_row[i] * e->n_vocab);
     }

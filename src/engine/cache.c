@@ -67,12 +67,12 @@ sl_status engine_cache_open(sl_engine *e, sl_err *err)
 
 void engine_cache_table(sl_engine *e, int row, int home, const struct kv_seq *seq)
 {
-    int32_t *to = e->blk[DEV_KV_PAGED] + (int64_t)row * e->ld_blk;
+    int32_t *to = e->room->blk[DEV_KV_PAGED] + (int64_t)row * e->ld_blk;
     int32_t blk0 = engine_blk0(e, home, DEV_KV_PAGED), win0 = engine_blk0(e, home, DEV_KV_WINDOW);
     for (int i = 0; i < seq->n_blk; i++)
         to[i] = blk0 + seq->blk[i];
     if (!e->pool.n_win) return;
-    to = e->blk[DEV_KV_WINDOW] + (int64_t)row * e->ld_blk;
+    to = e->room->blk[DEV_KV_WINDOW] + (int64_t)row * e->ld_blk;
     for (int i = 0; i < seq->win0; i++)
         to[i] = win0; /* nobody reads these */
     for (int i = seq->win0; i < seq->n_blk; i++)
@@ -81,7 +81,7 @@ void engine_cache_table(sl_engine *e, int row, int home, const struct kv_seq *se
 
 static int add_copy(sl_engine *e, int n, int group, int32_t src, int32_t dst)
 {
-    int32_t *c = e->copy + 3 * n;
+    int32_t *c = e->room->copy + 3 * n;
     c[0] = group;
     c[1] = src;
     c[2] = dst;

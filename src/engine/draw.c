@@ -133,7 +133,7 @@ static void add_picks(sl_engine *e, const struct sched_item *it, int i,
     e->item_pick[i] = e->n_pick;
     for (int at = 0; at <= it->n_draft; at++) {
         int row = e->item_row[i] + first + at;
-        bool whole = e->row_want[row] & DEV_WANT_LOGITS;
+        bool whole = e->room->row_want[row] & DEV_WANT_LOGITS;
         e->pick[e->n_pick++] =
             (struct engine_pick){.r = r,
                                  .at = at,

@@ -197,14 +197,6 @@ static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
     return SL_OK;
 }
 
-static sl_status array(size_t n, size_t size, void *out, sl_err *err)
-{
-    void *p = NULL;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n, size, &p, err));
-    memcpy(out, &p, sizeof p);
-    return SL_OK;
-}
-
 static sl_status open_tables(sl_engine *e, sl_err *err)
 {
     e->ld_blk = blocks_of(e->n_ctx);
@@ -214,9 +206,9 @@ static sl_status open_tables(sl_engine *e, sl_err *err)
     SL_TRY(kv_seq_init(&e->score, blocks_of(e->n_ctx), err));
     SL_TRY(engine_draw_init(e, err));
     SL_TRY(engine_spec_open(e, err));
-    SL_TRY(array((size_t)e->n_req_max, sizeof *e->req, &e->req, err));
-    SL_TRY(array((size_t)e->m->cfg.d_model, sizeof *e->row, &e->row, err));
-    return array((size_t)e->n_vocab / 32 + 1, sizeof *e->mask, &e->mask, err);
+    SL_TRY(engine_array((size_t)e->n_req_max, sizeof *e->req, &e->req, err));
+    SL_TRY(engine_array((size_t)e->m->cfg.d_model, sizeof *e->row, &e->row, err));
+    return engine_array((size_t)e->n_vocab / 32 + 1, sizeof *e->mask, &e->mask, err);
 }
 
 uint64_t engine_files_hash(const sl_engine *e)

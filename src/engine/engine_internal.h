@@ -13,6 +13,7 @@
 #include "dev/dev.h"
 #include "engine/cache.h"
 #include "engine/find.h"
+#include "engine/room.h"
 #include "grammar/grammar.h"
 #include "io/io.h"
 #include "kv/kv.h"
@@ -302,15 +303,13 @@ struct engine_pass {
     int tok, seq, row;
 };
 
-/* A step from its plan until it is computed, and its arrays: of a lane, of which there are several
+/* A step from its plan until it is computed, and its room: of a lane, of which there are several
  * where stages compute at the same time (lanes.c). */
 struct engine_lane {
     /* fixed after open */
-    int32_t *ids, *pos, *seq_tok0, *seat, *n_prompt, *copy, *row_tok; /* as in sl_engine */
-    int32_t *blk[DEV_KV_GROUPS], *item_row;
-    struct dev_keep *keep;
-    uint8_t *row_want;
-    struct sched_item *item; /* [n_seq_max] */
+    struct step_room room;
+    struct sched_item *item; /* [n_seq_max] of plan */
+    int32_t *item_row;       /* [n_seq_max] first wanted row of each */
     /* engine thread */
     struct sched_plan plan; /* of all homes; req -1: of a request that is not there any more */
     struct sched_planned planned;
@@ -364,7 +363,7 @@ struct sl_engine {
     struct kv_pool pool; /* of the first home, and its scheduler */
     struct sched sched;
     struct engine_lane *lane; /* [n_lane] */
-    int n_lane, at_lane;      /* whose arrays are the engine's now */
+    int n_lane, at_lane;      /* whose room is the engine's now */
     int64_t t_landed;         /* of several: when one's step was computed last */
     struct request **req; /* [n_req_max] by slot */
     struct kv_seq score;  /* of sl_score */
@@ -373,7 +372,6 @@ struct sl_engine {
     int n_sampler;
     struct engine_pick *pick; /* [n_logit_max] by row from which a token is wanted */
     int n_pick;
-    uint8_t *row_want;  /* [n_logit_max] of the step */
     int32_t *item_pick; /* [n_seq_max] first pick of each row of the plan; -1 = none */
     struct engine_spec spec;
     struct engine_drafter drafter;
@@ -415,12 +413,10 @@ struct sl_engine {
     void *fault_user;
     struct engine_record *record; /* NULL: steps are not recorded */
     sl_remote *remote; /* fixed: NULL, or what computes; then only m and n_vocab are set */
-    /* the step's batch */
-    int32_t *ids, *pos, *seq_tok0, *seat, *n_prompt, *copy, *row_tok;
-    int32_t *blk[DEV_KV_GROUPS]; /* [n_seq_max, ld_blk]; NULL = the cache has no such group */
-    int32_t *item_row;           /* [n_seq_max] first wanted row of each */
-    struct dev_keep *keep;       /* [n_seq_max] */
-    int ld_blk;
+    /* the step's batch: of the lane whose turn it is */
+    struct step_room *room;
+    int32_t *item_row;
+    int ld_blk; /* blocks of n_ctx tokens: the width of tables */
 };
 
 /* check.c */
@@ -479,7 +475,7 @@ static inline struct request *engine_item_req(const sl_engine *e, const struct s
 {
     return it->req < 0 ? NULL : e->req[it->req];
 }
-/* The copies that the plan needs, into e->copy; returns how many there are. */
+/* The copies that the plan needs, into e->room; returns how many there are. */
 int engine_cache_copies(sl_engine *e, const struct sched_plan *p);
 #define ENGINE_COPIES 5 /* of a sequence: a tail in two groups, and three of states */
 
@@ -713,7 +709,7 @@ void engine_publish(sl_engine *e); /* stats, for other threads */
 /* DEVICE where the device is lost. Threads: any. */
 sl_status engine_lost(const sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_lose(sl_engine *e, const sl_err *why); /* from now on it is */
-/* The step that stands in the engine's arrays: logits of n_row rows are wanted. */
+/* The step that stands in e->room: logits of n_row rows are wanted. */
 struct dev_step engine_step(const sl_engine *e, int n_tok, int n_seq, int n_row);
 /* Run a step to its end; told: the other ranks know of it. DEVICE: the engine is lost. */
 sl_status engine_run(sl_engine *e, const struct dev_step *s, struct model_rows *out,

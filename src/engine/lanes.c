@@ -6,69 +6,37 @@
  * the order in which they were planned, and blocks that one step leaves another may take at once.
  * What is drawn of a request that lost its blocks meanwhile, or is over, is dropped. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "engine/apart.h"
 
-static sl_status array(size_t n, size_t size, void *out, sl_err *err)
-{
-    void *p = NULL;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n, size, &p, err));
-    memcpy(out, &p, sizeof p);
-    return SL_OK;
-}
-
 static sl_status open_lane(const sl_engine *e, struct engine_lane *l, sl_err *err)
 {
-    size_t n_tok = (size_t)e->n_tok_max, n_seq = (size_t)e->n_seq_max;
-    SL_TRY(array(n_tok, sizeof *l->ids, &l->ids, err));
-    SL_TRY(array(n_tok, sizeof *l->pos, &l->pos, err));
-    SL_TRY(array(n_seq + 1, sizeof *l->seq_tok0, &l->seq_tok0, err));
-    for (int g = 0; g < e->kv_shape.n_group; g++)
-        SL_TRY(array(n_seq * (size_t)e->ld_blk, sizeof *l->blk[g], &l->blk[g], err));
-    SL_TRY(array(n_seq, sizeof *l->n_prompt, &l->n_prompt, err));
-    SL_TRY(array(n_seq, sizeof *l->keep, &l->keep, err));
-    SL_TRY(array(n_seq, sizeof *l->seat, &l->seat, err));
-    SL_TRY(array(3 * ENGINE_COPIES * n_seq, sizeof *l->copy, &l->copy, err));
-    SL_TRY(array(n_tok, sizeof *l->row_tok, &l->row_tok, err));
-    SL_TRY(array((size_t)e->n_logit_max, sizeof *l->row_want, &l->row_want, err));
-    SL_TRY(array(n_seq, sizeof *l->item, &l->item, err));
-    return array(n_seq, sizeof *l->item_row, &l->item_row, err);
+    size_t n_seq = (size_t)e->n_seq_max;
+    struct step_most most = {.n_tok = e->n_tok_max,
+                             .n_seq = e->n_seq_max,
+                             .n_row = BASE_MAX(e->n_tok_max, e->n_logit_max),
+                             .n_copy = ENGINE_COPIES * e->n_seq_max,
+                             .n_group = e->kv_shape.n_group,
+                             .ld_blk = e->ld_blk};
+    SL_TRY(engine_room_open(&l->room, &most, err));
+    SL_TRY(engine_array(n_seq, sizeof *l->item, &l->item, err));
+    return engine_array(n_seq, sizeof *l->item_row, &l->item_row, err);
 }
 
 static void close_lane(struct engine_lane *l)
 {
-    mem_free(l->ids);
-    mem_free(l->pos);
-    mem_free(l->seq_tok0);
-    for (int g = 0; g < DEV_KV_GROUPS; g++)
-        mem_free(l->blk[g]);
-    mem_free(l->n_prompt);
-    mem_free(l->keep);
-    mem_free(l->seat);
-    mem_free(l->copy);
-    mem_free(l->row_tok);
-    mem_free(l->row_want);
+    engine_room_close(&l->room);
     mem_free(l->item);
     mem_free(l->item_row);
 }
 
-/* The engine's arrays are those of lane i. */
+/* The engine's room is that of lane i. */
 static struct engine_lane *use(sl_engine *e, int i)
 {
     struct engine_lane *l = &e->lane[i];
     e->at_lane = i;
-    e->ids = l->ids;
-    e->pos = l->pos;
-    e->seq_tok0 = l->seq_tok0;
-    memcpy(e->blk, l->blk, sizeof e->blk);
-    e->n_prompt = l->n_prompt;
-    e->keep = l->keep;
-    e->seat = l->seat;
-    e->copy = l->copy;
-    e->row_tok = l->row_tok;
-    e->row_want = l->row_want;
+    e->room = &l->room;
     e->item_row = l->item_row;
     return l;
 }
@@ -85,7 +53,7 @@ static int count(const sl_engine *e)
 sl_status engine_lanes_open(sl_engine *e, sl_err *err)
 {
     e->n_lane = count(e);
-    SL_TRY(array((size_t)e->n_lane, sizeof *e->lane, &e->lane, err));
+    SL_TRY(engine_array((size_t)e->n_lane, sizeof *e->lane, &e->lane, err));
     for (int i = 0; i < e->n_lane; i++)
         SL_TRY(open_lane(e, &e->lane[i], err));
     (void)use(e, 0);

@@ -30,7 +30,7 @@
 
 static const int32_t *table_of(const sl_engine *e, int i)
 {
-    return e->blk[DEV_KV_PAGED] + (int64_t)i * e->ld_blk;
+    return e->room->blk[DEV_KV_PAGED] + (int64_t)i * e->ld_blk;
 }
 
 /* Where the chain begins that fills all blocks before position pos, the end of a block. */
@@ -75,7 +75,7 @@ void engine_mtp_begin(sl_engine *e, const struct sched_plan *p)
         for (int j = it->pos0 / ENGINE_BLK_TOK; j * ENGINE_BLK_TOK < it->pos0 + it->n_tok; j++)
             m->from[table_of(e, i)[j]] = NO_CHAIN;
         for (int k = 0; k < x->n_known; k++)
-            m->next[e->seq_tok0[i] + k] = r->ids[it->pos0 + k + 1];
+            m->next[e->room->seq_tok0[i] + k] = r->ids[it->pos0 + k + 1];
         if (!x->in) r->mtp_done = NO_CHAIN;
     }
 }
@@ -118,10 +118,11 @@ static void move_table(sl_engine *e, const struct request *r, const struct sched
                        int s)
 {
     int j0 = e->mtp.item[i].from / ENGINE_BLK_TOK;
+    struct step_room *room = e->room;
     if (r) engine_cache_table(e, i, it->seat / e->n_seat, engine_seq(e, it->seat));
     for (int g = 0; g < e->kv_shape.n_group; g++)
-        memmove(e->blk[g] + (int64_t)s * e->ld_blk, e->blk[g] + (int64_t)i * e->ld_blk + j0,
-                (size_t)(e->ld_blk - j0) * sizeof *e->blk[g]);
+        memmove(room->blk[g] + (int64_t)s * e->ld_blk, room->blk[g] + (int64_t)i * e->ld_blk + j0,
+                (size_t)(e->ld_blk - j0) * sizeof *room->blk[g]);
 }
 
 /* The tokens of item i into the engine's arrays as the next sequence of the pass; how many. */
@@ -130,8 +131,9 @@ static int add_item(sl_engine *e, const struct request *r, const struct sched_it
 {
     const struct engine_mtp *m = &e->mtp;
     const struct engine_drafter *d = &e->drafter;
+    struct step_room *room = e->room;
     struct engine_mtp_item *x = &e->mtp.item[i];
-    int first, row0 = e->seq_tok0[i], n_prompt = e->n_prompt[i];
+    int first, row0 = room->seq_tok0[i], n_prompt = room->n_prompt[i];
     int blk0 = engine_blk0(e, it->seat / e->n_seat, DEV_KV_PAGED);
     int n = tokens_of(e, r, it, i, &first), k0 = first - it->pos0;
     x->done = it->pos0 + n;
@@ -139,9 +141,9 @@ static int add_item(sl_engine *e, const struct request *r, const struct sched_it
     for (int j = first / ENGINE_BLK_TOK; (j + 1) * ENGINE_BLK_TOK <= it->pos0 + n; j++)
         m->from[r ? blk0 + engine_seq(e, it->seat)->blk[j] : table_of(e, i)[j]] = x->from;
     move_table(e, r, it, i, at.seq);
-    e->seq_tok0[at.seq] = at.tok;
-    e->seat[at.seq] = it->seat;
-    e->n_prompt[at.seq] = BASE_MAX(n_prompt - x->from, 0);
+    room->seq_tok0[at.seq] = at.tok;
+    room->seat[at.seq] = it->seat;
+    room->n_prompt[at.seq] = BASE_MAX(n_prompt - x->from, 0);
     for (int k = k0; k < n; k++) {
         int t = at.tok + k - k0;
         d->ids[t] = r ? r->ids[it->pos0 + k + 1] : m->next[row0 + k];
@@ -192,7 +194,7 @@ static struct engine_pass add_items(sl_engine *e, const struct sched_plan *p)
         row->end = seq->n_blk * ENGINE_BLK_TOK - r->mtp_from;
         e->drafter.row_tok[at.row++] = at.tok - 1;
     }
-    e->seq_tok0[at.seq] = at.tok;
+    e->room->seq_tok0[at.seq] = at.tok;
     if (forks) fork_chains(e, p);
     return at;
 }

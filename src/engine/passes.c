@@ -53,24 +53,25 @@ static int passes_that_pay(sl_engine *e, int n_row)
 static int next_pass(sl_engine *e, int n_row, int j, int as_pay)
 {
     struct engine_drafter *d = &e->drafter;
+    struct step_room *room = e->room;
     int n = 0;
     for (int i = 0; i < n_row; i++) {
         struct engine_drafter_row row = d->row[i];
         int at = d->row_tok[i], s = row.seq, pos = d->pos[at] + 1;
         if (row.guess < 0 || depth_of(e, row.r, as_pay) <= j || pos >= row.end) continue;
         for (int g = 0; g < e->kv_shape.n_group; g++)
-            memmove(e->blk[g] + (int64_t)n * e->ld_blk, e->blk[g] + (int64_t)s * e->ld_blk,
-                    (size_t)e->ld_blk * sizeof *e->blk[g]);
-        e->seat[n] = e->seat[s];
-        e->n_prompt[n] = e->n_prompt[s];
-        e->seq_tok0[n] = n;
+            memmove(room->blk[g] + (int64_t)n * e->ld_blk, room->blk[g] + (int64_t)s * e->ld_blk,
+                    (size_t)e->ld_blk * sizeof *room->blk[g]);
+        room->seat[n] = room->seat[s];
+        room->n_prompt[n] = room->n_prompt[s];
+        room->seq_tok0[n] = n;
         d->ids[n] = row.guess;
         d->pos[n] = pos;
         d->hidden_row[n] = at;
         row.seq = d->row_tok[n] = n;
         d->row[n++] = row;
     }
-    e->seq_tok0[n] = n;
+    room->seq_tok0[n] = n;
     return n;
 }
 

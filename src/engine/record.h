@@ -6,7 +6,7 @@
 
 #include "base/rd.h"
 #include "base/status.h"
-#include "dev/dev.h"
+#include "engine/room.h"
 
 #define RECORD_VERSION 5
 #define RECORD_HEAD 132 /* bytes of the header */
@@ -41,10 +41,8 @@ struct record_limits {
 /* A step that was read, and the arrays it points into. */
 struct record_step {
     struct dev_step s;
-    int32_t *ids, *pos, *seq_tok0, *seat, *n_prompt, *copy, *row_tok, *hidden_row;
-    uint8_t *row_want;
-    int32_t *blk[DEV_KV_GROUPS];
-    struct dev_keep *keep;
+    struct step_room room;
+    int32_t *hidden_row; /* [n_tok] */
 };
 
 struct record_result {

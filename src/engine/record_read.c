@@ -81,47 +81,24 @@ sl_status engine_record_next(struct rd *r, uint32_t *kind, struct rd *body, uint
 
 /* ---- steps ---- */
 
-static sl_status array(int64_t n, size_t size, void *out, sl_err *err)
-{
-    void *p = NULL;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)BASE_MAX(n, 1), size, &p, err));
-    memcpy(out, &p, sizeof p);
-    return SL_OK;
-}
-
 sl_status engine_record_step_init(struct record_step *s, const struct record_limits *max,
                                   sl_err *err)
 {
-    int64_t ld = (max->n_ctx + max->blk_tok - 1) / max->blk_tok;
-    *s = (struct record_step){.s.ld_blk = (int)ld};
-    SL_TRY(array(max->n_tok, 4, &s->ids, err));
-    SL_TRY(array(max->n_tok, 4, &s->pos, err));
-    SL_TRY(array(max->n_seq + 1, 4, &s->seq_tok0, err));
-    for (int g = 0; g < DEV_KV_GROUPS; g++)
-        SL_TRY(array(max->n_seq * ld, 4, &s->blk[g], err));
-    SL_TRY(array(max->n_seq, 4, &s->seat, err));
-    SL_TRY(array(max->n_seq, 4, &s->n_prompt, err));
-    SL_TRY(array(3 * (int64_t)max->n_copy, 4, &s->copy, err));
-    SL_TRY(array(max->n_row, 4, &s->row_tok, err));
-    SL_TRY(array(max->n_tok, 4, &s->hidden_row, err));
-    SL_TRY(array(max->n_row, 1, &s->row_want, err));
-    return array(max->n_seq, sizeof *s->keep, &s->keep, err);
+    struct step_most most = {.n_tok = max->n_tok,
+                             .n_seq = max->n_seq,
+                             .n_row = max->n_row,
+                             .n_copy = max->n_copy,
+                             .n_group = DEV_KV_GROUPS,
+                             .ld_blk = (max->n_ctx + max->blk_tok - 1) / max->blk_tok};
+    *s = (struct record_step){.hidden_row = NULL};
+    SL_TRY(engine_room_open(&s->room, &most, err));
+    return engine_array((size_t)max->n_tok, sizeof *s->hidden_row, &s->hidden_row, err);
 }
 
 void engine_record_step_fini(struct record_step *s)
 {
-    mem_free(s->ids);
-    mem_free(s->pos);
-    mem_free(s->seq_tok0);
-    for (int g = 0; g < DEV_KV_GROUPS; g++)
-        mem_free(s->blk[g]);
-    mem_free(s->seat);
-    mem_free(s->n_prompt);
-    mem_free(s->copy);
-    mem_free(s->row_tok);
+    engine_room_close(&s->room);
     mem_free(s->hidden_row);
-    mem_free(s->row_want);
-    mem_free(s->keep);
 }
 
 /* Numbers in [lim[0], lim[1]), and their name where one is not. */
@@ -181,7 +158,7 @@ static sl_status read_keep(struct rd *r, uint64_t at, struct record_step *s, sl_
         uint64_t id = rd_u64(r);
         uint32_t last = rd_u32(r);
         if (!rd_ok(r) || last > 1) return bad(at + r->pos, "keep: the step is damaged", err);
-        s->keep[i] = (struct dev_keep){id, last == 1};
+        s->room.keep[i] = (struct dev_keep){id, last == 1};
     }
     return SL_OK;
 }
@@ -195,7 +172,7 @@ static sl_status read_row_want(struct rd *r, uint64_t at, struct record_step *s,
         if (!rd_ok(r)) return bad(here, "the step ends too early", err);
         if (v & ~((DEV_WANT_LOGITS | DEV_WANT_BEST) & s->s.want))
             return bad(here, "a row wants more than its step", err);
-        s->row_want[i] = (uint8_t)v;
+        s->room.row_want[i] = (uint8_t)v;
     }
     return SL_OK;
 }
@@ -204,17 +181,18 @@ static sl_status read_row_want(struct rd *r, uint64_t at, struct record_step *s,
 static sl_status read_blocks(struct rd *r, uint64_t at, const struct record_limits *max,
                              struct record_step *s, sl_err *err)
 {
+    const struct step_room *m = &s->room;
     for (int q = 0; q < s->s.n_seq; q++) {
-        int b = s->seq_tok0[q], e = s->seq_tok0[q + 1];
+        int b = m->seq_tok0[q], e = m->seq_tok0[q + 1];
         for (int t = b + 1; t < e; t++)
-            if (s->pos[t] != s->pos[t - 1] + 1)
+            if (m->pos[t] != m->pos[t - 1] + 1)
                 return SL_FAIL(err, FORMAT, "step at byte %" PRIu64 ": positions: %d after %d", at,
-                               s->pos[t], s->pos[t - 1]);
+                               m->pos[t], m->pos[t - 1]);
         for (int g = 0; g < DEV_KV_GROUPS; g++)
             if (max->n_blk[g])
                 SL_TRY(numbers(r, at, &(struct field){"block", (const int[]){0, max->n_blk[g]}},
-                               s->blk[g] + (int64_t)q * s->s.ld_blk,
-                               s->pos[e - 1] / max->blk_tok + 1, err));
+                               m->blk[g] + (int64_t)q * m->ld_blk, m->pos[e - 1] / max->blk_tok + 1,
+                               err));
     }
     return r->pos == r->size ? SL_OK : bad(at + r->pos, "the step is longer than it says", err);
 }
@@ -223,7 +201,7 @@ static sl_status read_blocks(struct rd *r, uint64_t at, const struct record_limi
 static sl_status read_copies(struct rd *r, uint64_t at, const struct record_limits *max,
                              struct record_step *s, sl_err *err)
 {
-    for (int32_t *c = s->copy, *end = c + 3 * s->s.n_copy; c < end; c += 3) {
+    for (int32_t *c = s->room.copy, *end = c + 3 * s->s.n_copy; c < end; c += 3) {
         static const int groups[] = {0, DEV_KV_GROUPS};
         SL_TRY(numbers(r, at, &(struct field){"group of a copied block", groups}, c, 1, err));
         const int blocks[] = {0, max->n_blk[c[0]]};
@@ -236,22 +214,23 @@ static sl_status read_arrays(struct rd *r, uint64_t at, const struct record_limi
                              struct record_step *s, int flags, sl_err *err)
 {
     const struct dev_step *d = &s->s;
+    const struct step_room *m = &s->room;
     const int vocab[] = {0, max->n_vocab}, ctx[] = {0, max->n_ctx}, tok[] = {0, d->n_tok};
-    SL_TRY(numbers(r, at, &(struct field){"token", vocab}, s->ids, d->n_tok, err));
-    SL_TRY(numbers(r, at, &(struct field){"position", ctx}, s->pos, d->n_tok, err));
+    SL_TRY(numbers(r, at, &(struct field){"token", vocab}, m->ids, d->n_tok, err));
+    SL_TRY(numbers(r, at, &(struct field){"position", ctx}, m->pos, d->n_tok, err));
     SL_TRY(numbers(r, at, &(struct field){"first token", (const int[]){0, d->n_tok + 1}},
-                   s->seq_tok0, d->n_seq + 1, err));
-    if (s->seq_tok0[0] != 0 || s->seq_tok0[d->n_seq] != d->n_tok)
+                   m->seq_tok0, d->n_seq + 1, err));
+    if (m->seq_tok0[0] != 0 || m->seq_tok0[d->n_seq] != d->n_tok)
         return bad(at, "the step's sequences are not its tokens", err);
-    SL_TRY(rising(at, "first tokens", s->seq_tok0, d->n_seq + 1, err));
-    SL_TRY(numbers(r, at, &(struct field){"seat", (const int[]){0, max->n_seq + 1}}, s->seat,
+    SL_TRY(rising(at, "first tokens", m->seq_tok0, d->n_seq + 1, err));
+    SL_TRY(numbers(r, at, &(struct field){"seat", (const int[]){0, max->n_seq + 1}}, m->seat,
                    d->n_seq, err));
-    SL_TRY(numbers(r, at, &(struct field){"prompt", (const int[]){0, max->n_ctx + 1}}, s->n_prompt,
+    SL_TRY(numbers(r, at, &(struct field){"prompt", (const int[]){0, max->n_ctx + 1}}, m->n_prompt,
                    d->n_seq, err));
     if (flags & RECORD_HAS_KEEP) SL_TRY(read_keep(r, at, s, err));
     SL_TRY(read_copies(r, at, max, s, err));
-    SL_TRY(numbers(r, at, &(struct field){"row", tok}, s->row_tok, d->n_row, err));
-    SL_TRY(rising(at, "rows", s->row_tok, d->n_row, err));
+    SL_TRY(numbers(r, at, &(struct field){"row", tok}, m->row_tok, d->n_row, err));
+    SL_TRY(rising(at, "rows", m->row_tok, d->n_row, err));
     if (flags & RECORD_HAS_HIDDEN_ROW)
         SL_TRY(numbers(r, at, &(struct field){"hidden row", (const int[]){0, max->n_tok}},
                        s->hidden_row, d->n_tok, err));
@@ -263,20 +242,13 @@ sl_status engine_record_read_step(struct rd *body, uint64_t at, const struct rec
                                   struct record_step *s, sl_err *err)
 {
     int32_t flags;
-    s->s = (struct dev_step){.ids = s->ids,
-                             .pos = s->pos,
-                             .seq_tok0 = s->seq_tok0,
-                             .blk = {s->blk[0], max->n_blk[1] ? s->blk[1] : NULL},
-                             .ld_blk = s->s.ld_blk,
-                             .seat = s->seat,
-                             .n_prompt = s->n_prompt,
-                             .copy = s->copy,
-                             .row_tok = s->row_tok};
+    s->s = engine_room_step(&s->room, 0, 0, 0);
+    if (!max->n_blk[DEV_KV_WINDOW]) s->s.blk[DEV_KV_WINDOW] = NULL;
     SL_TRY(read_counts(body, at, max, &s->s, &flags, err));
     SL_TRY(read_arrays(body, at, max, s, flags, err));
-    if (flags & RECORD_HAS_KEEP) s->s.keep = s->keep;
+    if (flags & RECORD_HAS_KEEP) s->s.keep = s->room.keep;
     if (flags & RECORD_HAS_HIDDEN_ROW) s->s.hidden_row = s->hidden_row;
-    if (flags & RECORD_HAS_ROW_WANT) s->s.row_want = s->row_want;
+    if (flags & RECORD_HAS_ROW_WANT) s->s.row_want = s->room.row_want;
     return SL_OK;
 }
 

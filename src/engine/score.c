@@ -15,6 +15,7 @@ struct chunk {
 
 static sl_status score_chunk(sl_engine *e, struct chunk *c, sl_err *err)
 {
+    struct step_room *room = e->room;
     int32_t src, dst;
     kv_seq_slide(&e->pool, &e->score);
     SL_TRY(kv_seq_grow(&e->pool, &e->score, c->n_chunk, &src, &dst, err));
@@ -22,13 +23,13 @@ static sl_status score_chunk(sl_engine *e, struct chunk *c, sl_err *err)
     int rows = 0;
     struct model_rows out;
     for (int i = 0; i < c->n_chunk; i++) {
-        e->pos[i] = c->pos0 + i;
-        if (c->pos0 + i >= c->first_row) e->row_tok[rows++] = i;
+        room->pos[i] = c->pos0 + i;
+        if (c->pos0 + i >= c->first_row) room->row_tok[rows++] = i;
     }
-    e->seq_tok0[0] = 0;
-    e->seq_tok0[1] = c->n_chunk;
-    e->n_prompt[0] = e->opts.n_defer ? 0 : c->n; /* prompts would not show what it does */
-    e->seat[0] = e->n_seq_max; /* after those of requests */
+    room->seq_tok0[0] = 0;
+    room->seq_tok0[1] = c->n_chunk;
+    room->n_prompt[0] = e->opts.n_defer ? 0 : c->n; /* prompts would not show what it does */
+    room->seat[0] = e->n_seq_max;                   /* after those of requests */
     struct dev_step s = engine_step(e, c->n_chunk, 1, rows);
     s.ids = c->ids + c->pos0;
     ASSERT(src < 0); /* nobody shares its blocks */

@@ -210,18 +210,20 @@ static int may_store(const sl_engine *e, const struct request *r, int from, int 
 static void add(sl_engine *e, struct request *r, int end, bool wants, struct engine_pass *at)
 {
     struct engine_drafter *d = &e->drafter;
+    struct step_room *room = e->room;
     const struct sched_req *q = sched_request(&e->sched, r->slot);
     const struct kv_seq *seq = sched_seq(&e->sched, q->seat);
     int from = BASE_MIN(r->small_done, end - wants), most = e->n_tok_max - at->tok;
     int to = may_store(e, r, from, BASE_MIN(end, from + most));
     r->small_wants = false;
     if (to <= from) return;
-    e->seq_tok0[at->seq] = at->tok;
+    room->seq_tok0[at->seq] = at->tok;
     engine_cache_table(e, at->seq, 0, seq);
     if (seq->n_blk < e->ld_blk)
-        e->blk[DEV_KV_PAGED][(int64_t)at->seq * e->ld_blk + seq->n_blk] = e->pool.n_blk + q->seat;
-    e->seat[at->seq] = q->seat;
-    e->n_prompt[at->seq] = r->n_prompt;
+        room->blk[DEV_KV_PAGED][(int64_t)at->seq * e->ld_blk + seq->n_blk] =
+            e->pool.n_blk + q->seat;
+    room->seat[at->seq] = q->seat;
+    room->n_prompt[at->seq] = r->n_prompt;
     for (int t = from; t < to; t++) {
         d->ids[at->tok] = r->ids[t];
         d->pos[at->tok++] = t;
@@ -233,7 +235,7 @@ static void add(sl_engine *e, struct request *r, int end, bool wants, struct eng
         d->row_tok[at->row++] = at->tok - 1;
     }
     settle(e, r, seq, from, to);
-    e->seq_tok0[++at->seq] = at->tok;
+    room->seq_tok0[++at->seq] = at->tok;
 }
 
 /* Where r's tokens end that the pass takes. */

@@ -68,18 +68,9 @@ static void begin_request(sl_engine *e, struct request *r, int64_t now)
 
 struct dev_step engine_step(const sl_engine *e, int n_tok, int n_seq, int n_row)
 {
-    return (struct dev_step){.n_tok = n_tok,
-                             .n_seq = n_seq,
-                             .ids = e->ids,
-                             .pos = e->pos,
-                             .seq_tok0 = e->seq_tok0,
-                             .blk = {e->blk[0], e->blk[1]},
-                             .ld_blk = e->ld_blk,
-                             .seat = e->seat,
-                             .n_prompt = e->n_prompt,
-                             .n_row = n_row,
-                             .row_tok = e->row_tok,
-                             .want = DEV_WANT_LOGITS};
+    struct dev_step s = engine_room_step(e->room, n_tok, n_seq, n_row);
+    s.want = DEV_WANT_LOGITS;
+    return s;
 }
 
 static sl_status fault(sl_engine *e, bool wait, sl_err *err)
@@ -138,6 +129,7 @@ static struct dev_keep keep_of(const struct request *r, const struct sched_item 
 static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step *s)
 {
     int n_tok = 0, n_row = 0;
+    struct step_room *room = e->room;
     unsigned want = DEV_WANT_FINITE;
     int64_t now = clock_now_ns();
     for (int i = 0; i < p->n_item; i++) {
@@ -146,11 +138,11 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
         const struct kv_seq *seq = engine_seq(e, it->seat);
         begin_request(e, r, now);
         if (r->pool) want |= DEV_WANT_HIDDEN;
-        e->seq_tok0[i] = n_tok;
+        room->seq_tok0[i] = n_tok;
         e->item_row[i] = n_row;
-        e->seat[i] = it->seat;
-        e->n_prompt[i] = r->n_prompt;
-        e->keep[i] = keep_of(r, it);
+        room->seat[i] = it->seat;
+        room->n_prompt[i] = r->n_prompt;
+        room->keep[i] = keep_of(r, it);
         engine_cache_table(e, i, it->seat / e->n_seat, seq);
         for (int k = 0; k < it->n_tok; k++) {
             int at = k - (it->n_tok - 1 - it->n_draft); /* rows of tokens begin at 0 */
@@ -159,19 +151,19 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
                 (it->all_rows ? DEV_WANT_LOGITS : 0u) | (draws ? engine_row_want(e, r, at) : 0u);
             want |= of_row;
             if (of_row) {
-                e->row_want[n_row] = (uint8_t)of_row;
-                e->row_tok[n_row++] = n_tok;
+                room->row_want[n_row] = (uint8_t)of_row;
+                room->row_tok[n_row++] = n_tok;
             }
-            e->ids[n_tok] = r->ids[it->pos0 + k]; /* drafts are after the known ones */
-            e->pos[n_tok++] = it->pos0 + k;
+            room->ids[n_tok] = r->ids[it->pos0 + k]; /* drafts are after the known ones */
+            room->pos[n_tok++] = it->pos0 + k;
         }
     }
-    e->seq_tok0[p->n_item] = n_tok;
+    room->seq_tok0[p->n_item] = n_tok;
     *s = engine_step(e, n_tok, p->n_item, n_row);
-    s->row_want = e->row_want;
-    s->keep = e->keep;
+    s->row_want = room->row_want;
+    s->keep = room->keep;
     s->n_copy = engine_cache_copies(e, p);
-    s->copy = e->copy;
+    s->copy = room->copy;
     s->want = want;
 }
 

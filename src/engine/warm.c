@@ -28,9 +28,9 @@ static void set_block(const struct warm *w, int home, int seq, int i, int k)
 {
     int64_t at = (int64_t)seq * w->e->ld_blk + i;
     const struct warm_home *h = &w->home[home];
-    w->e->blk[DEV_KV_PAGED][at] = engine_blk0(w->e, home, DEV_KV_PAGED) + h->blk[k];
+    w->e->room->blk[DEV_KV_PAGED][at] = engine_blk0(w->e, home, DEV_KV_PAGED) + h->blk[k];
     if (w->e->pool.n_win)
-        w->e->blk[DEV_KV_WINDOW][at] = engine_blk0(w->e, home, DEV_KV_WINDOW) + h->win[k];
+        w->e->room->blk[DEV_KV_WINDOW][at] = engine_blk0(w->e, home, DEV_KV_WINDOW) + h->win[k];
 }
 
 /* Of a home n_decode sequences of one token at position 0, and a prompt of n_prompt tokens, as far
@@ -39,29 +39,30 @@ static void add_home(const struct warm *w, int home, int n_decode, int n_prompt,
                      struct warm_step *s)
 {
     sl_engine *e = w->e;
+    struct step_room *room = e->room;
     const struct warm_home *h = &w->home[home];
     int used = 0, n_blk = e->pool.n_win ? h->n_win : h->n_blk, seat = home * e->n_seat;
     for (int i = 0; i < n_decode && used < n_blk; i++) {
-        e->seq_tok0[s->n_seq] = s->n_tok;
-        e->n_prompt[s->n_seq] = 0;
+        room->seq_tok0[s->n_seq] = s->n_tok;
+        room->n_prompt[s->n_seq] = 0;
         set_block(w, home, s->n_seq, 0, used++);
-        e->seat[s->n_seq] = seat++;
-        e->row_tok[s->n_seq++] = s->n_tok;
-        e->ids[s->n_tok] = 0;
-        e->pos[s->n_tok++] = 0;
+        room->seat[s->n_seq] = seat++;
+        room->row_tok[s->n_seq++] = s->n_tok;
+        room->ids[s->n_tok] = 0;
+        room->pos[s->n_tok++] = 0;
         s->n_decode++;
     }
     n_prompt = BASE_MIN(n_prompt, (n_blk - used) * ENGINE_BLK_TOK);
     if (n_prompt <= 0 || seat >= (home + 1) * e->n_seat) return;
-    e->seq_tok0[s->n_seq] = s->n_tok;
-    e->n_prompt[s->n_seq] = n_prompt;
+    room->seq_tok0[s->n_seq] = s->n_tok;
+    room->n_prompt[s->n_seq] = n_prompt;
     for (int i = 0; i < n_prompt; i++) {
         if (i % ENGINE_BLK_TOK == 0) set_block(w, home, s->n_seq, i / ENGINE_BLK_TOK, used++);
-        e->ids[s->n_tok] = i % e->n_vocab;
-        e->pos[s->n_tok++] = i;
+        room->ids[s->n_tok] = i % e->n_vocab;
+        room->pos[s->n_tok++] = i;
     }
-    e->seat[s->n_seq] = seat;
-    e->row_tok[s->n_seq++] = s->n_tok - 1;
+    room->seat[s->n_seq] = seat;
+    room->row_tok[s->n_seq++] = s->n_tok - 1;
     s->n_prompt += n_prompt;
 }
 
@@ -75,7 +76,7 @@ static sl_status run(const struct warm *w, int n_decode, int n_prompt, sl_err *e
     for (int h = 0; h < N; h++)
         add_home(w, h, n_decode / N + (h < n_decode % N), (n_prompt + N - 1 - h) / N, &n);
     if (n.n_tok == 0) return SL_OK;
-    e->seq_tok0[n.n_seq] = n.n_tok;
+    e->room->seq_tok0[n.n_seq] = n.n_tok;
     struct dev_step s = engine_step(e, n.n_tok, n.n_seq, n.n_seq);
     for (int pass = 0; pass < 2; pass++) { /* the first one pays for first touches */
         int64_t t0 = clock_now_ns();

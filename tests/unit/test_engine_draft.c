@@ -515,7 +515,7 @@ static void read_guesses(const sl_engine *e, size_t at, struct guesses *g)
         assert_int_equal(res.status, SL_OK);
         for (int i = 0; s.s.pass && i < res.n_row; i++, g->n++) {
             assert_in_range(g->n, 0, 399);
-            g->pos[g->n] = s.pos[s.row_tok[i]];
+            g->pos[g->n] = s.room.pos[s.room.row_tok[i]];
             memcpy(&g->hash[g->n], res.row + 8 * i, sizeof *g->hash);
         }
     }
