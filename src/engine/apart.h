@@ -26,9 +26,10 @@ uint64_t engine_page_sum(const sl_kv_page *page);
 
 /* ---- give.c ---- */
 
-/* The first request with on_kv comes: room for a page. On the submitting thread. Errors: NOMEM,
- * UNSUPPORTED, REQUEST: fields that do not go with it. */
+/* May q have the on_kv and kv_from that it has? On the submitting thread. Errors: UNSUPPORTED, as
+ * engine_pages_check; REQUEST: fields that do not go with them. */
 sl_status engine_give_check(const sl_engine *e, const sl_request *q, sl_err *err) BASE_MUST_USE;
+/* When the engine is opened: room for a page, where its cache can be shown. Errors: NOMEM. */
 sl_status engine_give_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_give_close(sl_engine *e);
 /* A request with on_kv was taken in, and is over. */

@@ -139,9 +139,8 @@ static int whole_blocks(const struct engine_away *a, const struct away_call *c)
 static void set_entries(sl_engine *e, const struct away_call *c, int n_tok)
 {
     struct request *r = c->r;
-    const struct kv_seq *seq =
-        engine_seq(e, r->home * e->n_seat + engine_sched_req(e, r)->seat);
-    int n = (n_tok + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK;
+    const struct kv_seq *seq = engine_req_seq(e, r);
+    int n = engine_blocks(n_tok);
     int32_t home0 = engine_blk0(e, r->home, DEV_KV_PAGED);
     bool all = e->mtp.on;
     for (int b = c->blk0; b < n; b++) {
@@ -202,8 +201,7 @@ static void take_page(sl_engine *e, struct away_call *c, const sl_kv_page *p)
         if (*n < a->n_main) c->bad = p->block; /* else an entry of the MTP layer, without which */
         return;                                /* drafts begin later */
     }
-    const struct kv_seq *seq =
-        engine_seq(e, r->home * e->n_seat + engine_sched_req(e, r)->seat);
+    const struct kv_seq *seq = engine_req_seq(e, r);
     struct engine_page_at at = {.home = r->home, .layer = p->layer, .blk = seq->blk[p->block]};
     engine_page_set(e, &at, p->bytes);
     ++*n;
@@ -317,7 +315,7 @@ static sl_status ask(sl_engine *e, struct request *r, sl_err *err)
                             .r = r,
                             .n_tok = q->n_done,
                             .blk0 = q->n_reused / ENGINE_BLK_TOK,
-                            .blk1 = (q->n_done + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK,
+                            .blk1 = engine_blocks(q->n_done),
                             .bad = NONE,
                             .n_preempt = q->n_preempt,
                             .t0_ns = now,

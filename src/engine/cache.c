@@ -67,16 +67,24 @@ sl_status engine_cache_open(sl_engine *e, sl_err *err)
 
 void engine_cache_table(sl_engine *e, int row, int home, const struct kv_seq *seq)
 {
-    int32_t *to = e->room->blk[DEV_KV_PAGED] + (int64_t)row * e->ld_blk;
+    int32_t *to = engine_table(e, DEV_KV_PAGED, row);
     int32_t blk0 = engine_blk0(e, home, DEV_KV_PAGED), win0 = engine_blk0(e, home, DEV_KV_WINDOW);
     for (int i = 0; i < seq->n_blk; i++)
         to[i] = blk0 + seq->blk[i];
     if (!e->pool.n_win) return;
-    to = e->room->blk[DEV_KV_WINDOW] + (int64_t)row * e->ld_blk;
+    to = engine_table(e, DEV_KV_WINDOW, row);
     for (int i = 0; i < seq->win0; i++)
         to[i] = win0; /* nobody reads these */
     for (int i = seq->win0; i < seq->n_blk; i++)
         to[i] = win0 + kv_win_of(e->home[home].pool, seq->blk[i]);
+}
+
+void engine_cache_move(sl_engine *e, int from, int j0, int to)
+{
+    for (int g = 0; g < e->kv_shape.n_group; g++) {
+        int32_t *p = engine_table(e, g, to);
+        memmove(p, engine_table(e, g, from) + j0, (size_t)(e->ld_blk - j0) * sizeof *p);
+    }
 }
 
 static int add_copy(sl_engine *e, int n, int group, int32_t src, int32_t dst)

@@ -62,7 +62,6 @@ sl_status engine_spec_open(sl_engine *e, sl_err *err)
 {
     struct engine_spec *s = &e->spec;
     const sl_engine_opts *o = &e->opts;
-    void *p = NULL;
     if (o->draft_max < 0 || o->draft_max > SPEC_MAX)
         return SL_FAIL(err, REQUEST, "draft_max: %d: from 0 to %d", o->draft_max, SPEC_MAX);
     s->n_max = o->draft_max ? o->draft_max : SPEC_MAX;
@@ -70,10 +69,8 @@ sl_status engine_spec_open(sl_engine *e, sl_err *err)
     SL_TRY(spec_plan_init(&s->plan, e->n_seq_max, err));
     s->plan.always = o->draft_always;
     spec_rate_init(&s->drafter, o->draft_model != NULL);
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *s->want, &p, err));
-    s->want = p;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *s->slot, &p, err));
-    s->slot = p;
+    SL_TRY(engine_array(n_seq, sizeof *s->want, &s->want, err));
+    SL_TRY(engine_array(n_seq, sizeof *s->slot, &s->slot, err));
     SL_TRY(engine_mtp_open(e, err));
     SL_TRY(engine_small_open(e, err));
     return e->mtp.on || e->small.on ? engine_passes_open(e, err) : SL_OK;

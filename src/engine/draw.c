@@ -10,19 +10,14 @@
 sl_status engine_draw_init(sl_engine *e, sl_err *err)
 {
     struct dev_info di;
-    void *p = NULL;
     dev_info_get(e->d, &di);
     size_t n_seq = (size_t)e->n_seq_max, n_row = (size_t)e->n_logit_max;
     int n = BASE_MIN(BASE_MIN(di.n_thread, ENGINE_SAMPLER_MAX), e->n_seq_max);
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof *e->sampler, &p, err));
-    e->sampler = p;
+    SL_TRY(engine_array((size_t)n, sizeof *e->sampler, &e->sampler, err));
     while (e->n_sampler < n)
         SL_TRY(engine_sampler_init(&e->sampler[e->n_sampler++], e->n_vocab, err));
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_row, sizeof *e->pick, &p, err));
-    e->pick = p;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *e->item_pick, &p, err));
-    e->item_pick = p;
-    return SL_OK;
+    SL_TRY(engine_array(n_row, sizeof *e->pick, &e->pick, err));
+    return engine_array(n_seq, sizeof *e->item_pick, &e->item_pick, err);
 }
 
 void engine_draw_fini(sl_engine *e)

@@ -109,11 +109,6 @@ enum dev_kv_type engine_kv_type(const sl_engine *e)
     return e->opts.kv == SL_KV_AUTO ? dev_kv_auto(e->d) : kv_types[e->opts.kv];
 }
 
-static int blocks_of(int64_t n_tok)
-{
-    return (int)((n_tok + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK);
-}
-
 static struct dev_kv_shape shape_of(const sl_engine *e, int n_blk, int rank)
 {
     struct model_dims d = engine_rank_dims(e, rank);
@@ -151,7 +146,7 @@ static int64_t fits(const sl_engine *e, int64_t bytes)
  * more than the KV tokens wished leave. */
 static void plan_keep(sl_engine *e, int64_t room, int64_t kv_tokens)
 {
-    int64_t kv = kv_bytes(e, blocks_of(BASE_MIN(kv_tokens, INT_MAX)), true);
+    int64_t kv = kv_bytes(e, engine_blocks(BASE_MIN(kv_tokens, INT_MAX)), true);
     int64_t left = BASE_MIN(room - kv, BASE_MIN(room, e->m->bytes) / 4);
     int n_ctx = (int)BASE_MIN(kv_tokens, INT_MAX);
     int64_t use = model_keep_bytes(&e->m->cfg, e->d, n_ctx);
@@ -193,17 +188,17 @@ static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
     e->n_ctx = (int)wish;
     int64_t more = (int64_t)(e->n_seat - 1) * BASE_MIN(wish, DEFAULT_BATCH_TOK);
     *kv_tokens = asked ? BASE_MAX(asked, wish) : BASE_MIN(wish + more, BASE_MIN(most, INT_MAX / 2));
-    e->hot.room = room - kv_bytes(e, blocks_of(*kv_tokens), true);
+    e->hot.room = room - kv_bytes(e, engine_blocks(*kv_tokens), true);
     return SL_OK;
 }
 
 static sl_status open_tables(sl_engine *e, sl_err *err)
 {
-    e->ld_blk = blocks_of(e->n_ctx);
+    e->ld_blk = engine_blocks(e->n_ctx);
     SL_TRY(engine_cache_open(e, err));
     SL_TRY(engine_lanes_open(e, err));
     SL_TRY(engine_homes_open(e, err));
-    SL_TRY(kv_seq_init(&e->score, blocks_of(e->n_ctx), err));
+    SL_TRY(kv_seq_init(&e->score, e->ld_blk, err));
     SL_TRY(engine_draw_init(e, err));
     SL_TRY(engine_spec_open(e, err));
     SL_TRY(engine_array((size_t)e->n_req_max, sizeof *e->req, &e->req, err));
@@ -300,10 +295,10 @@ sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err)
                             .progress = e->opts.progress,
                             .user = e->opts.user};
     for (int r = 0; r < engine_n_rank(e); r++)
-        rank[r] = shape_of(e, blocks_of(kv_tokens), r);
+        rank[r] = shape_of(e, engine_blocks(kv_tokens), r);
     e->kv_shape = rank[engine_rank_here(e)];
     mo.hot = engine_hot_choose(e);
-    SL_TRY(engine_small_load(e, blocks_of(kv_tokens), err));
+    SL_TRY(engine_small_load(e, engine_blocks(kv_tokens), err));
     mo.beside = e->small.net;
     SL_TRY(engine_ranks_start(e, &mo, rank, err));
     SL_TRY(model_open(e->m->io, e->d, &mo, &e->net, err));

@@ -433,10 +433,22 @@ const char *engine_combine_name(enum dev_combine form); /* as opts.combine has i
 sl_status engine_cache_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 /* The blocks of a home's sequence into the step's tables. */
 void engine_cache_table(sl_engine *e, int row, int home, const struct kv_seq *seq);
+/* The table of sequence i of the step, [ld_blk]. */
+static inline int32_t *engine_table(const sl_engine *e, int group, int i)
+{
+    return e->room->blk[group] + (int64_t)i * e->ld_blk;
+}
+/* What the tables of sequence `from` have from block j0 on becomes those of sequence `to`. */
+void engine_cache_move(sl_engine *e, int from, int j0, int to);
 /* The number in steps of a home's first block of a group. */
 static inline int32_t engine_blk0(const sl_engine *e, int home, int group)
 {
     return home * e->kv_shape.group[group].n_blk;
+}
+/* Blocks of so many tokens. */
+static inline int engine_blocks(int64_t n_tok)
+{
+    return (int)((n_tok + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK);
 }
 
 /* homes.c: how many there are, and what a step of each has at most; then their schedulers. */
@@ -469,6 +481,11 @@ static inline const struct sched_req *engine_sched_req(const sl_engine *e, const
 static inline const struct kv_seq *engine_seq(const sl_engine *e, int seat)
 {
     return sched_seq(e->home[seat / e->n_seat].sched, seat % e->n_seat);
+}
+/* Of one that runs. */
+static inline const struct kv_seq *engine_req_seq(const sl_engine *e, const struct request *r)
+{
+    return sched_seq(engine_sched(e, r), engine_sched_req(e, r)->seat);
 }
 /* NULL: it is not there any more. */
 static inline struct request *engine_item_req(const sl_engine *e, const struct sched_item *it)

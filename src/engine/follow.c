@@ -83,7 +83,7 @@ static sl_status obey(struct follower *f, const void *msg, size_t n, sl_err *err
            : h.what == SAY_TOUCH  ? follow_touch(f, &r, &h, err)
            : h.what == SAY_ROUTED ? engine_follower_routed(f, (int)h.at, err)
            : f->mover ? engine_mover_hear(f->mover, h.what, (int)h.at, (int)h.n_blk, &r, err)
-                                  : SL_FAIL(err, INTERNAL, "a message of kind %u", h.what);
+                      : SL_FAIL(err, INTERNAL, "a message of kind %u", h.what);
 }
 
 void engine_follow(struct follower *f)
@@ -100,12 +100,10 @@ sl_status engine_follower_init(struct follower *f, const struct engine_ranks *k,
                                sl_err *err)
 {
     const struct arch_cfg *c = model_config(f->net);
-    void *p = NULL;
     f->dims = model_stage_dims(c, &k->stages, rank, k->n);
     f->max = k->max;
     size_t n = (size_t)c->n_expert * (size_t)(1 + k->n) + 1;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n, sizeof *f->routed, &p, err));
-    f->routed = p;
+    SL_TRY(engine_array(n, sizeof *f->routed, &f->routed, err));
     f->routed_all = f->routed + c->n_expert;
     SL_TRY(engine_record_step_init(&f->step, &f->max, err));
     struct engine_mover_opts mo = {.net = f->net,

@@ -49,12 +49,12 @@ struct there {
 };
 
 /* The blocks that go next, in all layers one after another. False: there are none yet. */
-static bool next_blocks(const struct request *r, const struct there *t)
+static bool next_blocks(struct request *r, const struct there *t)
 {
-    struct engine_given *g = (struct engine_given *)(uintptr_t)&r->give;
+    struct engine_given *g = &r->give;
     int done = t->done / ENGINE_BLK_TOK, end = t->end / ENGINE_BLK_TOK;
-    if (t->done >= r->n_prompt) done = (r->n_prompt + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK;
-    if (t->end >= r->n_prompt) end = (r->n_prompt + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK;
+    if (t->done >= r->n_prompt) done = engine_blocks(r->n_prompt);
+    if (t->end >= r->n_prompt) end = engine_blocks(r->n_prompt);
     int to = done > g->blk1 ? done : end;
     if (to <= g->blk1) return false;
     *g = (struct engine_given){.blk0 = g->blk1, .blk1 = to, .blk = g->blk1};
@@ -73,8 +73,7 @@ static bool has_entries(const sl_engine *e, const struct request *r, int j, int3
 static bool give_page(sl_engine *e, struct request *r)
 {
     const struct engine_given *g = &r->give;
-    const struct kv_seq *seq =
-        engine_seq(e, r->home * e->n_seat + engine_sched_req(e, r)->seat);
+    const struct kv_seq *seq = engine_req_seq(e, r);
     struct engine_page_at at = {.home = r->home, .layer = g->layer, .blk = seq->blk[g->blk]};
     if (g->layer >= e->m->cfg.n_layer && !has_entries(e, r, g->blk, at.blk)) return true;
     sl_kv_page p = {.block = g->blk,

@@ -30,7 +30,7 @@
 
 static const int32_t *table_of(const sl_engine *e, int i)
 {
-    return e->room->blk[DEV_KV_PAGED] + (int64_t)i * e->ld_blk;
+    return engine_table(e, DEV_KV_PAGED, i);
 }
 
 /* Where the chain begins that fills all blocks before position pos, the end of a block. */
@@ -45,7 +45,7 @@ static int chain_of(const sl_engine *e, const int32_t *blk, int pos)
 
 static int up(int pos)
 {
-    return (pos + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK * ENGINE_BLK_TOK;
+    return engine_blocks(pos) * ENGINE_BLK_TOK;
 }
 
 /* Where the chain of item i begins that its tokens go on with. */
@@ -117,12 +117,8 @@ static int tokens_of(sl_engine *e, const struct request *r, const struct sched_i
 static void move_table(sl_engine *e, const struct request *r, const struct sched_item *it, int i,
                        int s)
 {
-    int j0 = e->mtp.item[i].from / ENGINE_BLK_TOK;
-    struct step_room *room = e->room;
     if (r) engine_cache_table(e, i, it->seat / e->n_seat, engine_seq(e, it->seat));
-    for (int g = 0; g < e->kv_shape.n_group; g++)
-        memmove(room->blk[g] + (int64_t)s * e->ld_blk, room->blk[g] + (int64_t)i * e->ld_blk + j0,
-                (size_t)(e->ld_blk - j0) * sizeof *room->blk[g]);
+    engine_cache_move(e, i, e->mtp.item[i].from / ENGINE_BLK_TOK, s);
 }
 
 /* The tokens of item i into the engine's arrays as the next sequence of the pass; how many. */
@@ -231,7 +227,6 @@ sl_status engine_mtp_open(sl_engine *e, sl_err *err)
 {
     struct engine_mtp *m = &e->mtp;
     size_t n_tok = (size_t)e->n_tok_max, n_seq = (size_t)e->n_seq_max;
-    void *p = NULL;
     bool none = model_n_mtp(e->net) < 1;
     if (m->must && none)
         return SL_FAIL(err, REQUEST, "draft: mtp: %.120s has no MTP layer", e->m->name);
@@ -242,13 +237,9 @@ sl_status engine_mtp_open(sl_engine *e, sl_err *err)
         log_msg(LOG_DEBUG, "draft: auto: %s has no MTP layer: drafts come from the text alone",
                 e->m->name);
     if (!m->on) return SL_OK;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_tok, sizeof *m->next, &p, err));
-    m->next = p;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *m->item, &p, err));
-    m->item = p;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)(e->n_home * e->pool.n_blk), sizeof *m->from, &p,
-                           err));
-    m->from = p;
+    SL_TRY(engine_array(n_tok, sizeof *m->next, &m->next, err));
+    SL_TRY(engine_array(n_seq, sizeof *m->item, &m->item, err));
+    SL_TRY(engine_array((size_t)(e->n_home * e->pool.n_blk), sizeof *m->from, &m->from, err));
     engine_mtp_forget(e);
     return SL_OK;
 }

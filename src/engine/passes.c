@@ -59,9 +59,7 @@ static int next_pass(sl_engine *e, int n_row, int j, int as_pay)
         struct engine_drafter_row row = d->row[i];
         int at = d->row_tok[i], s = row.seq, pos = d->pos[at] + 1;
         if (row.guess < 0 || depth_of(e, row.r, as_pay) <= j || pos >= row.end) continue;
-        for (int g = 0; g < e->kv_shape.n_group; g++)
-            memmove(room->blk[g] + (int64_t)n * e->ld_blk, room->blk[g] + (int64_t)s * e->ld_blk,
-                    (size_t)e->ld_blk * sizeof *room->blk[g]);
+        engine_cache_move(e, s, 0, n);
         room->seat[n] = room->seat[s];
         room->n_prompt[n] = room->n_prompt[s];
         room->seq_tok0[n] = n;
@@ -93,15 +91,11 @@ sl_status engine_passes_open(sl_engine *e, sl_err *err)
 {
     struct engine_drafter *d = &e->drafter;
     size_t n_tok = (size_t)e->n_tok_max;
-    void *p = NULL;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, 4 * n_tok, sizeof *d->ids, &p, err));
-    d->ids = p;
+    SL_TRY(engine_array(4 * n_tok, sizeof *d->ids, &d->ids, err));
     d->pos = d->ids + n_tok;
     d->hidden_row = d->pos + n_tok;
     d->row_tok = d->hidden_row + n_tok;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)e->n_seq_max, sizeof *d->row, &p, err));
-    d->row = p;
-    return SL_OK;
+    return engine_array((size_t)e->n_seq_max, sizeof *d->row, &d->row, err);
 }
 
 void engine_passes_close(sl_engine *e)

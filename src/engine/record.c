@@ -115,7 +115,7 @@ static void write_head(sl_engine *e)
 
 size_t engine_record_most(const sl_engine *e)
 {
-    size_t ld = (size_t)(e->n_ctx + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK;
+    size_t ld = (size_t)engine_blocks(e->n_ctx);
     return 256 + 28 * (size_t)e->n_tok_max +
            (size_t)e->n_seq_max * (40 + 4 * DEV_KV_GROUPS * (3 + ld));
 }

@@ -11,16 +11,11 @@
 
 sl_status engine_sampler_init(struct engine_sampler *s, int n_vocab, sl_err *err)
 {
-    void *p = NULL;
     memset(s, 0, sizeof *s);
     s->n_vocab = n_vocab;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_vocab, sizeof *s->work, &p, err));
-    s->work = p;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_vocab, sizeof *s->cand, &p, err));
-    s->cand = p;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_vocab, sizeof *s->count, &p, err));
-    s->count = p;
-    return SL_OK;
+    SL_TRY(engine_array((size_t)n_vocab, sizeof *s->work, &s->work, err));
+    SL_TRY(engine_array((size_t)n_vocab, sizeof *s->cand, &s->cand, err));
+    return engine_array((size_t)n_vocab, sizeof *s->count, &s->count, err);
 }
 
 void engine_sampler_fini(struct engine_sampler *s)

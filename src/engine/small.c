@@ -129,12 +129,9 @@ sl_status engine_small_load(sl_engine *e, int n_blk, sl_err *err)
 sl_status engine_small_open(sl_engine *e, sl_err *err)
 {
     struct engine_small *s = &e->small;
-    void *p = NULL;
     if (!s->net) return SL_OK;
     s->on = true;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)e->pool.n_blk, sizeof *s->full, &p, err));
-    s->full = p;
-    return SL_OK;
+    return engine_array((size_t)e->pool.n_blk, sizeof *s->full, &s->full, err);
 }
 
 void engine_small_close(sl_engine *e)
@@ -162,9 +159,10 @@ void engine_small_begin(sl_engine *e, const struct sched_plan *p)
 }
 
 /* The entries of positions [from, to) are stored. */
-static void settle(sl_engine *e, struct request *r, const struct kv_seq *seq, int from, int to)
+static void settle(sl_engine *e, struct request *r, int from, int to)
 {
     struct engine_small *s = &e->small;
+    const struct kv_seq *seq = engine_req_seq(e, r);
     to = BASE_MIN(to, seq->n_blk * ENGINE_BLK_TOK);
     for (int j = from / ENGINE_BLK_TOK; j * ENGINE_BLK_TOK < to; j++)
         s->full[seq->blk[j]] = (j + 1) * ENGINE_BLK_TOK <= to;
@@ -172,11 +170,12 @@ static void settle(sl_engine *e, struct request *r, const struct kv_seq *seq, in
     r->small_blk = to ? 1 + seq->blk[(to - 1) / ENGINE_BLK_TOK] : 0;
 }
 
-/* How many of r's entries are stored, from the first on. Those of guesses are, as far as the
- * guesses have become tokens. */
-static int stored(sl_engine *e, struct request *r, const struct kv_seq *seq)
+/* Count r's entries that are stored, from the first on: small_done. Those of guesses are, as far as
+ * the guesses have become tokens. */
+static void count_stored(sl_engine *e, struct request *r)
 {
     const struct engine_small *s = &e->small;
+    const struct kv_seq *seq = engine_req_seq(e, r);
     int j = 0, last = BASE_MAX(r->small_done - 1, 0) / ENGINE_BLK_TOK;
     bool kept = r->small_blk && last < seq->n_blk && seq->blk[last] == r->small_blk - 1;
     int k = r->small_done;
@@ -184,12 +183,12 @@ static int stored(sl_engine *e, struct request *r, const struct kv_seq *seq)
            r->ids[k] == r->spec.offer[k - r->small_done])
         k++;
     r->small_end = 0;
-    if (k > r->small_done && kept) settle(e, r, seq, r->small_done, k);
+    if (k > r->small_done && kept) settle(e, r, r->small_done, k);
     while (j < seq->n_blk && s->full[seq->blk[j]])
         j++;
-    if (kept && (r->small_done - 1) / ENGINE_BLK_TOK == j) return r->small_done;
+    if (kept && (r->small_done - 1) / ENGINE_BLK_TOK == j) return;
     r->small_blk = 0;
-    return r->small_done = BASE_MIN(j * ENGINE_BLK_TOK, r->n_ids);
+    r->small_done = BASE_MIN(j * ENGINE_BLK_TOK, r->n_ids);
 }
 
 /* ---- the tokens of a pass ---- */
@@ -197,8 +196,8 @@ static int stored(sl_engine *e, struct request *r, const struct kv_seq *seq)
 /* As far as end, the positions of r whose entries may be stored. */
 static int may_store(const sl_engine *e, const struct request *r, int from, int end)
 {
-    const struct sched_req *q = sched_request(&e->sched, r->slot);
-    const struct kv_seq *seq = sched_seq(&e->sched, q->seat);
+    const struct sched_req *q = engine_sched_req(e, r);
+    const struct kv_seq *seq = engine_req_seq(e, r);
     int n_vocab = model_config(e->small.net)->n_vocab, last = q->n_done / ENGINE_BLK_TOK;
     for (int t = from; t < end; t++)
         if (r->ids[t] >= n_vocab) end = t; /* one without a name, which only ids can ask for */
@@ -211,8 +210,8 @@ static void add(sl_engine *e, struct request *r, int end, bool wants, struct eng
 {
     struct engine_drafter *d = &e->drafter;
     struct step_room *room = e->room;
-    const struct sched_req *q = sched_request(&e->sched, r->slot);
-    const struct kv_seq *seq = sched_seq(&e->sched, q->seat);
+    const struct sched_req *q = engine_sched_req(e, r);
+    const struct kv_seq *seq = engine_req_seq(e, r);
     int from = BASE_MIN(r->small_done, end - wants), most = e->n_tok_max - at->tok;
     int to = may_store(e, r, from, BASE_MIN(end, from + most));
     r->small_wants = false;
@@ -220,8 +219,7 @@ static void add(sl_engine *e, struct request *r, int end, bool wants, struct eng
     room->seq_tok0[at->seq] = at->tok;
     engine_cache_table(e, at->seq, 0, seq);
     if (seq->n_blk < e->ld_blk)
-        room->blk[DEV_KV_PAGED][(int64_t)at->seq * e->ld_blk + seq->n_blk] =
-            e->pool.n_blk + q->seat;
+        engine_table(e, DEV_KV_PAGED, at->seq)[seq->n_blk] = e->pool.n_blk + q->seat;
     room->seat[at->seq] = q->seat;
     room->n_prompt[at->seq] = r->n_prompt;
     for (int t = from; t < to; t++) {
@@ -234,14 +232,14 @@ static void add(sl_engine *e, struct request *r, int end, bool wants, struct eng
         row->end = BASE_MIN(seq->n_blk + 1, e->ld_blk) * ENGINE_BLK_TOK;
         d->row_tok[at->row++] = at->tok - 1;
     }
-    settle(e, r, seq, from, to);
+    settle(e, r, from, to);
     room->seq_tok0[++at->seq] = at->tok;
 }
 
 /* Where r's tokens end that the pass takes. */
 static int end_of(const sl_engine *e, const struct request *r)
 {
-    return r->small_wants ? r->n_ids : sched_request(&e->sched, r->slot)->n_done;
+    return r->small_wants ? r->n_ids : engine_sched_req(e, r)->n_done;
 }
 
 static struct engine_pass add_all(sl_engine *e, bool *many)
@@ -254,8 +252,7 @@ static struct engine_pass add_all(sl_engine *e, bool *many)
         for (int i = 0; (slot = sched_running(&e->sched, i)) >= 0; i++) {
             struct request *r = e->req[slot];
             if (!r->has_spec || (off && r->g->n_draft <= 0)) continue;
-            if (!lacks_many)
-                stored(e, r, sched_seq(&e->sched, sched_request(&e->sched, slot)->seat));
+            if (!lacks_many) count_stored(e, r);
             int end = end_of(e, r), n = end - r->small_done + r->small_wants;
             if (n <= 0 || (n > FEW) != lacks_many || at.tok >= e->n_tok_max) continue;
             *many = *many || lacks_many;
@@ -294,8 +291,8 @@ bool engine_small_run(sl_engine *e, struct spec_passes *t)
     int slot;
     for (int i = 0; (slot = sched_running(&e->sched, i)) >= 0; i++) {
         struct request *r = e->req[slot];
-        const struct sched_req *q = sched_request(&e->sched, slot);
-        const struct kv_seq *seq = sched_seq(&e->sched, q->seat);
+        const struct sched_req *q = engine_sched_req(e, r);
+        const struct kv_seq *seq = engine_req_seq(e, r);
         r->small_at = q->n_done;
         if (r->has_spec && r->spec.offer_at == r->n_ids && r->small_done == r->n_ids)
             r->small_end = BASE_MIN(r->n_ids + r->spec.n_offer - 1, seq->n_blk * ENGINE_BLK_TOK);

@@ -26,11 +26,11 @@ struct warm_step {
 /* Block number i of sequence seq: the k-th of those taken. */
 static void set_block(const struct warm *w, int home, int seq, int i, int k)
 {
-    int64_t at = (int64_t)seq * w->e->ld_blk + i;
+    const sl_engine *e = w->e;
     const struct warm_home *h = &w->home[home];
-    w->e->room->blk[DEV_KV_PAGED][at] = engine_blk0(w->e, home, DEV_KV_PAGED) + h->blk[k];
-    if (w->e->pool.n_win)
-        w->e->room->blk[DEV_KV_WINDOW][at] = engine_blk0(w->e, home, DEV_KV_WINDOW) + h->win[k];
+    engine_table(e, DEV_KV_PAGED, seq)[i] = engine_blk0(e, home, DEV_KV_PAGED) + h->blk[k];
+    if (e->pool.n_win)
+        engine_table(e, DEV_KV_WINDOW, seq)[i] = engine_blk0(e, home, DEV_KV_WINDOW) + h->win[k];
 }
 
 /* Of a home n_decode sequences of one token at position 0, and a prompt of n_prompt tokens, as far
@@ -135,7 +135,7 @@ sl_status sl_warm(sl_engine *e, sl_err *err)
     void *p = NULL;
     int n_prompt = BASE_MIN(e->n_chunk, e->n_ctx), n_seq = e->n_seq_max;
     if (sl_pending(e)) return SL_FAIL(err, BUSY, "warm-up: requests are pending");
-    int want = BASE_MAX(e->n_seat, (n_prompt + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK + 1);
+    int want = BASE_MAX(e->n_seat, engine_blocks(n_prompt) + 1);
     int n_blk = e->n_home * e->pool.n_blk;
     int64_t some = TOUCH_BYTES / (e->info.kv_bytes / n_blk + 1) / e->n_home;
     want = BASE_MIN(BASE_MAX(want, (int)some), e->pool.n_blk);
