@@ -206,7 +206,7 @@ static sl_status open_tables(sl_engine *e, sl_err *err)
     return engine_array((size_t)e->n_vocab / 32 + 1, sizeof *e->mask, &e->mask, err);
 }
 
-uint64_t engine_files_hash(const sl_engine *e)
+static uint64_t files_hash(const sl_engine *e)
 {
     uint64_t h = 0;
     return io_files_hash(e->m->io, &h, NULL) ? 0 : h;
@@ -215,7 +215,7 @@ uint64_t engine_files_hash(const sl_engine *e)
 /* What the model is, its files too; and in which form its experts' outputs are. */
 static uint64_t model_hash(const sl_engine *e)
 {
-    return engine_files_hash(e) + engine_record_model(e) + (uint64_t)e->combine;
+    return e->files_hash + engine_record_model(e) + (uint64_t)e->combine;
 }
 
 static void fill_info(sl_engine *e, int64_t pack_ns)
@@ -333,6 +333,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
 {
     sl_engine_opts *o = &e->opts;
     int64_t kv_tokens = 0;
+    e->files_hash = files_hash(e);
     int64_t t0 = clock_now_ns();
     e->n_vocab = e->m->cfg.n_vocab;
     e->n_seq_max = o->n_seq_max ? o->n_seq_max : DEFAULT_SEQ;

@@ -352,6 +352,7 @@ struct sl_engine {
     struct sl_engine_opts opts;
     struct sl_engine_info info;
     char isa[96]; /* of info: the device may be closed and opened again */
+    uint64_t files_hash; /* of the model's, by samples; a packed file has its source's. 0: no files */
     int n_ctx, n_vocab, n_tok_max, n_logit_max, n_seq_max, n_req_max;
     int n_home, n_seat;       /* homes; sequences of each */
     int n_chunk, n_row;       /* prompt tokens and rows of logits of each in a step */
@@ -592,8 +593,6 @@ void engine_rebalance_close(sl_engine *e);
 sl_status engine_rebalance_step(sl_engine *e, sl_err *err) BASE_MUST_USE;
 bool engine_rebalance_busy(const sl_engine *e); /* the next step should come soon */
 
-/* engine.c: of the model's files, by samples; a packed file has its source's. 0 = no files. */
-uint64_t engine_files_hash(const sl_engine *e);
 /* engine.c: the model and the cache, for sl_reopen; kv_tokens as the first time. */
 sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err) BASE_MUST_USE;
 /* pack.c */

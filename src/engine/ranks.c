@@ -316,10 +316,10 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
     const sl_engine_opts *o = &e->opts;
     dev_info_get(e->d, &di);
     const struct model_stages *s = &e->ranks->stages;
-    const struct fact own[N_FACT] = {
+    const struct fact own[] = {
         {"sluice is another version", text_hash(sl_version())},
         {"the model is another one", engine_record_model(e)},
-        {"its model's files hold other bytes: copy them again", engine_files_hash(e)},
+        {"its model's files hold other bytes: copy them again", e->files_hash},
         {"--layout differs", text_hash(o->layout)},
         {"--device differs", text_hash(di.name)},
         {"the CPU's instruction set differs, and with it attention's form (SL_CPU limits it)",
@@ -335,6 +335,7 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
         {"--combine differs", (uint64_t)e->combine},
         {"--dispatch differs", (uint64_t)is_swap(e)},
     };
+    _Static_assert(BASE_COUNT_OF(own) == N_FACT, "a fact without its place");
     memcpy(f, own, sizeof own);
 }
 
