@@ -259,15 +259,20 @@ static int fit(const struct sched *s, const struct kv_seq *seq, int n)
     return (int)BASE_MIN((int64_t)n, kv_seq_room(s->pool, seq));
 }
 
+/* With n_done positions: is the last token all that is left to compute? */
+static bool lacks_one(const struct sched_req *r, int n_done)
+{
+    return !r->held && r->n_known - n_done == 1 && n_done > 0;
+}
+
 bool sched_decodes(const struct sched_req *r)
 {
-    return !r->held && r->n_known - r->n_done == 1 && r->n_done > 0;
+    return lacks_one(r, r->n_done);
 }
 
 bool sched_answers(const struct sched_req *r)
 {
-    int n_done = r->n_done - r->n_flight;
-    return !r->held && r->n_known - n_done == 1 && n_done > 0;
+    return lacks_one(r, r->n_done - r->n_flight);
 }
 
 /* Append a row, or lengthen the one that the request has in this step. */
