@@ -56,7 +56,7 @@ sl_status model_reserve(struct model *m, sl_err *err)
                              .mla_expand_from = m->expand_from,
                              .keep_bytes = m->opts.keep_bytes};
     void *p = NULL;
-    int n_max = 2 * passes(m) * model_op_max(m);
+    int n_max = (m->stream.slab ? 2 : 1) * passes(m) * model_op_max(m);
     if (other) n_max += passes(other) * model_op_max(other);
     sl_status st = SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_max, sizeof(struct dev_op), &p, err));

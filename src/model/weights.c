@@ -130,17 +130,20 @@ static void count(struct model *m, enum arch_role role, int64_t n)
 
 /* ---- into the device, into a packed file, or out of one ---- */
 
+static bool tell(const struct model *m, int64_t done)
+{
+    return m->opts.progress && m->opts.progress(m->opts.user, m->doing, done, m->total_bytes);
+}
+
 bool model_load_tell(struct model *m, int64_t n)
 {
     m->done_bytes += n;
-    int64_t done = BASE_MIN(m->done_bytes, m->total_bytes); /* some are there twice */
-    return m->opts.progress && m->opts.progress(m->opts.user, m->doing, done, m->total_bytes);
+    return tell(m, BASE_MIN(m->done_bytes, m->total_bytes)); /* some are there twice */
 }
 
 bool model_load_told(struct model *m)
 {
-    return m->opts.progress &&
-           m->opts.progress(m->opts.user, m->doing, m->total_bytes, m->total_bytes);
+    return tell(m, m->total_bytes);
 }
 
 /* A source weight was packed: its pages go, progress is told. */
