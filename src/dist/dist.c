@@ -10,7 +10,7 @@
 #include "dist/dist_internal.h"
 
 #define STEPS 20               /* so many times the longest step a rank may be silent */
-#define FIRST_NS ((int64_t)600 * 1000000000) /* for another stage's first step */
+#define FIRST_NS ((int64_t)600 * 1000000000) /* for another stage until a step was counted */
 #define APART_NS ((int64_t)250 * 1000000)    /* between the deadlines of stages, at least */
 
 void dist_init(dist *d, int rank, int n, const struct dist_opts *o)
@@ -106,8 +106,14 @@ static void step_begins(dist *d)
 static void step_over(dist *d)
 {
     int64_t ns = clock_now_ns() - d->t_heard;
-    d->longest_ns = BASE_MAX(d->longest_ns, ns);
+    if (!d->uncounted) d->longest_ns = BASE_MAX(d->longest_ns, ns);
+    d->uncounted = false;
     d->count.busy_ns += ns - (d->count.wait_ns - d->waited_ns);
+}
+
+void dist_uncounted(dist *d)
+{
+    d->uncounted = true;
 }
 
 void dist_tell(dist *d, const void *msg, size_t n)

@@ -55,7 +55,8 @@ sl_status dist_check_bound(const bool *same, int n, int n_cpu, sl_err *err) BASE
 typedef struct dist dist; /* a rank's end */
 
 struct dist_opts {
-    int deadline_ms; /* of a wait within a step: 0 = 30 000, and always 20 times the longest step */
+    int deadline_ms; /* of a wait within a step: 0 = 30 000, and always 20 times the longest step
+                        that counts */
     int n_join;      /* ranks of a stage, who join rows with each other; 0 = all */
     int n_tp;        /* of those, so many after each other share matrices; 0 = all */
     int n_ahead;     /* messages that home may tell before the first of them is done; 0 = 1 */
@@ -99,6 +100,9 @@ void dist_tell(dist *d, const void *msg, size_t n);
  * is nothing more, or home is gone: dist_status says so. */
 const void *dist_hear(dist *d, size_t *n);
 void dist_done(dist *d);
+/* While a message is under way, which is the only one: it pays for what is done only once, and how
+ * long it takes moves no deadline of this rank. */
+void dist_uncounted(dist *d);
 /* Home: wait until all others are done with the first message that they were not waited for.
  * Errors: as dist_status. */
 sl_status dist_all_done(dist *d, sl_err *err) BASE_MUST_USE;

@@ -78,7 +78,8 @@ struct dist {
     struct dist_circle circle[DIST_N_KIND];
     int n_circle;
     int64_t deadline_ns, spin_ns;
-    int64_t t_heard, longest_ns; /* of the step under way; of all steps */
+    int64_t t_heard, longest_ns; /* of the step under way; of all that count, 0: there was none */
+    bool uncounted;              /* the step under way does not */
     int64_t waited_ns;           /* count.wait_ns when the step under way began */
     const struct dist_circle *last; /* of the last join; NULL = there was none */
     unsigned n_given, n_taken;   /* pieces from stage to stage so far */
@@ -113,8 +114,8 @@ int64_t dist_home_stopped(const dist *d, int64_t *since);
 /* How long a wait in a step may be. */
 int64_t dist_deadline(const dist *d);
 /* The same of a wait for another stage: longer the more stages may be waiting for the same rank
- * before this one does (given: the next one is waited for), so that its neighbour names it. In the
- * first step it may be reading its weights from disk. */
+ * before this one does (given: the next one is waited for), so that its neighbour names it. Until a
+ * step was counted it may be reading its weights from disk. */
 int64_t dist_stage_deadline(const dist *d, bool given);
 /* The rank of the stage before that gives rows to this one; -1 = this is the first stage. And the
  * one that takes this one's; -1 = this is the last. */

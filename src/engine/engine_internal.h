@@ -352,7 +352,7 @@ struct sl_engine {
     struct sl_engine_opts opts;
     struct sl_engine_info info;
     char isa[96]; /* of info: the device may be closed and opened again */
-    uint64_t files_hash; /* of the model's, by samples; a packed file has its source's. 0: no files */
+    uint64_t files_hash; /* by samples; a packed file has its source's. 0 = the model has none */
     int n_ctx, n_vocab, n_tok_max, n_logit_max, n_seq_max, n_req_max;
     int n_home, n_seat;       /* homes; sequences of each */
     int n_chunk, n_row;       /* prompt tokens and rows of logits of each in a step */
@@ -366,6 +366,7 @@ struct sl_engine {
     struct engine_lane *lane; /* [n_lane] */
     int n_lane, at_lane;      /* whose room is the engine's now */
     int64_t t_landed;         /* of several: when one's step was computed last */
+    bool cold;                /* warm-up: a step that pays for first touches moves no deadline */
     struct request **req; /* [n_req_max] by slot */
     struct kv_seq score;  /* of sl_score */
     struct engine_sampler

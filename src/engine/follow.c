@@ -4,12 +4,14 @@
 
 #include "engine/ranks.h"
 
-static sl_status follow_step(struct follower *f, struct rd *r, sl_err *err)
+static sl_status follow_step(struct follower *f, struct rd *r, const struct say_head *h,
+                             sl_err *err)
 {
     struct model_rows rows;
     struct rd body;
     uint32_t kind;
     uint64_t at;
+    if (h->at) dist_uncounted(f->end);
     SL_TRY(engine_record_next(r, &kind, &body, &at, err));
     if (kind != RECORD_STEP) return SL_FAIL(err, INTERNAL, "a message that is no step");
     SL_TRY(engine_record_read_step(&body, at, &f->max, &f->step, err));
@@ -20,6 +22,7 @@ static sl_status follow_step(struct follower *f, struct rd *r, sl_err *err)
 static sl_status follow_touch(struct follower *f, struct rd *r, const struct say_head *h,
                               sl_err *err)
 {
+    dist_uncounted(f->end);
     const uint8_t *p = rd_bytes(r, (uint64_t)h->n_blk * sizeof(int32_t));
     if (!rd_ok(r) || h->at >= DEV_KV_GROUPS)
         return SL_FAIL(err, INTERNAL, "a message that names no blocks");
@@ -79,7 +82,7 @@ static sl_status obey(struct follower *f, const void *msg, size_t n, sl_err *err
     struct say_head h = {0};
     const uint8_t *p = rd_bytes(&r, sizeof h);
     if (p) memcpy(&h, p, sizeof h);
-    return h.what == SAY_STEP     ? follow_step(f, &r, err)
+    return h.what == SAY_STEP     ? follow_step(f, &r, &h, err)
            : h.what == SAY_TOUCH  ? follow_touch(f, &r, &h, err)
            : h.what == SAY_ROUTED ? engine_follower_routed(f, (int)h.at, err)
            : f->mover ? engine_mover_hear(f->mover, h.what, (int)h.at, (int)h.n_blk, &r, err)

@@ -522,7 +522,8 @@ void engine_ranks_begin(sl_engine *e, const struct dev_step *s)
 {
     struct engine_record r = next_body(e->ranks);
     engine_record_put_step(&r, e->kv_shape.n_group, s);
-    tell(e->ranks, &(struct say_head){.what = SAY_STEP}, r.n);
+    tell(e->ranks, &(struct say_head){.what = SAY_STEP, .at = e->cold}, r.n);
+    if (e->cold) dist_uncounted(e->ranks->end);
 }
 
 sl_status engine_ranks_end(sl_engine *e, const struct dev_step *s, struct model_rows *out,
@@ -563,6 +564,7 @@ void engine_kv_touch(sl_engine *e, int home, int group, const int32_t *blk, int 
     memcpy(next_body(k).p, blk, bytes);
     struct say_head h = {SAY_TOUCH, (uint32_t)group, (uint32_t)n, (uint32_t)home};
     tell(k, &h, bytes);
+    dist_uncounted(k->end);
     if (all_done(k, NULL)) return; /* the next step says it again */
 }
 

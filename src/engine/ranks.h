@@ -10,8 +10,8 @@
 #include "par/par.h"
 
 /* What the others are told: a head, then a record of a step (record.h), numbers of blocks or moves
- * of experts (moves.h, which has further kinds), n_blk of them. at: a group of the cache, or of
- * SAY_ROUTED and moves a layer. */
+ * of experts (moves.h, which has further kinds), n_blk of them. at: a group of the cache, of
+ * SAY_ROUTED and moves a layer, of SAY_STEP: 1 = it is cold (sl_engine.cold). */
 enum { SAY_STEP = 1, SAY_TOUCH = 2, SAY_ROUTED = 3 };
 struct say_head {
     uint32_t what, at, n_blk, home; /* home: whose blocks they are */

@@ -80,7 +80,10 @@ static sl_status run(const struct warm *w, int n_decode, int n_prompt, sl_err *e
     struct dev_step s = engine_step(e, n.n_tok, n.n_seq, n.n_seq);
     for (int pass = 0; pass < 2; pass++) { /* the first one pays for first touches */
         int64_t t0 = clock_now_ns();
-        SL_TRY(engine_run(e, &s, &rows, err));
+        e->cold = pass == 0;
+        sl_status st = engine_run(e, &s, &rows, err);
+        e->cold = false;
+        SL_TRY(st);
         if (pass) engine_homes_learn(e, n.n_decode, n.n_prompt, clock_now_ns() - t0);
     }
     return SL_OK;

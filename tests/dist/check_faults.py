@@ -137,7 +137,7 @@ def one(g, front, want, fault, rank, rng, times):
     reader.start()
     t0 = time.monotonic()
     cut(g, fault, rank)
-    # the deadline is twenty of the longest steps, of which the first is long on a busy machine
+    # the deadline is twenty of the longest steps, of which one may be long on a busy machine
     ended = g.ended.wait(300 if fault == "slow link" else 60)
     if not need(f"{name}: it ends", ended, g.text()[-800:]):
         if fault == "slow link":

@@ -13,6 +13,7 @@
 #define WIDE 97
 #define ROWS 6
 #define DEADLINE_MS 1000
+#define SLOW_MS 100
 
 struct job {
     struct ranks all; /* first: the job of a struct ranks is around it */
@@ -218,6 +219,42 @@ TEST(dist_names_who_left_the_order)
     uint64_t rng = 11;
     for (int k = 0; k < (n ? atoi(n) : 12); k++)
         break_once(&rng, k);
+}
+
+struct slow {
+    struct ranks all; /* first: as struct job */
+    bool counts;
+};
+
+static void run_slow(struct ranks *all, int rank)
+{
+    const struct slow *s = (struct slow *)(void *)all;
+    struct os_word never = {0};
+    if (!s->counts) dist_uncounted(all->end[rank]);
+    (void)os_word_sleep(&never, 1, SLOW_MS);
+}
+
+TEST(dist_deadlines_go_by_steps_that_count)
+{
+    sl_err err = {0};
+    const int64_t ms = 1000000, least = 15 * SLOW_MS * ms, first = 600000 * ms;
+    struct slow s = {.all = {.n = 3, .run = run_slow}};
+    struct dist_opts o = {.deadline_ms = 15 * SLOW_MS, .n_join = 1, .crowded = true};
+    ranks_open(&s.all, &o);
+    for (int times = 0; times < 2; times++) {
+        assert_int_equal(ranks_run(&s.all, &err), SL_OK);
+        for (int r = 0; r < s.all.n; r++) { /* they may still be reading weights */
+            assert_int_equal(dist_deadline(s.all.end[r]), least);
+            assert_true(dist_stage_deadline(s.all.end[r], true) >= first);
+        }
+    }
+    s.counts = true;
+    assert_int_equal(ranks_run(&s.all, &err), SL_OK);
+    for (int r = 0; r < s.all.n; r++) {
+        assert_true(dist_deadline(s.all.end[r]) >= 20 * SLOW_MS * ms);
+        assert_true(dist_stage_deadline(s.all.end[r], true) < first);
+    }
+    ranks_close(&s.all);
 }
 
 TEST(dist_fail_ends_waits_with_the_first_reason)

@@ -3,7 +3,8 @@
  * them. (That answers have the bits of one rank is tests/sim/trials.c's.) */
 #include <string.h>
 
-#include "engine/engine_internal.h"
+#include "dist/dist_internal.h"
+#include "engine/ranks.h"
 #include "engine_tiny.h"
 
 static sl_err err;
@@ -131,6 +132,49 @@ TEST(engine_lanes_drop_what_was_cancelled_under_way)
     steps(e, 5);
     sl_engine_close(e);
     assert_int_equal(gone.n_end, 3);
+    sl_model_close(m);
+}
+
+/* Ends of ranks, and what their deadlines went by when the step under way began. */
+struct deadlines {
+    const sl_engine *e;
+    const dist *end[2];
+    int64_t longest[2];
+    int n_cold, n_counted;
+};
+
+/* sl_engine.fault: sees every step begin and end. */
+static sl_status on_run(void *user, bool wait, sl_err *why)
+{
+    struct deadlines *d = user;
+    (void)why;
+    for (int r = 0; r < 2; r++) {
+        bool first = !d->n_counted && (d->e->cold || !wait);
+        if (first) assert_int_equal(d->end[r]->longest_ns, 0);
+        if (wait && d->e->cold) assert_int_equal(d->end[r]->longest_ns, d->longest[r]);
+        if (wait && !d->e->cold) assert_true(d->end[r]->longest_ns > 0);
+        d->longest[r] = d->end[r]->longest_ns;
+    }
+    d->n_cold += wait && d->e->cold;
+    d->n_counted += wait && !d->e->cold;
+    return SL_OK;
+}
+
+/* Blocks that are touched, and each shape's first step, move no deadline. */
+TEST(engine_ranks_do_not_count_what_warms_up)
+{
+    sl_model *m = NULL;
+    ASSERT_OK(sl_model_open(tiny("llama2.gguf"), NULL, &m, &err));
+    sl_engine *e = open_engine(m, "pp=2");
+    struct deadlines d = {.e = e, .end = {e->ranks->end, e->ranks->rank[1].f.end}};
+    e->fault = on_run;
+    e->fault_user = &d;
+    ASSERT_OK(sl_warm(e, &err));
+    assert_true(d.n_cold > 0);
+    assert_int_equal(d.n_counted, d.n_cold);
+    assert_false(e->cold);
+    e->fault = NULL;
+    sl_engine_close(e);
     sl_model_close(m);
 }
 
