@@ -146,8 +146,7 @@ struct spec_clock engine_spec_clock(sl_engine *e)
 
 static bool decodes(const sl_engine *e, int slot)
 {
-    const struct sched_req *q = engine_sched_req(e, e->req[slot]);
-    return !q->held && q->n_known - q->n_done == 1 && q->n_done > 0;
+    return sched_decodes(engine_sched_req(e, e->req[slot]));
 }
 
 static bool has_answer(const struct request *r)

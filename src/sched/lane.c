@@ -26,10 +26,11 @@ int sched_lane_least(const struct sched *s)
 
 bool sched_lane_room(const struct sched *s)
 {
-    int n_lane = BASE_MAX(s->opts.n_lane, 1), n = s->n_active;
+    int n_lane = s->opts.n_lane, n = s->n_active;
+    if (n_lane < 2) return true;
     for (int i = 0; i < s->n_wait; i++)
         n += s->req[s->wait[i]].after < 0;
-    return n_lane == 1 || sched_lane_count(s, s->lane) < (n + n_lane - 1) / n_lane;
+    return sched_lane_count(s, s->lane) < (n + n_lane - 1) / n_lane;
 }
 
 void sched_lane_even(struct sched *s)

@@ -267,6 +267,9 @@ struct sched_load sched_load_get(const struct sched *s, int lane);
 /* The request of a slot that was submitted and is not over. Borrowed until the next call that
  * changes s. */
 const struct sched_req *sched_request(const struct sched *s, int slot);
+/* Only one token of a running request is missing and it is not the first: the next row continues an
+ * answer (or ends a prompt). */
+bool sched_decodes(const struct sched_req *r);
 /* The slot of the i-th in rank of the running requests; -1 = there are no more. */
 int sched_running(const struct sched *s, int i);
 /* The sequence at a place, in [0, n_run_max): sched_item.seat. */

@@ -7,10 +7,7 @@
 
 /* away.c: a request was admitted: held where others compute its first positions. */
 void sched_hold(struct sched *s, int slot);
-/* Only one token is missing and it is not the first: the next row continues an answer (or ends a
- * prompt). */
-bool sched_decodes(const struct sched_req *r);
-/* The same before the step that is under way. */
+/* sched_decodes before the step that is under way. */
 bool sched_answers(const struct sched_req *r);
 /* lane.c: is a running request of the lane whose step is planned? Requests of a lane; the lane with
  * the fewest; may the lane have one more of those who wait? Those that it has too many go to that
