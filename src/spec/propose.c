@@ -22,16 +22,6 @@ static const float prior[SPEC_N_ROW][2] = {
     [SPEC_N_SOURCE + 1] = {0.6f, 0.85f},
 };
 
-const char *spec_source_name(enum spec_source s)
-{
-    static const char *const name[] = {
-#define X(NAME, name) name,
-        SPEC_SOURCE_LIST(X)
-#undef X
-    };
-    return name[s];
-}
-
 sl_status spec_seq_init(struct spec_seq *s, const struct spec_opts *o, int cap, sl_err *err)
 {
     memset(s, 0, sizeof *s);

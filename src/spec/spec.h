@@ -14,22 +14,17 @@
 
 #define SPEC_MAX 7 /* drafts of one sequence in one step */
 
-/* Where drafts come from. X(NAME, name) */
-#define SPEC_SOURCE_LIST(X)                                                                        \
-    X(FORCED, "grammar")        /* the grammar allows nothing else */                              \
-    X(LITERAL, "literal")       /* nor another text; how it is cut into tokens is a guess */       \
-    X(PREDICTION, "prediction") /* the text that the request expects */                            \
-    X(NGRAM, "ngram")           /* what followed the same tokens before, in prompt or answer */    \
-    X(MTP, "mtp")               /* the model's MTP layer; whoever runs it offers them */           \
-    X(MODEL, "model")           /* a small model; likewise */                                      \
-    X(REPLAY, "replay")         /* a known answer, made wrong at a rate: for measurements */
+/* Where drafts come from. */
 enum spec_source {
-#define X(NAME, name) SPEC_##NAME,
-    SPEC_SOURCE_LIST(X)
-#undef X
-        SPEC_N_SOURCE
+    SPEC_FORCED,     /* the grammar allows nothing else */
+    SPEC_LITERAL,    /* nor another text; how it is cut into tokens is a guess */
+    SPEC_PREDICTION, /* the text that the request expects */
+    SPEC_NGRAM,      /* what followed the same tokens before, in prompt or answer */
+    SPEC_MTP,        /* the model's MTP layer; whoever runs it offers them */
+    SPEC_MODEL,      /* a small model; likewise */
+    SPEC_REPLAY,     /* a known answer, made wrong at a rate: for measurements */
+    SPEC_N_SOURCE
 };
-const char *spec_source_name(enum spec_source s);
 
 /* ---- index.c: where did these tokens stand before? ---- */
 #define SPEC_MATCH_LEAST 2 /* tokens that must be alike */
