@@ -267,8 +267,27 @@ int64_t dev_kv_bytes(const dev *d, const struct dev_kv_shape *s)
     return d->cls->kv_bytes(d, s);
 }
 
+static sl_status check_kv(const struct dev_kv_shape *s, sl_err *err)
+{
+    if (s->n_group < 1 || s->n_group > DEV_KV_GROUPS)
+        return SL_FAIL(err, REQUEST, "kv cache: %d groups of layers: from 1 to %d", s->n_group,
+                       DEV_KV_GROUPS);
+    if (s->blk_tok < 16 || s->blk_tok % 16)
+        return SL_FAIL(err, REQUEST, "kv cache: a block of %d tokens is no multiple of 16",
+                       s->blk_tok);
+    for (int i = 0; i < s->n_group; i++) {
+        const struct dev_kv_group *g = &s->group[i];
+        if (g->n_layer < 0 || g->n_blk < 1 || g->n_head < 1 || g->d_k < 1 || g->d_v < 0 ||
+            (g->d_v == 0 && g->n_head != 1))
+            return SL_FAIL(err, REQUEST, "kv cache: %d layers, %d blocks, %d heads of %d and %d",
+                           g->n_layer, g->n_blk, g->n_head, g->d_k, g->d_v);
+    }
+    return SL_OK;
+}
+
 sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err)
 {
+    SL_TRY(check_kv(s, err));
     return d->cls->kv_open(d, s, out, err);
 }
 

@@ -54,10 +54,6 @@ static sl_status open_group(struct cpu *c, const struct dev_kv_shape *s, int gro
 {
     const struct dev_kv_group *g = &s->group[group];
     uint64_t n;
-    if (g->n_layer < 0 || g->n_blk < 1 || g->n_head < 1 || g->d_k < 1 || g->d_v < 0 ||
-        (g->d_v == 0 && g->n_head != 1))
-        return SL_FAIL(err, REQUEST, "kv cache: %d layers, %d blocks, %d heads of %d and %d",
-                       g->n_layer, g->n_blk, g->n_head, g->d_k, g->d_v);
     layout(s, group, kv);
     if (!size_mul(kv->page_bytes, (uint64_t)g->n_layer * (uint64_t)g->n_blk, &n) ||
         n > SIZE_MAX / 4)
@@ -70,12 +66,6 @@ sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl
 {
     struct cpu *c = dev_cpu_of(d);
     struct cpu_cache *kv = NULL;
-    if (s->n_group < 1 || s->n_group > DEV_KV_GROUPS)
-        return SL_FAIL(err, REQUEST, "kv cache: %d groups of layers: from 1 to %d", s->n_group,
-                       DEV_KV_GROUPS);
-    if (s->blk_tok < 16 || s->blk_tok % 16)
-        return SL_FAIL(err, REQUEST, "kv cache: a block of %d tokens is no multiple of 16",
-                       s->blk_tok);
     SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof *kv, (void **)&kv, err));
     kv->head.d = d;
     kv->n_group = s->n_group;

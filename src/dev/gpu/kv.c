@@ -45,10 +45,6 @@ static sl_status open_group(struct gpu *c, const struct dev_kv_shape *s, int i,
                             struct gpu_cache_group *out, sl_err *err)
 {
     const struct dev_kv_group *g = &s->group[i];
-    if (g->n_layer < 0 || g->n_blk < 1 || g->n_head < 1 || g->d_k < 1 || g->d_v < 0 ||
-        (g->d_v == 0 && g->n_head != 1))
-        return SL_FAIL(err, REQUEST, "kv cache: %d layers, %d blocks, %d heads of %d and %d",
-                       g->n_layer, g->n_blk, g->n_head, g->d_k, g->d_v);
     out->page = page_words(s, g);
     out->n_layer = g->n_layer;
     return dev_gpu_carve_items(c, g->n_blk, blk_bytes(s, g), &out->p, err);
@@ -58,12 +54,6 @@ sl_status dev_gpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl
 {
     struct gpu *c = dev_gpu_of(d);
     void *p = NULL;
-    if (s->n_group < 1 || s->n_group > DEV_KV_GROUPS)
-        return SL_FAIL(err, REQUEST, "kv cache: %d groups of layers: from 1 to %d", s->n_group,
-                       DEV_KV_GROUPS);
-    if (s->blk_tok < 16 || s->blk_tok % 16)
-        return SL_FAIL(err, REQUEST, "kv cache: a block of %d tokens is no multiple of 16",
-                       s->blk_tok);
     SL_TRY(mem_arena_alloc(&c->arena, sizeof(struct gpu_kv), &p, err));
     struct gpu_kv *kv = p;
     kv->head.d = d;
