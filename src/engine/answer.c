@@ -66,6 +66,15 @@ static sl_status put_text(sl_engine *e, struct request *r, int32_t token, bool l
     return SL_OK;
 }
 
+/* Of ev's token, where they are asked for. */
+static void add_logprobs(sl_engine *e, const struct request *r, const float *logit, sl_event *ev)
+{
+    if (r->g->n_top < 0) return;
+    engine_logprobs(logit, e->n_vocab, ev->token, r->g->n_top, &ev->logprob, e->top);
+    ev->top = e->top;
+    ev->n_top = r->g->n_top;
+}
+
 /* What one row's logits lead to: a token more. False: the request is over. */
 static bool answer(sl_engine *e, struct request *r, const struct engine_pick *pick)
 {
@@ -81,11 +90,8 @@ static bool answer(sl_engine *e, struct request *r, const struct engine_pick *pi
         return false;
     }
     if (!r->t_first_ns) r->t_first_ns = clock_now_ns();
-    if (r->g->n_top >= 0) {
-        engine_logprobs(logit, e->n_vocab, token, r->g->n_top, &ev.logprob, e->top);
-        ev.top = e->top;
-        ev.n_top = r->g->n_top;
-    }
+    ev.token = token;
+    add_logprobs(e, r, logit, &ev);
     r->ids[r->n_ids++] = token;
     e->stats.n_answer_tok++;
     int n_new = r->n_ids - r->n_prompt;
@@ -105,7 +111,6 @@ static bool answer(sl_engine *e, struct request *r, const struct engine_pick *pi
     }
     if (stopped) finish = SL_FINISH_STOP_STRING;
     ev.stop = stopped ? r->stop.which : -1;
-    ev.token = token;
     ev.text = str_c(&r->stop.held);
     ev.n_text = n_out;
     ev.n_held = r->stop.held.n - n_out;
@@ -140,7 +145,6 @@ sl_status engine_answer_given(sl_engine *e, struct request *r, const int32_t *gi
 /* The log probabilities of prompt tokens that n_row rows from position pos0 on predict. */
 static void echo(sl_engine *e, struct request *r, int pos0, int n_row, const float *logits)
 {
-    const struct group *g = r->g;
     if (r->n_echo == 0) {
         sl_event first = {.token = r->ids[0], .text = "", .prompt_pos = 0};
         engine_event(e, r, &first);
@@ -150,12 +154,7 @@ static void echo(sl_engine *e, struct request *r, int pos0, int n_row, const flo
         int pos = pos0 + i + 1;
         if (pos < r->n_echo || pos >= r->n_prompt) continue; /* told before it was preempted */
         sl_event ev = {.token = r->ids[pos], .text = "", .prompt_pos = pos};
-        if (g->n_top >= 0) {
-            engine_logprobs(logits + (int64_t)i * e->n_vocab, e->n_vocab, ev.token, g->n_top,
-                            &ev.logprob, e->top);
-            ev.top = e->top;
-            ev.n_top = g->n_top;
-        }
+        add_logprobs(e, r, logits + (int64_t)i * e->n_vocab, &ev);
         r->n_echo = pos + 1;
         engine_event(e, r, &ev);
     }

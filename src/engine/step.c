@@ -285,14 +285,15 @@ void engine_step_end(sl_engine *e, struct engine_lane *l, const struct model_row
     rec->n_seq = p->n_item;
     rec->n_preempt = p->n_preempt;
     rec->n_draft = p->n_draft;
-    sl_stats before = e->stats;
+    int right0 = n_right(&e->stats);
+    uint64_t answer0 = e->stats.n_answer_tok;
     engine_mtp_begin(e, p);
     engine_small_begin(e, p);
     engine_rows(e, p, rows);
     rec->sample_ns = clock_now_ns() - t0;
-    rec->n_right = n_right(&e->stats) - n_right(&before);
+    rec->n_right = n_right(&e->stats) - right0;
     count_step(e, p, rec);
-    int n_new = (int)(e->stats.n_answer_tok - before.n_answer_tok);
+    int n_new = (int)(e->stats.n_answer_tok - answer0);
     l->drafted = engine_mtp_run(e, p, &l->passes) || l->drafted;
     engine_spec_observe(e, p, n_new, e->stats.last_step_ns, l->drafted ? &l->passes : NULL);
     engine_publish(e);
