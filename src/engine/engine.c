@@ -215,7 +215,7 @@ static uint64_t files_hash(const sl_engine *e)
 /* What the model is, its files too; and in which form its experts' outputs are. */
 static uint64_t model_hash(const sl_engine *e)
 {
-    return e->files_hash + engine_record_model(e) + (uint64_t)e->combine;
+    return e->files_hash + e->record_model + (uint64_t)e->combine;
 }
 
 static void fill_info(sl_engine *e, int64_t pack_ns)
@@ -349,6 +349,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     SL_TRY(engine_small_check(e, err));
     e->n_req_max = e->n_seq_max + (o->n_queue_max ? o->n_queue_max : DEFAULT_QUEUE);
     SL_TRY(engine_ranks_gate(e, plan(e, &dopts, &kv_tokens, err), err));
+    e->record_model = engine_record_model(e);
     SL_TRY(engine_ranks_agree(e, &kv_tokens, err));
     size_steps(e);
     SL_TRY(engine_ranks_gate(e, engine_load(e, kv_tokens, err), err));

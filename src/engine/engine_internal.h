@@ -352,6 +352,7 @@ struct sl_engine {
     struct sl_engine_opts opts;
     struct sl_engine_info info;
     char isa[96]; /* of info: the device may be closed and opened again */
+    uint64_t record_model; /* engine_record_model */
     uint64_t files_hash; /* by samples; a packed file has its source's. 0 = the model has none */
     int n_ctx, n_vocab, n_tok_max, n_logit_max, n_seq_max, n_req_max;
     int n_home, n_seat;       /* homes; sequences of each */

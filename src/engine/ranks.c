@@ -318,7 +318,7 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
     const struct model_stages *s = &e->ranks->stages;
     const struct fact own[] = {
         {"sluice is another version", text_hash(sl_version())},
-        {"the model is another one", engine_record_model(e)},
+        {"the model is another one", e->record_model},
         {"its model's files hold other bytes: copy them again", e->files_hash},
         {"--layout differs", text_hash(o->layout)},
         {"--device differs", text_hash(di.name)},

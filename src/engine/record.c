@@ -74,7 +74,7 @@ static struct record_head head_of(const sl_engine *e)
 {
     struct dev_info di;
     dev_info_get(e->d, &di);
-    struct record_head h = {.model = engine_record_model(e),
+    struct record_head h = {.model = e->record_model,
                             .acts = (int32_t)di.acts + (e->opts.exact ? RECORD_EXACT : 0),
                             .kv = (int32_t)e->kv_shape.type,
                             .n_ctx = e->n_ctx,
