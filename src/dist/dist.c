@@ -237,14 +237,16 @@ sl_status dist_misfit(const dist *d, int rank, const struct dist_piece *mine,
                    mine->c->op, a.text, mine->n_row, mine->n, b.text, theirs.n_row, theirs.n);
 }
 
-int dist_piece_rows(const dist *d, int n_row, int64_t widest)
+/* Rows of a piece of n_row, of which the widest part fits. */
+static int piece_rows(const dist *d, int n_row, int64_t widest)
 {
     if (!d->half || widest == 0) return n_row;
     int64_t n = (int64_t)(d->half / sizeof(float)) / widest;
     return (int)BASE_MIN(n, n_row);
 }
 
-bool dist_too_wide(dist *d, unsigned n_piece, int64_t n)
+/* The ranks fail: no row of n columns fits. true. */
+static bool too_wide(dist *d, unsigned n_piece, int64_t n)
 {
     sl_err why = {0};
     if (dist_status(d, NULL)) return true;
@@ -252,6 +254,22 @@ bool dist_too_wide(dist *d, unsigned n_piece, int64_t n)
                   n_piece + 1, (long long)n, d->half);
     dist_fail(d, &why);
     return true;
+}
+
+int dist_join_begin(dist *d, const struct dist_circle *c, int n_row, int64_t widest)
+{
+    int per = piece_rows(d, n_row, widest);
+    if (dist_status(d, NULL) || (n_row && per < 1 && too_wide(d, c->n_piece, widest))) return 0;
+    d->count.n_join++;
+    return BASE_MAX(per, 1);
+}
+
+int dist_most_of(const int32_t *v, int n)
+{
+    int most = 0;
+    for (int r = 0; r < n; r++)
+        most = BASE_MAX(most, v[r]);
+    return most;
 }
 
 struct copy_job {
@@ -301,13 +319,8 @@ static bool cols_piece(dist *d, const struct dist_cols *c, int row0, int n_row)
 void dist_cols(dist *d, const struct dist_cols *c)
 {
     const struct dist_circle *who = dist_circle_of(d, c->of);
-    int64_t widest = 0;
-    for (int r = 0; r < who->n; r++)
-        widest = BASE_MAX(widest, c->part[r]);
-    int per = dist_piece_rows(d, c->n_row, widest);
-    if (dist_status(d, NULL) || (per < 1 && dist_too_wide(d, who->n_piece, widest))) return;
-    d->count.n_join++;
-    for (int row0 = 0; row0 < c->n_row; row0 += per)
+    int per = dist_join_begin(d, who, c->n_row, dist_most_of(c->part, who->n));
+    for (int row0 = 0; per && row0 < c->n_row; row0 += per)
         if (!cols_piece(d, c, row0, BASE_MIN(per, c->n_row - row0))) return;
 }
 
@@ -331,11 +344,8 @@ static bool pick_piece(dist *d, const struct dist_pick *k, int row0, int n_row)
 
 void dist_pick(dist *d, const struct dist_pick *k)
 {
-    int per = dist_piece_rows(d, k->n_row, k->n);
-    unsigned at = dist_circle_of(d, DIST_TP)->n_piece;
-    if (dist_status(d, NULL) || (per < 1 && dist_too_wide(d, at, k->n))) return;
-    d->count.n_join++;
-    for (int row0 = 0; row0 < k->n_row; row0 += per)
+    int per = dist_join_begin(d, dist_circle_of(d, DIST_TP), k->n_row, k->n);
+    for (int row0 = 0; per && row0 < k->n_row; row0 += per)
         if (!pick_piece(d, k, row0, BASE_MIN(per, k->n_row - row0))) return;
 }
 
@@ -395,13 +405,8 @@ static bool turn_piece(dist *d, const struct dist_turn *t, int row0, int per)
 void dist_turn(dist *d, const struct dist_turn *t)
 {
     const struct dist_circle *c = dist_circle_of(d, DIST_TP);
-    int most = 0;
-    for (int r = 0; r < c->n; r++)
-        most = BASE_MAX(most, t->n_of[r]);
-    int per = dist_piece_rows(d, most, t->n);
-    if (dist_status(d, NULL) || (most && per < 1 && dist_too_wide(d, c->n_piece, t->n))) return;
-    d->count.n_join++;
-    for (int row0 = 0; row0 < most; row0 += per)
+    int most = dist_most_of(t->n_of, c->n), per = dist_join_begin(d, c, most, t->n);
+    for (int row0 = 0; per && row0 < most; row0 += per)
         if (!turn_piece(d, t, row0, per)) return;
 }
 
@@ -419,8 +424,8 @@ sl_status dist_misgiven(const dist *d, int giver, struct dist_size theirs, struc
 static bool pass(dist *d, bool (*piece)(dist *d, const struct dist_rows *p), float *x, int n_row,
                  int n)
 {
-    int per = dist_piece_rows(d, n_row, n);
-    if (dist_status(d, NULL) || (n_row && per < 1 && dist_too_wide(d, d->n_given, n))) return false;
+    int per = piece_rows(d, n_row, n);
+    if (dist_status(d, NULL) || (n_row && per < 1 && too_wide(d, d->n_given, n))) return false;
     for (int row0 = 0; row0 < n_row; row0 += per)
         if (!piece(d, &(struct dist_rows){x + (int64_t)row0 * n, BASE_MIN(per, n_row - row0), n}))
             return false;

@@ -143,10 +143,10 @@ struct dist_range {
     int begin, n;
 };
 struct dist_range dist_range_for(const struct dist_piece *p, int rank, int to);
-/* Rows of a piece of n_row, of which the widest part fits. */
-int dist_piece_rows(const dist *d, int n_row, int64_t widest);
-/* The ranks fail: no row of n columns fits. true. */
-bool dist_too_wide(dist *d, unsigned n_piece, int64_t n);
+/* A join of c's ranks begins, of n_row rows at most from each, the widest part of a row of so many
+ * columns: rows of a piece. 0: the ranks have failed, or do now since no row fits. */
+int dist_join_begin(dist *d, const struct dist_circle *c, int n_row, int64_t widest);
+int dist_most_of(const int32_t *v, int n); /* the largest of n numbers, none below 0 */
 #define DIST_ALONE_BYTES (64 << 10) /* copied by the rank's own thread */
 #define DIST_IN_STEP "in a step"
 /* A rank was waited for in vain so long, where: DIST_IN_STEP or another place. DEVICE: it is gone;

@@ -147,16 +147,16 @@ static bool good(dist *d, sl_status st, const sl_err *why)
 
 /* ---- steps ---- */
 
-static uint64_t others(const dist *d)
+/* Of n ranks from first on, all but this one. */
+static uint64_t others_of(const dist *d, int first, int n)
 {
-    uint64_t all = d->n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << d->n) - 1;
-    return all & ~((uint64_t)1 << d->rank);
+    uint64_t all = n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
+    return all << first & ~((uint64_t)1 << d->rank);
 }
 
-static uint64_t others_joining(const dist *d, const struct dist_circle *c)
+static uint64_t others(const dist *d)
 {
-    uint64_t all = c->n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << c->n) - 1;
-    return others(d) & all << c->first;
+    return others_of(d, 0, d->n);
 }
 
 static void mail_tell(dist *d, const void *msg, size_t n)
@@ -267,7 +267,7 @@ static sl_status give_all(dist *d, struct dist_way *w, const struct dist_piece *
                           const struct head *h, sl_err *err)
 {
     struct mail *m = d->group->mail;
-    uint64_t all = others_joining(d, p->c), first = (uint64_t)1 << p->c->first;
+    uint64_t all = others_of(d, p->c->first, p->c->n), first = (uint64_t)1 << p->c->first;
     uint64_t to = p->home ? all & first : all;
     float *mine = (float *)(void *)(m->out + sizeof *h);
     dist_pack_piece(d, p, -1, mine);
@@ -298,7 +298,7 @@ static sl_status exchange(dist *d, const struct dist_piece *p, sl_err *err)
 {
     struct head h = head_of(SAYS_PIECE);
     struct dist_way w = {.tag = GROUP_TAG_STEP};
-    uint64_t from = dist_not_mine(d, p) ? 0 : others_joining(d, p->c);
+    uint64_t from = dist_not_mine(d, p) ? 0 : others_of(d, p->c->first, p->c->n);
     h.n_piece = p->c->n_piece;
     h.history = p->c->history;
     h.n_row = p->n_row;

@@ -85,13 +85,8 @@ static bool gather_piece(dist *d, const struct dist_gather *g, int row0, int per
 void dist_gather(dist *d, const struct dist_gather *g)
 {
     const struct dist_circle *c = dist_circle_of(d, g->of);
-    int most = 0;
-    for (int r = 0; r < c->n; r++)
-        most = BASE_MAX(most, g->n_of[r]);
-    int per = dist_piece_rows(d, most, g->n);
-    if (dist_status(d, NULL) || (most && per < 1 && dist_too_wide(d, c->n_piece, g->n))) return;
-    d->count.n_join++;
-    for (int row0 = 0; row0 < most; row0 += per)
+    int most = dist_most_of(g->n_of, c->n), per = dist_join_begin(d, c, most, g->n);
+    for (int row0 = 0; per && row0 < most; row0 += per)
         if (!gather_piece(d, g, row0, per)) return;
 }
 
@@ -128,16 +123,13 @@ void dist_swap(dist *d, const struct dist_swap *s)
 {
     int32_t n_all[DIST_RANK_MAX];
     const struct dist_circle *c = dist_circle_of(d, s->of);
-    int most = 0, n = c->n;
+    int n = c->n;
     for (int r = 0; r < n; r++) {
         n_all[r] = 0;
         for (int q = 0; q < n; q++)
             n_all[r] += s->count[r * n + q];
-        most = BASE_MAX(most, n_all[r]);
     }
-    int per = dist_piece_rows(d, most, s->n);
-    if (dist_status(d, NULL) || (most && per < 1 && dist_too_wide(d, c->n_piece, s->n))) return;
-    d->count.n_join++;
-    for (int row0 = 0; row0 < most; row0 += per)
+    int most = dist_most_of(n_all, n), per = dist_join_begin(d, c, most, s->n);
+    for (int row0 = 0; per && row0 < most; row0 += per)
         if (!swap_piece(d, s, n_all, row0, per)) return;
 }
