@@ -202,12 +202,19 @@ sl_status engine_grammar_push(struct engine_grammar_state *s, int32_t token, boo
 /* ---- drafts: on a copy of the state ---- */
 
 /* A copy of the state in s's run; -1 = there is no memory for one, or the like: then nothing is
- * known. Under the lock. */
-static int copy_of(struct engine_grammar_state *s)
+ * known. The lock is held from here until the copy is dropped. */
+static int take_copy(struct engine_grammar_state *s)
 {
     int at = -1;
+    lock(s->g);
     if (begin(s, NULL) || grammar_state_copy(s->g->run, s->state, &at, NULL)) return -1;
     return at;
+}
+
+static void drop_copy(struct engine_grammar_state *s, int at)
+{
+    if (at >= 0) grammar_state_close(s->g->run, at);
+    unlock(s->g);
 }
 
 /* The only bit that is set; -1 = there are more. */
@@ -226,8 +233,7 @@ int engine_grammar_forced(struct engine_grammar_state *s, uint32_t *bits, int n_
                           int32_t *out)
 {
     int n = 0;
-    lock(s->g);
-    int at = copy_of(s);
+    int at = take_copy(s);
     while (at >= 0 && n < n_max) {
         enum grammar_where where;
         if (grammar_mask(s->g->run, at, bits, NULL)) break;
@@ -236,8 +242,7 @@ int engine_grammar_forced(struct engine_grammar_state *s, uint32_t *bits, int n_
         out[n++] = id;
         if (grammar_push(s->g->run, at, id, &where, NULL) || where == GRAMMAR_DONE) break;
     }
-    if (at >= 0) grammar_state_close(s->g->run, at);
-    unlock(s->g);
+    drop_copy(s, at);
     return n;
 }
 
@@ -250,14 +255,12 @@ static size_t literal_of(struct engine_grammar_state *s, const int32_t *id, int 
 {
     enum grammar_where where = GRAMMAR_RUNNING;
     size_t n_text = 0;
-    lock(s->g);
-    int at = copy_of(s);
+    int at = take_copy(s);
     bool ok = at >= 0;
     for (int i = 0; ok && i < n; i++)
         ok = !grammar_push(s->g->run, at, id[i], &where, NULL) && where == GRAMMAR_RUNNING;
     if (!ok || grammar_forced_bytes(s->g->run, at, text, LITERAL, &n_text, NULL)) n_text = 0;
-    if (at >= 0) grammar_state_close(s->g->run, at);
-    unlock(s->g);
+    drop_copy(s, at);
     *cut = n_text == LITERAL;
     return text_utf8_check(text, n_text);
 }
@@ -283,15 +286,13 @@ int engine_grammar_literal(struct engine_grammar_state *s, const tok *t, struct 
 int engine_grammar_fits(struct engine_grammar_state *s, const int32_t *id, int n)
 {
     int fit = 0;
-    lock(s->g);
-    int at = copy_of(s);
+    int at = take_copy(s);
     while (at >= 0 && fit < n) {
         enum grammar_where where;
         if (grammar_push(s->g->run, at, id[fit], &where, NULL) || where == GRAMMAR_DEAD) break;
         fit++;
         if (where == GRAMMAR_DONE) break;
     }
-    if (at >= 0) grammar_state_close(s->g->run, at);
-    unlock(s->g);
+    drop_copy(s, at);
     return fit;
 }
