@@ -426,6 +426,10 @@ struct sl_engine {
 sl_status engine_check_request(const sl_engine *e, const sl_request *q, sl_err *err) BASE_MUST_USE;
 /* NOTFOUND: there is no tokenizer; says why. */
 sl_status engine_need_tok(const sl_model *m, sl_err *err) BASE_MUST_USE;
+/* text.c: how far a prompt that is longer than the context is still counted, as of tok_ids.max; and
+ * LIMIT, which says of how many tokens it is, or (more) of more than how many. */
+int engine_count_max(int n_ctx);
+sl_status engine_too_long(int n_ctx, int n, bool more, sl_err *err) BASE_MUST_USE;
 sl_status engine_check_ids(const sl_engine *e, const char *name, const int32_t *ids, int n,
                            sl_err *err) BASE_MUST_USE;
 

@@ -8,25 +8,14 @@
 
 /* ---- submit ---- */
 
-/* The words are those of OpenAI, by which clients know it. */
-static sl_status too_long(int n_ctx, const char *more, int n, sl_err *err)
-{
-    return SL_FAIL(err, LIMIT,
-                   "prompt of %s%d tokens: this model's maximum context length is %d tokens", more,
-                   n, n_ctx);
-}
-
-#define COUNT_TIMES 8 /* a prompt so many times too long is still counted, for the message */
-
 static sl_status count_too_long(const sl_model *m, const sl_request *q, int n_ctx, sl_err *err)
 {
     bool bos = q->bos > 0 || (q->bos == 0 && tok_add_bos(m->tok));
-    struct tok_ids t = {.max = n_ctx > INT32_MAX / COUNT_TIMES ? 0 : COUNT_TIMES * n_ctx};
+    struct tok_ids t = {.max = engine_count_max(n_ctx)};
     sl_status st = tok_encode(m->tok, q->text, strlen(q->text),
                               (q->special ? TOK_SPECIAL : 0) | (bos ? TOK_BOS : 0), &t, NULL);
-    int n = st ? t.max : t.n;
     mem_free(t.id);
-    return too_long(n_ctx, st ? "more than " : "", n, err);
+    return engine_too_long(n_ctx, st ? t.max : t.n, st != SL_OK, err);
 }
 
 /* The prompt's ids. t: its max is the context; the caller frees its ids. */
@@ -50,7 +39,7 @@ static sl_status prompt_ids(const sl_engine *e, const sl_request *q, struct tok_
         *n = t->n;
     }
     if (*n < 1) return SL_FAIL(err, REQUEST, "prompt: empty");
-    if (*n > n_ctx) return too_long(n_ctx, "", *n, err);
+    if (*n > n_ctx) return engine_too_long(n_ctx, *n, false, err);
     return engine_check_ids(e, "prompt", *ids, *n, err);
 }
 

@@ -122,18 +122,28 @@ static sl_status cut_off(const char *cut, struct str *out, struct text_tmpl_span
     return SL_OK;
 }
 
-#define COUNT_TIMES 8 /* a prompt so many times too long is still counted, for the message */
+#define COUNT_TIMES 8
+
+int engine_count_max(int n_ctx)
+{
+    return n_ctx > INT32_MAX / COUNT_TIMES ? 0 : COUNT_TIMES * n_ctx;
+}
+
+/* The words are those of OpenAI, by which clients know it. */
+sl_status engine_too_long(int n_ctx, int n, bool more, sl_err *err)
+{
+    return SL_FAIL(err, LIMIT,
+                   "prompt of %s%d tokens: this model's maximum context length is %d tokens",
+                   more ? "more than " : "", n, n_ctx);
+}
 
 static sl_status too_long(const sl_model *m, const struct str *out,
                           const struct text_tmpl_spans *spans, int max, sl_err *err)
 {
-    struct tok_ids all = {.max = max > INT32_MAX / COUNT_TIMES ? 0 : COUNT_TIMES * max};
+    struct tok_ids all = {.max = engine_count_max(max)};
     sl_status st = tok_encode_spans(m->tok, out->p, out->n, spans, &all, NULL);
-    int n = st ? all.max : all.n;
     mem_free(all.id);
-    return SL_FAIL(err, LIMIT,
-                   "prompt of %s%d tokens: this model's maximum context length is %d tokens",
-                   st ? "more than " : "", n, max);
+    return engine_too_long(max, st ? all.max : all.n, st != SL_OK, err);
 }
 
 static sl_status render(const sl_model *m, const sl_chat *chat, struct arena *a, struct str *out,
