@@ -106,9 +106,8 @@ sl_status engine_spec_begin(const sl_engine *e, struct request *r, sl_err *err)
 
 /* ---- a step ---- */
 
-/* Guesses after r's ids, at most. The last token of an answer is never a draft: nothing would
- * follow it. */
-static int most_drafts(const sl_engine *e, const struct request *r)
+/* The last token of an answer is never a draft: nothing would follow it. */
+int engine_spec_most(const sl_engine *e, const struct request *r)
 {
     int n = BASE_MIN(e->spec.n_max, r->cap - r->n_ids - 1);
     return r->g->n_draft ? BASE_MIN(n, r->g->n_draft) : n;
@@ -116,7 +115,7 @@ static int most_drafts(const sl_engine *e, const struct request *r)
 
 static int propose(sl_engine *e, struct request *r)
 {
-    int n_max = most_drafts(e, r);
+    int n_max = engine_spec_most(e, r);
     struct spec_given given = {0, true};
     int32_t *out = r->ids + r->n_ids;
     if (n_max <= 0) return 0;
@@ -162,7 +161,7 @@ static bool run_small(sl_engine *e, struct spec_passes *t)
     for (int i = 0; (slot = engine_running(e, i)) >= 0; i++) {
         struct request *r = e->req[slot];
         r->small_wants =
-            decodes(e, slot) && has_answer(r) && most_drafts(e, r) > 0 && propose(e, r) == 0;
+            decodes(e, slot) && has_answer(r) && engine_spec_most(e, r) > 0 && propose(e, r) == 0;
     }
     return engine_small_run(e, t);
 }

@@ -673,6 +673,8 @@ sl_status engine_spec_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_spec_close(sl_engine *e);
 /* On the submitting thread, when r has its group and ids. */
 sl_status engine_spec_begin(const sl_engine *e, struct request *r, sl_err *err) BASE_MUST_USE;
+/* Guesses after r's ids, at most. */
+int engine_spec_most(const sl_engine *e, const struct request *r);
 /* Before a step is planned: guesses after the ids of running requests, offered to the scheduler.
  * True: a small model ran for it as it always does, *t says how long. */
 bool engine_spec_propose(sl_engine *e, struct spec_passes *t);

@@ -48,14 +48,17 @@ struct there {
     int done, end, n_layer;
 };
 
+/* Blocks that positions before end fill; the prompt's last one need not be full. */
+static int filled(const struct request *r, int end)
+{
+    return end >= r->n_prompt ? engine_blocks(r->n_prompt) : end / ENGINE_BLK_TOK;
+}
+
 /* The blocks that go next, in all layers one after another. False: there are none yet. */
 static bool next_blocks(struct request *r, const struct there *t)
 {
     struct engine_given *g = &r->give;
-    int done = t->done / ENGINE_BLK_TOK, end = t->end / ENGINE_BLK_TOK;
-    if (t->done >= r->n_prompt) done = engine_blocks(r->n_prompt);
-    if (t->end >= r->n_prompt) end = engine_blocks(r->n_prompt);
-    int to = done > g->blk1 ? done : end;
+    int done = filled(r, t->done), to = done > g->blk1 ? done : filled(r, t->end);
     if (to <= g->blk1) return false;
     *g = (struct engine_given){.blk0 = g->blk1, .blk1 = to, .blk = g->blk1};
     return true;

@@ -36,8 +36,8 @@ static sl_status run_pass(sl_engine *e, struct engine_pass n, int j, struct mode
 /* How many guesses r gets, if all get as many as pay. */
 static int depth_of(const sl_engine *e, const struct request *r, int as_pay)
 {
-    int n = r->g->n_draft > 0 ? r->g->n_draft : as_pay;
-    return BASE_MIN(BASE_MIN(n, e->spec.n_max), r->cap - r->n_ids - 1);
+    int most = engine_spec_most(e, r);
+    return r->g->n_draft > 0 ? most : BASE_MIN(most, as_pay);
 }
 
 static int passes_that_pay(sl_engine *e, int n_row)
