@@ -21,7 +21,7 @@ endif()
 
 set(CMAKE_C_FLAGS_RELEASE "-O3 -g1")
 set(CMAKE_C_FLAGS_DEBUG "-O1 -g -DSL_DEBUG")
-string(CONCAT CMAKE_C_FLAGS_ASAN "-O1 -g -DSL_DEBUG -fsanitize=address,undefined "
+string(CONCAT CMAKE_C_FLAGS_ASAN "-O1 -g1 -DSL_DEBUG -fsanitize=address,undefined "
        "-fno-sanitize-recover=all -fno-omit-frame-pointer")
 set(CMAKE_C_FLAGS_TSAN "-O1 -g -DSL_DEBUG -fsanitize=thread -fno-omit-frame-pointer")
 set(CMAKE_C_FLAGS_COV "-O0 -g --coverage")
