@@ -18,6 +18,10 @@
 #define OPEN_NS ((int64_t)600 * 1000000000) /* the others may still be reading weights */
 #define CLOSE_NS ((int64_t)5 * 1000000000)
 #define HALF_BYTES ((size_t)1 << 20)
+/* How often a message is asked for at once, after a yield, after a short sleep */
+#define SPINS 1000
+#define YIELDS 200
+#define NAPS 4000
 #ifndef SL_MODULE_DIR
 #define SL_MODULE_DIR "."
 #endif
@@ -75,6 +79,9 @@ static void prepare_mpi(void)
     struct dist_launch l = dist_launched();
     /* copies between processes by the kernel: containers and our own sandbox forbid them */
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    /* we ask whether a message has come, and sleep between (dist_group_rest); with more ranks than
+     * CPUs MPI would give its turn away at every question */
+    setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
     if (l.n_here != l.n) return;
     /* ranks of one machine need no listener */
     setenv("OMPI_MCA_pml", "ob1", 0);
@@ -169,13 +176,15 @@ sl_status dist_group_poll(dist *d, struct dist_way *w, sl_err *err)
     return SL_OK;
 }
 
+/* Where ranks share CPUs, or something else wants them, who waits must sleep: one that only yields
+ * is asked again when all others have had their turns, and takes a turn itself each time. */
 void dist_group_rest(const dist *d, int i)
 {
-    if (d->spin_ns && i < 1000) return;
-    if (i < 2000)
+    if (d->spin_ns && i < SPINS) return;
+    if (d->spin_ns && i < SPINS + YIELDS)
         sched_yield();
     else
-        nanosleep(&(struct timespec){.tv_nsec = i < 4000 ? 50000 : 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = i < NAPS ? 20000 : 1000000}, NULL);
 }
 
 int dist_group_late(const struct dist_way *w)
