@@ -86,12 +86,16 @@ void dev_cpu_region_fetch(const struct mine *m)
 {
     const struct region_job *j = m->j;
     const struct cpu_kv *kv = j->kv;
-    int layer = m->l->p.attn->layer;
+    int layer = m->l->p.attn->layer, n_window = m->l->p.attn->n_window;
     size_t left = FETCH_BYTES;
     for (int i = m->worker; i < j->spans.n_unit; i += m->n_w) {
         const struct cpu_unit *u = &j->c->span.unit[j->spans.n_unit - 1 - i];
         int h = u->head0 / u->n_head, p = u->span0 * VEC_SPAN,
             end = j->b->pos[u->tok0 + u->n_tok - 1] + 1;
+        if (n_window > 0) { /* what nobody sees may be another sequence's */
+            int from = j->b->pos[u->tok0] - n_window + 1;
+            p = BASE_MAX(p, from / 16 * 16);
+        }
         for (int n; p < end; p += n) {
             n = kv->blk_tok - p % kv->blk_tok;
             if (n > end - p) n = end - p;
