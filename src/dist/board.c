@@ -17,6 +17,9 @@ struct post {
     uint64_t history;
 };
 
+#define N_COUNT ((int)(sizeof(struct dist_count) / sizeof(int64_t)))
+_Static_assert(N_COUNT * sizeof(int64_t) == sizeof(struct dist_count), "numbers of 8 bytes");
+
 struct board_line {
     struct os_word phase[DIST_N_KIND]; /* by circle, pieces that this rank has come to */
     struct os_word done;               /* messages that it is through with */
@@ -24,7 +27,9 @@ struct board_line {
     /* pieces that it has given to the next stage, and taken from the one before */
     struct os_word given, taken;
     struct post gift[2]; /* as post */
-    struct dist_count count;
+    /* struct dist_count, number by number: home may ask while this rank is at another message, or
+     * when all have failed */
+    _Atomic int64_t count[N_COUNT];
 };
 
 struct board {
@@ -201,7 +206,10 @@ static const void *board_hear(dist *d, size_t *n)
 static void board_done(dist *d)
 {
     struct board_line *l = &d->board->line[d->rank];
-    l->count = d->count;
+    int64_t v[N_COUNT];
+    memcpy(v, &d->count, sizeof v);
+    for (int i = 0; i < N_COUNT; i++)
+        atomic_store_explicit(&l->count[i], v[i], memory_order_relaxed);
     os_word_raise(&l->done);
 }
 
@@ -316,7 +324,14 @@ static bool board_given(dist *d)
 
 static struct dist_count board_counts(const dist *d, int rank)
 {
-    return rank == d->rank ? d->count : d->board->line[rank].count;
+    const struct board_line *l = &d->board->line[rank];
+    struct dist_count c = d->count;
+    int64_t v[N_COUNT];
+    if (rank == d->rank) return c;
+    for (int i = 0; i < N_COUNT; i++)
+        v[i] = atomic_load_explicit(&l->count[i], memory_order_relaxed);
+    memcpy(&c, v, sizeof c);
+    return c;
 }
 
 const struct dist_ops dist_board_ops = {
