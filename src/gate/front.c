@@ -109,7 +109,6 @@ static sl_status open_call(struct front *f, const sl_request *q, struct call **o
     c->on_event = q->on_event;
     c->on_kv = q->on_kv;
     c->user = q->user;
-    c->n_tok = q->n_ids - q->kv_from;
     c->t_submit_ns = clock_now_ns();
     if (q->timeout_ms) c->deadline_ns = c->t_submit_ns + q->timeout_ms * 1000000;
     str_init(&c->body, MEM_REQUEST, 0);
@@ -126,14 +125,15 @@ static sl_status open_call(struct front *f, const sl_request *q, struct call **o
     return SL_OK;
 }
 
-struct link *gate_link_choose(struct front *f, const struct gate_print *print)
+struct link *gate_link_choose(struct front *f, const struct gate_print *print,
+                              const struct gate_prefix *prefix)
 {
     struct link *best = NULL;
     int64_t least = 0;
     for (int i = 0; i < f->n_link; i++) {
         struct link *l = &f->link[i];
         int64_t load = BASE_MAX(l->state.stats.n_running + l->state.stats.n_waiting, l->n_call);
-        if (f->like) load = l->n_tok;
+        if (f->like) load = l->n_tok - (prefix ? gate_prefix_hit(f, l, prefix) : 0);
         if (!l->greeted || l->gone || !l->state.ready || (best && load >= least)) continue;
         if (print && gate_print_differs(print, l->print)) continue;
         best = l;
@@ -142,18 +142,21 @@ struct link *gate_link_choose(struct front *f, const struct gate_print *print)
     return best;
 }
 
-static sl_status send_call(struct front *f, struct call *c, const struct str *s, sl_err *err)
+static sl_status send_call(struct front *f, struct call *c, const struct str *s,
+                           const struct gate_prefix *prefix, sl_err *err)
 {
     sl_status st = SL_OK;
     net_lock_take(f->lock);
-    c->link = gate_link_choose(f, NULL);
+    c->link = gate_link_choose(f, NULL, prefix);
     if (!c->link)
         st = SL_FAIL(err, DEVICE, "no engine is attached now");
     else if (!gate_pipe_put(&c->link->pipe, s, GATE_OUT_MAX))
         st = SL_FAIL(err, BUSY, "the engine does not take requests now");
     else {
         c->link->n_call++;
+        c->n_tok = prefix->n_ids - gate_prefix_hit(f, c->link, prefix);
         c->link->n_tok += c->n_tok;
+        gate_prefix_sent(f, c->link, prefix);
         c->print = c->link->print;
         f->call[slot_of(c->id)] = c;
         atomic_fetch_add(&f->n_pending, 1);
@@ -169,7 +172,9 @@ static sl_status submit(void *user, const sl_request *q, uint64_t *id, sl_err *e
     struct front *f = user;
     struct call *c = NULL;
     struct str s;
+    struct gate_prefix prefix;
     SL_TRY(open_call(f, q, &c, err));
+    gate_prefix_of(f, q, &prefix);
     str_init(&s, MEM_REQUEST, GATE_HEAD + (size_t)GATE_BODY_MAX);
     struct gate_tail tail = {.n = q->n, .timeout_ms = q->timeout_ms, .kv_from = q->kv_from};
     size_t at = gate_frame_begin(&s, q->on_kv ? GATE_PREFILL : GATE_SUBMIT, c->id);
@@ -180,7 +185,7 @@ static sl_status submit(void *user, const sl_request *q, uint64_t *id, sl_err *e
     if (id) *id = c->id;
     sl_status st = str_status(&s, err);
     if (!st) st = str_status(&c->body, err);
-    if (!st) st = send_call(f, c, &s, err);
+    if (!st) st = send_call(f, c, &s, &prefix, err);
     str_fini(&s);
     if (st) {
         ASSERT(ring_push(&f->free_slot, (uint64_t)slot_of(c->id)));
@@ -245,7 +250,7 @@ static int ready(void *user)
 {
     struct front *f = user;
     net_lock_take(f->lock);
-    int yes = gate_link_choose(f, NULL) != NULL;
+    int yes = gate_link_choose(f, NULL, NULL) != NULL;
     net_lock_give(f->lock);
     return yes;
 }
@@ -368,6 +373,7 @@ static void front_close(void *user)
     os_event_close(&f->wake);
     ring_fini(&f->free_slot);
     net_lock_close(f->lock);
+    gate_prefix_close(f);
     mem_arena_fini(&f->scratch);
     mem_arena_fini(&f->arena);
     mem_free(f);
@@ -400,6 +406,7 @@ static sl_status open_all(struct front *f, const struct gate_front_opts *o, sl_e
     mem_arena_init(&f->scratch, MEM_REQUEST, 0);
     sl_model_info_get(o->model, &f->mi);
     SL_TRY(open_links(f, o, err));
+    SL_TRY(gate_prefix_open(f, err));
     SL_TRY(net_lock_open(&f->lock, err));
     SL_TRY(ring_init(&f->free_slot, GATE_CALL_MAX, err));
     for (int i = 0; i < GATE_CALL_MAX; i++)

@@ -28,7 +28,8 @@ struct link {
     const struct gate_print *print; /* of its last greeting; NULL = none yet */
     struct gate_state state;
     int n_call; /* that are there */
-    int64_t n_tok; /* of their prompts */
+    int64_t n_tok; /* of their prompts, but what the host is thought to have */
+    int64_t n_sent; /* tokens of all prompts so far */
     uint64_t *routed; /* [n_layer, n_expert] */
     /* engine thread */
     int64_t heard_ns, retry_ns;
@@ -55,7 +56,6 @@ struct call {
     void (*on_event)(void *user, const sl_event *ev);
     int (*on_kv)(void *user, const sl_kv_page *page); /* NULL, or its pages come too */
     void *user;
-    int n_tok; /* of its prompt */
     int64_t t_submit_ns, deadline_ns; /* 0 = none */
     struct str body; /* of its SUBMIT, but for the tail; empty where there is no replay */
     /* any thread */
@@ -67,6 +67,7 @@ struct call {
     bool answered;
     /* under lock */
     struct link *link; /* where it is; NULL = it waits for an engine */
+    int n_tok;         /* of its prompt, but what is thought to be there */
     bool cancelled, resumed; /* resumed: each sample has a number of its own there */
     /* engine thread */
     struct link *home;              /* that it lost */
@@ -74,6 +75,13 @@ struct call {
     int64_t t_resume_ns;
     int n_replay, n_left;
     struct sample sample[]; /* [n] */
+};
+
+/* Hashes of a prompt's beginnings (front_prefix.c). */
+#define GATE_PREFIX_MAX 1024
+struct gate_prefix {
+    int n_ids, n;
+    uint64_t hash[GATE_PREFIX_MAX]; /* [n] of one block, of two, ... */
 };
 
 struct front {
@@ -97,6 +105,7 @@ struct front {
     /* under lock */
     net_lock *lock;
     struct gate_hello *hello; /* of the host that greeted last; NULL = none yet */
+    struct place *place; /* who has computed what; NULL: nobody asks */
     struct link link[GATE_GROUP_MAX];
 };
 
@@ -112,9 +121,19 @@ void gate_sample_fail(struct front *f, struct call *c, int i, const sl_err *why)
 void gate_call_fail(struct front *f, struct call *c, const sl_err *why);
 /* CANCEL to where it is. Under lock. */
 void gate_call_cancel(struct front *f, struct call *c);
-/* The host with the fewest requests, or that has the fewest tokens of prompts to compute; print:
- * NULL, or of those that give the same bits. NULL = none takes any. Under lock. */
-struct link *gate_link_choose(struct front *f, const struct gate_print *print);
+/* The host with the fewest requests, or that has the fewest tokens of prompts to compute, with
+ * those of one that begins so (NULL: of any); print: NULL, or of those that give the same bits.
+ * NULL = none takes any. Under lock. */
+struct link *gate_link_choose(struct front *f, const struct gate_print *print,
+                              const struct gate_prefix *prefix);
+
+/* front_prefix.c. Errors: NOMEM. */
+sl_status gate_prefix_open(struct front *f, sl_err *err) BASE_MUST_USE;
+void gate_prefix_close(struct front *f);
+void gate_prefix_of(const struct front *f, const sl_request *q, struct gate_prefix *out);
+/* Tokens of it that the host is thought to have; and it was sent there. Under lock. */
+int gate_prefix_hit(struct front *f, const struct link *l, const struct gate_prefix *p);
+void gate_prefix_sent(struct front *f, struct link *l, const struct gate_prefix *p);
 
 /* front_replay.c: engine thread. */
 /* What is told of a sample, for a replay, and as its client has to see it after one. False: it was

@@ -9,6 +9,7 @@
 #include "gate/front_internal.h"
 #include "net/local.h"
 
+#define FORGOTTEN ((int64_t)1 << 40) /* tokens; more than a cache holds */
 #define RETRY_NS ((int64_t)100 * 1000000)
 #define SECOND ((int64_t)1000000000)
 #define SILENT_NS (10 * SECOND) /* a host says how it is four times a second */
@@ -74,8 +75,7 @@ static sl_status check_like(const struct front *f, const struct gate_hello *h, s
     if (i.kv_hash == h->info.kv_hash) return SL_OK;
     if (!h->info.kv_hash)
         return SL_FAIL(err, UNSUPPORTED,
-                       "it keeps its cache, which is a card's, or has windows or states, or is of "
-                       "ranks that are processes");
+                       "it keeps its cache, which is a card's, or has states");
     snprintf(own.program, sizeof own.program, "%s", sl_version());
     snprintf(own.isa, sizeof own.isa, "%s", i.isa);
     snprintf(own.acts, sizeof own.acts, "%s", i.acts);
@@ -112,6 +112,7 @@ static sl_status on_hello(struct front *f, struct link *l, struct gate_frame *fr
     f->hello = kept;
     l->print = &kept->print;
     l->greeted = true;
+    l->n_sent += FORGOTTEN; /* its cache is empty */
     l->state = (struct gate_state){0};
     net_lock_give(f->lock);
     say(l, "");

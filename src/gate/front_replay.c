@@ -91,7 +91,7 @@ static bool resume(struct front *f, struct call *c, int64_t now)
 {
     struct str s;
     net_lock_take(f->lock);
-    struct link *l = gate_link_choose(f, c->print);
+    struct link *l = gate_link_choose(f, c->print, NULL);
     if (l) {
         str_init(&s, MEM_REQUEST, 0);
         put_samples(c, &s, now);
