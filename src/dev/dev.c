@@ -347,6 +347,12 @@ void dev_kv_set(dev *d, dev_kv *kv, const struct dev_kv_at *at, const void *page
     (void)d->cls->kv_page(kv, at, (void *)(uintptr_t)page, true); /* which is only read */
 }
 
+void dev_kv_join(dev_kv *kv, const struct dev_kv_at *at, int n_head, const void *part, void *page)
+{
+    ASSERT(kv->d->cls->kv_join);
+    kv->d->cls->kv_join(kv, at, n_head, part, page);
+}
+
 double dev_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
 {
     ASSERT(kv->d == d);

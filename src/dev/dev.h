@@ -251,13 +251,11 @@ enum dev_kv_type dev_kv_auto(const dev *d);
  * of 16. Contents are undefined; pages are touched when first written. */
 sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out,
                       sl_err *err) BASE_MUST_USE;
-/* Write zeros to n blocks in every layer of the group, so that their memory is there before a step
- * needs it. */
+/* Write zeros to n blocks in every layer of the group: their memory is there before a step. */
 void dev_kv_touch(dev *d, dev_kv *kv, int group, const int32_t *blk, int n);
 /* A block's contents are not needed any more. */
 void dev_kv_free(dev *d, dev_kv *kv, int group, int blk);
-/* Fill a block with NaN in every layer of the group (tests, debug builds: nothing may read a freed
- * block). */
+/* Fill a block with NaN in every layer (tests, debug builds: nothing may read a freed one). */
 void dev_kv_poison(dev *d, dev_kv *kv, int group, int blk);
 /* A block's page in a layer of a group: n_all heads, of which the cache has its own from head0 on;
  * the same bytes on every device of one instruction set. */
@@ -269,6 +267,8 @@ int64_t dev_kv_page_bytes(dev *d, dev_kv *kv, const struct dev_kv_at *at);
 /* The cache's heads into their places of the page, and back, while the host waits for no step. */
 void dev_kv_get(dev *d, dev_kv *kv, const struct dev_kv_at *at, void *page);
 void dev_kv_set(dev *d, dev_kv *kv, const struct dev_kv_at *at, const void *page);
+/* n_head heads of another cache, from head0 on, out of a page of those alone into their places. */
+void dev_kv_join(dev_kv *kv, const struct dev_kv_at *at, int n_head, const void *part, void *page);
 
 /* ---- a step: all that is asked of a device at once ---- */
 

@@ -105,6 +105,8 @@ struct dev_class {
     /* NULL: the cache is not shown. A page's bytes; page: NULL, or where it goes to, or with set
      * comes from. */
     int64_t (*kv_page)(dev_kv *kv, const struct dev_kv_at *at, void *page, bool set);
+    void (*kv_join)(dev_kv *kv, const struct dev_kv_at *at, int n_head, const void *part,
+                    void *page);
     int64_t (*keep_bytes)(const dev *d, const struct dev_shapes *p);
     sl_status (*reserve)(dev *d, const struct dev_shapes *p, sl_err *err);
     void (*step_begin)(dev *d, dev_kv *kv, const struct dev_step *s);

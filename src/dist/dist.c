@@ -116,12 +116,17 @@ void dist_uncounted(dist *d)
     d->uncounted = true;
 }
 
-void dist_tell(dist *d, const void *msg, size_t n)
+void dist_tell_some(dist *d, const void *msg, size_t n, const struct dist_some *s)
 {
     if (!d->ops) return; /* nobody can hear it yet */
     if (d->n_told == d->n_done) step_begins(d);
     d->n_told++;
-    d->ops->tell(d, n ? msg : NULL, n);
+    d->ops->tell(d, n ? msg : NULL, n, s);
+}
+
+void dist_tell(dist *d, const void *msg, size_t n)
+{
+    dist_tell_some(d, msg, n, &(struct dist_some){~(uint64_t)0, n});
 }
 
 const void *dist_hear(dist *d, size_t *n)

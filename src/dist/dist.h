@@ -96,6 +96,13 @@ void dist_set_join(dist *d, int n);
 /* Home: the others hear the n bytes of msg, which stay until its dist_all_done. n 0 = there is
  * nothing more. At most n_ahead messages are under way; all ranks obey them in order. */
 void dist_tell(dist *d, const void *msg, size_t n);
+/* The same where ranks that are not in the bits `whole` need the first n_least bytes only, and may
+ * hear no more. */
+struct dist_some {
+    uint64_t whole;
+    size_t n_least;
+};
+void dist_tell_some(dist *d, const void *msg, size_t n, const struct dist_some *s);
 /* The others: wait for what home tells, without a deadline; it stays until dist_done. NULL = there
  * is nothing more, or home is gone: dist_status says so. */
 const void *dist_hear(dist *d, size_t *n);

@@ -48,7 +48,7 @@ struct dist_size {
 };
 
 struct dist_ops {
-    void (*tell)(dist *d, const void *msg, size_t n);
+    void (*tell)(dist *d, const void *msg, size_t n, const struct dist_some *s);
     const void *(*hear)(dist *d, size_t *n);
     void (*done)(dist *d);
     sl_status (*all_done)(dist *d, sl_err *err); /* with message number d->n_done */

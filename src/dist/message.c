@@ -159,7 +159,7 @@ static uint64_t others(const dist *d)
     return others_of(d, 0, d->n);
 }
 
-static void mail_tell(dist *d, const void *msg, size_t n)
+static void mail_tell(dist *d, const void *msg, size_t n, const struct dist_some *s)
 {
     struct mail *m = d->group->mail;
     int at = (int)(d->n_told % (unsigned)d->n_ahead);
@@ -173,7 +173,9 @@ static void mail_tell(dist *d, const void *msg, size_t n)
     w->place = GROUP_TELL + at;
     memcpy(m->tell[at], &h, sizeof h);
     if (n) memcpy(m->tell[at] + sizeof h, msg, n);
-    if (!st) st = send_all(d, w, others(d), m->tell[at], sizeof h + n, &why);
+    size_t least = sizeof h + BASE_MIN(s->n_least, n);
+    if (!st) st = send_all(d, w, others(d) & s->whole, m->tell[at], sizeof h + n, &why);
+    if (!st) st = send_all(d, w, others(d) & ~s->whole, m->tell[at], least, &why);
     if (!st && (d->n_ahead == 1 || !n)) st = through(d, w, 0, &why);
     (void)good(d, st, &why);
 }

@@ -18,11 +18,40 @@ int engine_pages_layers(const sl_engine *e);
 size_t engine_page_bytes(const sl_engine *e, int layer);
 size_t engine_page_most(const sl_engine *e);
 struct engine_page_at {
-    int home, layer, blk; /* blk: of the home's pool */
+    int home, layer, blk; /* blk: of the home's pool, or of that of windows */
 };
 void engine_page_get(sl_engine *e, const struct engine_page_at *at, void *page);
 void engine_page_set(sl_engine *e, const struct engine_page_at *at, const void *page);
 uint64_t engine_page_sum(const sl_kv_page *page);
+/* Must it come for what follows a prompt of n_tok? Block number j of it in a layer with a window
+ * that the next position does not see need not. */
+bool engine_page_needed(const sl_engine *e, int layer, int j, int n_tok);
+/* The place in the home's pool of a layer that needs it. */
+int32_t engine_page_blk(const sl_engine *e, int home, int layer, int32_t blk);
+/* Where a rank of these dims has it; false: it has it not. */
+bool engine_page_find(const struct arch_cfg *c, const struct model_dims *d,
+                      const struct engine_page_at *at, struct dev_kv_at *out);
+
+/* ---- pages_far.c: where parts of the cache are in other processes. Between steps: of several
+ * lanes none is under way. What fails there loses the engine. ---- */
+
+#define ENGINE_FAR_PAGES 256 /* at most, that go or are asked for at once */
+
+bool engine_is_far(const sl_engine *e);
+/* As engine_page_set, at the latest with the next flush, or a page of another layer. */
+void engine_far_put(sl_engine *e, const struct engine_page_at *at, const void *page);
+void engine_far_flush(sl_engine *e);
+/* As engine_page_get, of block number j of a request, and of those after it that will be asked for
+ * next, n in all at blk; what came with it is known until it is forgotten. False: the ranks have
+ * failed. */
+struct engine_far_of {
+    const struct request *r;
+    int j, n;
+    int32_t blk[ENGINE_FAR_PAGES];
+};
+bool engine_far_get(sl_engine *e, const struct engine_page_at *at, const struct engine_far_of *of,
+                    void *page);
+void engine_far_forget(sl_engine *e); /* the request is over */
 
 /* ---- give.c ---- */
 

@@ -20,6 +20,8 @@
 #define IDLE_MS 2
 #define HELD_MAX ((int64_t)64 << 20) /* bytes of pages that wait; more are offered again */
 #define PAGES_MAX 4096
+#define ENOUGH ((int64_t)8 << 20) /* bytes of pages for which lanes are stopped */
+#define STOP_NS ((int64_t)250 * 1000000)
 #define NONE INT32_MAX
 
 /* What another thread tells. */
@@ -55,10 +57,12 @@ struct engine_away {
     uint16_t *n_layer;
     /* any thread */
     struct ring notes;
-    atomic_int n_page;
-    _Atomic int64_t n_held; /* bytes of pages in notes */
+    atomic_int n_in;           /* threads that are in a callback */
+    atomic_int n_page, n_over; /* in notes */
+    _Atomic int64_t n_held;    /* bytes of pages in notes */
     /* engine thread */
     int n_used;
+    int64_t taken_ns; /* when lanes were stopped for them */
 };
 
 /* ---- the other engine's thread ---- */
@@ -76,23 +80,32 @@ static bool push(struct engine_away *a, const struct note *n, size_t bytes)
     return true;
 }
 
+static bool push_page(struct engine_away *a, struct away_call *c, const sl_kv_page *page)
+{
+    if (atomic_load(&a->n_held) > HELD_MAX) return false;
+    if (atomic_fetch_add(&a->n_page, 1) < PAGES_MAX) {
+        atomic_fetch_add(&a->n_held, (int64_t)page->n_bytes);
+        if (push(a, &(struct note){.c = c, .page = *page}, page->n_bytes)) return true;
+        atomic_fetch_sub(&a->n_held, (int64_t)page->n_bytes);
+    }
+    atomic_fetch_sub(&a->n_page, 1);
+    return false;
+}
+
 static int on_kv(void *user, const sl_kv_page *page)
 {
     struct away_call *c = user;
     struct engine_away *a = c->a;
-    if (atomic_load(&a->n_held) > HELD_MAX) return 0;
-    if (atomic_fetch_add(&a->n_page, 1) < PAGES_MAX) {
-        atomic_fetch_add(&a->n_held, (int64_t)page->n_bytes);
-        if (push(a, &(struct note){.c = c, .page = *page}, page->n_bytes)) return 1;
-        atomic_fetch_sub(&a->n_held, (int64_t)page->n_bytes);
-    }
-    atomic_fetch_sub(&a->n_page, 1);
-    return 0;
+    atomic_fetch_add(&a->n_in, 1);
+    bool took = push_page(a, c, page);
+    atomic_fetch_sub(&a->n_in, 1);
+    return took;
 }
 
 static void on_event(void *user, const sl_event *ev)
 {
     struct away_call *c = user;
+    struct engine_away *a = c->a;
     struct note n = {.c = c,
                      .over = true,
                      .finish = ev->finish,
@@ -100,9 +113,12 @@ static void on_event(void *user, const sl_event *ev)
                      .computed_ns = ev->ttft_ns};
     if (ev->finish == SL_FINISH_NONE) return;
     snprintf(n.why, sizeof n.why, "%s", ev->error ? ev->error : "");
+    atomic_fetch_add(&a->n_in, 1);
+    atomic_fetch_add(&a->n_over, 1);
     struct os_word never = {0};
-    while (!push(c->a, &n, 0)) /* it must come */
+    while (!push(a, &n, 0)) /* it must come */
         (void)os_word_sleep(&never, 1, 1);
+    atomic_fetch_sub(&a->n_in, 1); /* from here on the engine may be closed */
 }
 
 /* ---- the end of a call ---- */
@@ -126,11 +142,20 @@ void engine_away_leave(sl_engine *e, struct request *r)
     if (r->away) leave(e->away, r->away);
 }
 
+/* The layer of block j whose page comes next; n_main or more: all that must come have come. */
+static int next_layer(const sl_engine *e, const struct away_call *c, int j)
+{
+    int n = c->n_layer[j - c->blk0];
+    while (n < c->a->n_main && !engine_page_needed(e, n, j, c->n_tok))
+        n++;
+    return n;
+}
+
 /* Blocks from the first on that came whole. */
-static int whole_blocks(const struct engine_away *a, const struct away_call *c)
+static int whole_blocks(const sl_engine *e, const struct away_call *c)
 {
     int n = c->blk0;
-    while (n < c->blk1 && n < c->bad && c->n_layer[n - c->blk0] >= a->n_main)
+    while (n < c->blk1 && n < c->bad && next_layer(e, c, n) >= c->a->n_main)
         n++;
     return n;
 }
@@ -159,15 +184,14 @@ static void set_entries(sl_engine *e, const struct away_call *c, int n_tok)
  * told that failed is of no use. */
 static void go_on(sl_engine *e, struct away_call *c, bool whole, const char *why)
 {
-    struct engine_away *a = e->away;
     struct request *r = c->r;
     struct sched *s = engine_sched(e, r);
-    int n_blk = whole ? whole_blocks(a, c) : c->blk0;
+    int n_blk = whole ? whole_blocks(e, c) : c->blk0;
     int n_tok = n_blk == c->blk1 ? c->n_tok : n_blk * ENGINE_BLK_TOK;
+    n_tok = sched_release(s, r->slot, n_tok);
     set_entries(e, c, n_tok);
-    sched_release(s, r->slot, n_tok);
     struct kv_path path = engine_path(e, r);
-    if (!r->g->no_cache && n_blk > c->blk0) sched_put(s, r->slot, &path);
+    if (!r->g->no_cache && n_tok > c->blk0 * ENGINE_BLK_TOK) sched_put(s, r->slot, &path);
     if (n_tok == c->n_tok) {
         e->stats.n_prefill_by++;
     } else {
@@ -196,14 +220,19 @@ static void take_page(sl_engine *e, struct away_call *c, const sl_kv_page *p)
     if (p->block < c->blk0 || p->block >= c->blk1 || p->block >= c->bad) return;
     if (p->layer >= engine_pages_layers(e) && p->layer >= a->n_main) return; /* of no use here */
     uint16_t *n = &c->n_layer[p->block - c->blk0];
+    *n = (uint16_t)next_layer(e, c, p->block);
     if (p->layer != *n || p->n_bytes != engine_page_bytes(e, p->layer) ||
         p->sum != engine_page_sum(p)) {
         if (*n < a->n_main) c->bad = p->block; /* else an entry of the MTP layer, without which */
         return;                                /* drafts begin later */
     }
     const struct kv_seq *seq = engine_req_seq(e, r);
-    struct engine_page_at at = {.home = r->home, .layer = p->layer, .blk = seq->blk[p->block]};
-    engine_page_set(e, &at, p->bytes);
+    struct engine_page_at at = {.home = r->home, .layer = p->layer};
+    at.blk = engine_page_blk(e, r->home, p->layer, seq->blk[p->block]);
+    if (engine_is_far(e))
+        engine_far_put(e, &at, p->bytes);
+    else
+        engine_page_set(e, &at, p->bytes);
     ++*n;
 }
 
@@ -217,6 +246,7 @@ static const char *said(const struct note *n)
 static void take_end(sl_engine *e, struct away_call *c, const struct note *n)
 {
     int64_t now = clock_now_ns();
+    engine_far_flush(e);
     if (c->r) {
         bool all = n->finish == SL_FINISH_LENGTH;
         if (all && c->first_ns) e->stats.kv_in_ns += (uint64_t)(now - c->first_ns);
@@ -234,6 +264,7 @@ static void take_notes(sl_engine *e)
         struct note *n = (struct note *)(uintptr_t)v;
         if (n->over) {
             take_end(e, n->c, n);
+            atomic_fetch_sub(&a->n_over, 1);
         } else {
             take_page(e, n->c, &n->page);
             atomic_fetch_sub(&a->n_held, (int64_t)n->page.n_bytes);
@@ -241,6 +272,20 @@ static void take_notes(sl_engine *e)
         }
         mem_free(n);
     }
+    engine_far_flush(e);
+}
+
+/* Lanes stop for pages that go to other processes: not for each of them. */
+static bool takes_now(sl_engine *e)
+{
+    struct engine_away *a = e->away;
+    if (e->n_lane == 1 || !engine_is_far(e)) return true;
+    bool over = atomic_load(&a->n_over) > 0;
+    int64_t n = atomic_load(&a->n_held), now = clock_now_ns();
+    if (!over && (n == 0 || (n < ENOUGH && now - a->taken_ns < STOP_NS))) return false;
+    a->taken_ns = now;
+    engine_lanes_drain(e);
+    return true;
 }
 
 /* Requests that lost their blocks, and those whose pages do not come. */
@@ -275,8 +320,9 @@ void engine_away_step(sl_engine *e)
 {
     if (!e->away) return;
     if (e->away->n_used) {
+        bool now = takes_now(e);
         drop_calls(e);
-        take_notes(e);
+        if (now) take_notes(e);
     }
     if (!asks_late(e)) return;
     engine_lanes_drain(e);
@@ -360,7 +406,7 @@ void engine_away_ask(sl_engine *e)
         log_msg(LOG_DEBUG, "a prompt is computed here: %s", err.text);
         e->stats.n_prefill_lost++;
         r->stays = true;
-        sched_release(engine_sched(e, r), slot, q->n_reused);
+        (void)sched_release(engine_sched(e, r), slot, q->n_reused);
     }
 }
 
@@ -418,7 +464,8 @@ void engine_away_close(sl_engine *e)
 {
     struct engine_away *a = e->away;
     if (!a) return;
-    while (a->n_used) { /* the other engine knows them until their last event */
+    /* the other engine knows them until their last event, and wakes this one after it */
+    while (a->n_used || atomic_load(&a->n_in)) {
         take_notes(e);
         if (a->n_used) os_event_wait(&e->event, IDLE_MS);
         atomic_exchange(&e->signalled, 0);

@@ -578,12 +578,14 @@ struct engine_spread {
     int n_layer, n_slot, n_rank, n_spare;
 };
 struct engine_spread engine_ranks_spread(const sl_engine *e);
-/* Home says something of moves (moves.h), which all ranks do. Errors: DEVICE: ranks have failed. */
+/* Home says something of moves (moves.h) or of pages (pages_far.c), which all ranks do. Errors:
+ * DEVICE: ranks have failed. */
 struct engine_say {
     uint32_t what;
-    int layer, n;
+    int layer, n, home;
     const void *body;
     size_t bytes;
+    uint64_t is_for; /* bits of ranks: the others get no body; 0 = all */
 };
 sl_status engine_ranks_say(sl_engine *e, const struct engine_say *s, sl_err *err) BASE_MUST_USE;
 struct engine_mover *engine_ranks_mover(const sl_engine *e); /* home's */

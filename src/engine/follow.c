@@ -85,6 +85,8 @@ static sl_status obey(struct follower *f, const void *msg, size_t n, sl_err *err
     return h.what == SAY_STEP     ? follow_step(f, &r, &h, err)
            : h.what == SAY_TOUCH  ? follow_touch(f, &r, &h, err)
            : h.what == SAY_ROUTED ? engine_follower_routed(f, (int)h.at, err)
+           : (h.what == SAY_PAGES_SET || h.what == SAY_PAGES_GET) && f->far
+               ? engine_far_hear(f->far, &h, &r, err)
            : f->mover ? engine_mover_hear(f->mover, h.what, (int)h.at, (int)h.n_blk, &r, err)
                       : SL_FAIL(err, INTERNAL, "a message of kind %u", h.what);
 }

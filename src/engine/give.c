@@ -41,6 +41,7 @@ void engine_give_begin(sl_engine *e, struct request *r)
 void engine_give_end(sl_engine *e)
 {
     e->giving.n--;
+    engine_far_forget(e);
 }
 
 /* What is there: positions [0, done) in all layers, and [done, end) in the first n_layer. */
@@ -77,13 +78,22 @@ static bool give_page(sl_engine *e, struct request *r)
 {
     const struct engine_given *g = &r->give;
     const struct kv_seq *seq = engine_req_seq(e, r);
-    struct engine_page_at at = {.home = r->home, .layer = g->layer, .blk = seq->blk[g->blk]};
-    if (g->layer >= e->m->cfg.n_layer && !has_entries(e, r, g->blk, at.blk)) return true;
+    if (g->layer >= e->m->cfg.n_layer && !has_entries(e, r, g->blk, seq->blk[g->blk])) return true;
+    if (!engine_page_needed(e, g->layer, g->blk, r->n_prompt)) return true;
+    struct engine_page_at at = {.home = r->home, .layer = g->layer};
+    at.blk = engine_page_blk(e, r->home, g->layer, seq->blk[g->blk]);
     sl_kv_page p = {.block = g->blk,
                     .layer = g->layer,
                     .bytes = e->giving.page,
                     .n_bytes = engine_page_bytes(e, g->layer)};
-    engine_page_get(e, &at, e->giving.page);
+    if (!engine_is_far(e)) {
+        engine_page_get(e, &at, e->giving.page);
+    } else {
+        struct engine_far_of of = {.r = r, .j = g->blk};
+        for (int j = g->blk; j < g->blk1 && of.n < ENGINE_FAR_PAGES; j++)
+            of.blk[of.n++] = engine_page_blk(e, r->home, g->layer, seq->blk[j]);
+        if (!engine_far_get(e, &at, &of, e->giving.page)) return false;
+    }
     p.sum = engine_page_sum(&p);
     if (!r->g->on_kv(r->g->user, &p)) return false;
     e->stats.kv_out_bytes += p.n_bytes;
@@ -109,8 +119,25 @@ static bool give(sl_engine *e, struct request *r, const struct there *t)
     }
 }
 
+/* Pages of other processes are asked for while no lane's step is under way. */
+static void make_way(sl_engine *e)
+{
+    for (int i = 0; e->n_lane > 1 && engine_is_far(e) && i < e->n_req_max && e->giving.n; i++) {
+        struct request *r = e->req[i];
+        if (!r || !r->g->on_kv) continue;
+        const struct sched_req *q = engine_sched_req(e, r);
+        const struct engine_given *g = &r->give;
+        int done = q->state == SCHED_RUNNING ? q->n_done - q->n_flight : 0;
+        bool rest = g->blk0 < g->blk1 && g->layer < engine_pages_layers(e);
+        if (done < r->n_prompt && !rest && done / ENGINE_BLK_TOK <= g->blk1) continue;
+        engine_lanes_drain(e);
+        return;
+    }
+}
+
 void engine_give_step(sl_engine *e)
 {
+    make_way(e);
     for (int i = 0; i < e->n_req_max && e->giving.n; i++) {
         struct request *r = e->req[i];
         if (!r || !r->g->on_kv) continue;
@@ -140,7 +167,7 @@ static void on_layer(void *user, int layer)
 
 void engine_give_watch(sl_engine *e, const struct sched_plan *p)
 {
-    bool on = p && e->giving.n;
+    bool on = p && e->giving.n && !engine_is_far(e);
     if (!on && !e->giving.plan) return;
     e->giving.plan = on ? p : NULL;
     model_watch(e->net, on ? on_layer : NULL, e);

@@ -11,34 +11,45 @@ sl_status engine_pages_check(const sl_engine *e, sl_err *err)
     struct dev_info di;
     struct dev_kv_at at = {.n_all = e->kv_shape.group[DEV_KV_PAGED].n_head};
     dev_info_get(e->d, &di);
-    if (engine_kv_has(&e->m->cfg, DEV_KV_WINDOW) || engine_kv_has(&e->m->cfg, DEV_KV_STATE))
-        return SL_FAIL(err, UNSUPPORTED, "prefill: %.60s has layers with %s, whose cache stays",
-                       e->m->name,
-                       engine_kv_has(&e->m->cfg, DEV_KV_WINDOW) ? "a window" : "a state");
-    for (int r = 0; r < engine_n_rank(e); r++) {
-        dev *d;
-        dev_kv *kv;
-        if (!engine_rank_cache(e, r, &d, &kv))
-            return SL_FAIL(err, UNSUPPORTED, "prefill: layout %.40s: ranks that are processes keep "
-                           "their cache: without mpirun", e->opts.layout);
-    }
+    if (engine_kv_has(&e->m->cfg, DEV_KV_STATE))
+        return SL_FAIL(err, UNSUPPORTED,
+                       "prefill: %.60s has layers with a state, whose cache stays", e->m->name);
     if (dev_kv_page_bytes(e->d, e->kv, &at)) return SL_OK;
     return SL_FAIL(err, UNSUPPORTED, "prefill: device '%.40s' keeps its cache: --device cpu",
                    di.name);
 }
 
-/* Where a rank has a layer of a block; false: it has it not. */
-static bool find(const sl_engine *e, int rank, const struct engine_page_at *p, struct dev_kv_at *at)
+static bool is_window(const sl_engine *e, int layer)
 {
-    const struct arch_cfg *c = &e->m->cfg;
-    struct model_dims d = engine_rank_dims(e, rank);
-    if (!model_has_layer(c, &d, p->layer) || (d.n_dp > 1 && d.dp != p->home)) return false;
-    struct model_kv_place place = model_kv_place(c, &d, p->layer);
-    *at = (struct dev_kv_at){.group = place.group, .layer = place.layer, .blk = p->blk, .n_all = 1};
-    if (c->kv_lora) return true;
-    at->head0 = d.head_kv0;
-    at->n_all = c->n_head_kv;
-    return true;
+    struct model_dims d = engine_rank_dims(e, engine_rank_here(e));
+    return model_kv_place(&e->m->cfg, &d, layer).group == DEV_KV_WINDOW;
+}
+
+bool engine_page_needed(const sl_engine *e, int layer, int j, int n_tok)
+{
+    int first = n_tok - e->pool.n_window + 1; /* position n_tok comes next */
+    return !e->pool.n_win || (j + 1) * ENGINE_BLK_TOK > first || !is_window(e, layer);
+}
+
+int32_t engine_page_blk(const sl_engine *e, int home, int layer, int32_t blk)
+{
+    if (!e->pool.n_win || !is_window(e, layer)) return blk;
+    int32_t win = kv_win_of(e->home[home].pool, blk);
+    ASSERT(win >= 0);
+    return win;
+}
+
+bool engine_page_find(const struct arch_cfg *c, const struct model_dims *d,
+                      const struct engine_page_at *at, struct dev_kv_at *out)
+{
+    struct model_kv_place place = model_kv_place(c, d, at->layer);
+    *out = (struct dev_kv_at){
+        .group = place.group, .layer = place.layer, .blk = at->blk, .n_all = 1};
+    if (!c->kv_lora) {
+        out->head0 = d->head_kv0;
+        out->n_all = c->n_head_kv;
+    }
+    return model_has_layer(c, d, at->layer) && (d->n_dp <= 1 || d->dp == at->home);
 }
 
 static void each_rank(sl_engine *e, const struct engine_page_at *p, void *get, const void *set)
@@ -47,7 +58,9 @@ static void each_rank(sl_engine *e, const struct engine_page_at *p, void *get, c
     dev *d;
     dev_kv *kv;
     for (int r = 0; r < engine_n_rank(e); r++) {
-        if (!find(e, r, p, &at) || !engine_rank_cache(e, r, &d, &kv)) continue;
+        struct model_dims dims = engine_rank_dims(e, r);
+        if (!engine_page_find(&e->m->cfg, &dims, p, &at) || !engine_rank_cache(e, r, &d, &kv))
+            continue;
         if (set)
             dev_kv_set(d, kv, &at, set);
         else
@@ -73,14 +86,10 @@ int engine_pages_layers(const sl_engine *e)
 
 size_t engine_page_bytes(const sl_engine *e, int layer)
 {
+    struct model_dims dims = engine_rank_dims(e, engine_rank_here(e));
     struct dev_kv_at at;
-    dev *d;
-    dev_kv *kv;
-    for (int r = 0; r < engine_n_rank(e); r++)
-        if (find(e, r, &(struct engine_page_at){.layer = layer}, &at) &&
-            engine_rank_cache(e, r, &d, &kv))
-            return (size_t)dev_kv_page_bytes(d, kv, &at);
-    return 0;
+    (void)engine_page_find(&e->m->cfg, &dims, &(struct engine_page_at){.layer = layer}, &at);
+    return (size_t)dev_kv_page_bytes(e->d, e->kv, &at); /* as large where others have the layer */
 }
 
 size_t engine_page_most(const sl_engine *e)

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "dist/place.h"
+#include "engine/apart.h"
 #include "os/os.h"
 
 #define JOIN_LEAST 1024 /* bytes of a rank's row: what ranks say of moves */
@@ -440,6 +441,7 @@ sl_status engine_ranks_open(sl_engine *e, sl_err *err)
     size_t n_blk = (size_t)e->kv_shape.group[DEV_KV_PAGED].n_blk; /* of a home */
     size_t body = BASE_MAX(engine_record_most(e), n_blk * sizeof(int32_t));
     body = BASE_MAX(body, ENGINE_MOVES_MAX * sizeof(struct engine_move));
+    if (k->apart && !engine_pages_check(e, NULL)) body = BASE_MAX(body, engine_far_room(e));
     for (int i = 0; i < k->n_ahead; i++) {
         k->say[i].cap = sizeof(struct say_head) + body;
         SL_TRY(mem_alloc(MEM_SCRATCH, k->say[i].cap, &p, err));
@@ -450,10 +452,12 @@ sl_status engine_ranks_open(sl_engine *e, sl_err *err)
     k->own.net = e->net;
     k->own.kv = e->kv;
     SL_TRY(engine_ranks_gate(e, engine_follower_init(&k->own, k, k->here, err), err));
-    if (k->apart)
-        SL_TRY(dist_room(k->end, BASE_MAX(model_join_bytes(e->net), JOIN_LEAST),
-                         (int64_t)k->say[0].cap, err));
-    else
+    if (k->apart) {
+        int64_t row = BASE_MAX(model_join_bytes(e->net), JOIN_LEAST);
+        SL_TRY(engine_ranks_gate(e, engine_far_open(e, err), err));
+        row = BASE_MAX(row, (int64_t)engine_page_most(e));
+        SL_TRY(dist_room(k->end, row, (int64_t)k->say[0].cap, err));
+    } else
         SL_TRY(wait_for_threads(k, err));
     return count_bytes(e, err);
 }
@@ -471,6 +475,7 @@ void engine_ranks_close(sl_engine *e)
         dev_close(f->d);
     }
     dist_close(k->end);
+    engine_far_close(k->own.far);
     engine_follower_fini(&k->own);
     for (int i = 0; i < k->n_ahead; i++)
         mem_free(k->say[i].p);
@@ -496,13 +501,18 @@ static struct engine_record next_body(struct engine_ranks *k)
                                   r->cap - sizeof(struct say_head)};
 }
 
-/* n: bytes of the body */
-static void tell(struct engine_ranks *k, const struct say_head *h, size_t n)
+/* n: bytes of the body, for these ranks */
+static void tell_some(struct engine_ranks *k, const struct say_head *h, size_t n, uint64_t ranks)
 {
     uint8_t *p = k->say[k->n_told % (unsigned)k->n_ahead].p;
     if (k->n_told++ == k->n_done) k->t_from = clock_now_ns();
     memcpy(p, h, sizeof *h);
-    dist_tell(k->end, p, sizeof *h + n);
+    dist_tell_some(k->end, p, sizeof *h + n, &(struct dist_some){ranks, sizeof *h});
+}
+
+static void tell(struct engine_ranks *k, const struct say_head *h, size_t n)
+{
+    tell_some(k, h, n, ~(uint64_t)0);
 }
 
 /* All ranks are through with the first that they were told and not waited for. Errors: DEVICE: no
@@ -601,13 +611,19 @@ struct engine_mover *engine_ranks_mover(const sl_engine *e)
 sl_status engine_ranks_say(sl_engine *e, const struct engine_say *s, sl_err *err)
 {
     struct engine_ranks *k = e->ranks;
-    struct say_head h = {.what = s->what, .at = (uint32_t)s->layer, .n_blk = (uint32_t)s->n};
+    struct say_head h = {.what = s->what,
+                         .at = (uint32_t)s->layer,
+                         .n_blk = (uint32_t)s->n,
+                         .home = (uint32_t)s->home};
     sl_err why = {0};
     struct rd r = rd_init(s->body, s->bytes);
     engine_lanes_drain(e);
     if (s->bytes) memcpy(next_body(k).p, s->body, s->bytes);
-    tell(k, &h, s->bytes);
-    if (engine_mover_hear(k->own.mover, s->what, s->layer, s->n, &r, &why)) dist_fail(k->end, &why);
+    tell_some(k, &h, s->bytes, s->is_for ? s->is_for : ~(uint64_t)0);
+    bool pages = s->what == SAY_PAGES_SET || s->what == SAY_PAGES_GET;
+    if (pages ? engine_far_hear(k->own.far, &h, &r, &why)
+              : engine_mover_hear(k->own.mover, s->what, s->layer, s->n, &r, &why))
+        dist_fail(k->end, &why);
     return all_done(k, err);
 }
 

@@ -9,10 +9,11 @@
 #include "os/word.h"
 #include "par/par.h"
 
-/* What the others are told: a head, then a record of a step (record.h), numbers of blocks or moves
- * of experts (moves.h, which has further kinds), n_blk of them. at: a group of the cache, of
- * SAY_ROUTED and moves a layer, of SAY_STEP: 1 = it is cold (sl_engine.cold). */
-enum { SAY_STEP = 1, SAY_TOUCH = 2, SAY_ROUTED = 3 };
+/* What the others are told: a head, then a record of a step (record.h), numbers of blocks, of
+ * SAY_PAGES_SET with their pages (pages_far.c), or moves of experts (moves.h, which has further
+ * kinds), n_blk of them. at: a group of the cache, of SAY_STEP: 1 = it is cold (sl_engine.cold),
+ * of all others a layer. */
+enum { SAY_STEP = 1, SAY_TOUCH = 2, SAY_ROUTED = 3, SAY_PAGES_SET = 4, SAY_PAGES_GET = 5 };
 struct say_head {
     uint32_t what, at, n_blk, home; /* home: whose blocks they are */
 };
@@ -29,6 +30,7 @@ struct follower {
     uint64_t *routed_all; /* [ranks, E] */
     struct record_limits max;
     struct record_step step;
+    struct engine_far *far; /* NULL: ranks are threads, or show no pages */
 };
 
 struct rank { /* a thread's */
@@ -70,5 +72,13 @@ void engine_follower_fini(struct follower *f);
 void engine_follow(struct follower *f);
 /* The counts of a layer's experts go from its stage on to home. Errors: as model_routed. */
 sl_status engine_follower_routed(struct follower *f, int layer, sl_err *err) BASE_MUST_USE;
+
+/* pages_far.c: of processes; before dist_room: engine_far_room is what a message may need. Errors:
+ * NOMEM. Obey: SAY_PAGES_... Errors: INTERNAL. */
+size_t engine_far_room(const sl_engine *e);
+sl_status engine_far_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
+void engine_far_close(struct engine_far *w); /* NULL is legal */
+sl_status engine_far_hear(struct engine_far *w, const struct say_head *h, struct rd *r,
+                          sl_err *err) BASE_MUST_USE;
 
 #endif

@@ -188,7 +188,11 @@ static void fill_batch(struct engine_rebalance *b)
 static sl_status tell(sl_engine *e, struct engine_rebalance *b, uint32_t what, sl_err *err)
 {
     int n = what == MOVES_READ ? b->n_batch : 0;
-    struct engine_say s = {what, b->layer, n, b->batch, (size_t)n * sizeof *b->batch};
+    struct engine_say s = {.what = what,
+                           .layer = b->layer,
+                           .n = n,
+                           .body = b->batch,
+                           .bytes = (size_t)n * sizeof *b->batch};
     return engine_ranks_say(e, &s, err);
 }
 

@@ -44,7 +44,8 @@ struct sched_opts {
     void (*match)(void *user, int slot, struct kv_seq *seq, struct sched_match *m);
     /* NULL, or asked of a request that was just admitted: how many of its first positions somebody
      * else will compute, fewer than are known; 0 = none. It is held with blocks for all of them
-     * until sched_release. Not with windows or states. */
+     * until sched_release; with windows with places for what the next position sees. Not with
+     * states. */
     int (*away)(void *user, int slot);
     void *user;
 };
@@ -240,8 +241,9 @@ void sched_put(struct sched *s, int slot, const struct kv_path *path);
  * computed again; -1, and nothing changed: there is no snapshot. */
 int sched_rewind(struct sched *s, int slot, int n);
 /* A request that is held: its first n positions are there, n_reused at least and no more than it
- * has blocks for; it goes on from there. Between steps. */
-void sched_release(struct sched *s, int slot, int n);
+ * has blocks for. Returns the position from which it goes on: n, or with windows one before where
+ * what it sees is there. Between steps. */
+int sched_release(struct sched *s, int slot, int n);
 /* The request is over (finished, failed, cancelled; running or waiting): its slot and its blocks
  * are free at once (blocks in the tree are kept). */
 void sched_finish(struct sched *s, int slot);

@@ -229,6 +229,20 @@ TEST(engine_apart_takes_every_layout)
         one_shape(&shape[i]);
 }
 
+/* Of layers with a window what the next token sees comes, and no more. */
+TEST(engine_apart_takes_windows)
+{
+    static const struct shape shape[] = {
+        {.model = "q_gpt_oss.gguf"},
+        {.model = "mistral_window", .kv = SL_KV_Q8, .acts = SL_ACTS_INT8},
+        {.model = "gpt_oss", .kv = SL_KV_BF16, .prefill = "pp=2", .acts = SL_ACTS_BF16},
+        {.model = "q_gpt_oss.gguf", .prefill = "tp=2", .decode = "dp=2,ep=2"},
+        {.model = "q_gpt_oss.gguf", .prefill = "dp=2,ep=2", .decode = "pp=2", .draft = "ngram"},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(shape); i++)
+        one_shape(&shape[i]);
+}
+
 /* The answers are the same, and the next ones come as always. */
 static void with_fault(struct pair *p, enum apart_fault fault, int at)
 {
@@ -272,31 +286,15 @@ TEST(engine_apart_computes_what_is_damaged_or_lost)
     close_pair(&p);
 }
 
-TEST(engine_apart_waits_for_nobody_for_ever)
-{
-    static struct pair p;
-    const struct shape s = {.model = "llama3.gguf", .deadline_ms = 300};
-    static struct run got;
-    open_pair(&p, &s);
-    atomic_store(&p.apart.fault, APART_STOP);
-    atomic_store(&p.apart.at, 0);
-    p.apart.mbps = 1e-6; /* the first page comes, no other */
-    ask_all(p.e, p.g, &got);
-    same(&got, &p.want);
-    assert_true(stats_of(p.e).n_prefill_lost >= 3);
-    nothing_lost(&p);
-    close_pair(&p);
-}
-
-/* Cancelled after a random page, or step, of a random prompt. */
-static void cancel_many(struct pair *p, int n)
+/* Cancelled after a random page of the first most, or step, of a random prompt. */
+static void cancel_many(struct pair *p, int n, int most)
 {
     static int32_t ids[N_PROMPT];
     static struct run r;
     uint64_t rng = 11, id;
     int n_cancel = 0;
     for (int i = 0; i < n; i++) {
-        int n_ids = 70 + (int)(rng_next(&rng) % 100), at = (int)(rng_next(&rng) % 24);
+        int n_ids = 70 + (int)(rng_next(&rng) % 100), at = (int)(rng_next(&rng) % (uint64_t)most);
         struct asked q[3];
         memset(&r, 0, sizeof r);
         for (int k = 0; k < n_ids; k++)
@@ -331,12 +329,43 @@ static void cancel_many(struct pair *p, int n)
     print_message("cancelled at %d of %d points, 0 blocks lost\n", n_cancel, n);
 }
 
+TEST(engine_apart_computes_what_windows_lack)
+{
+    static struct pair p;
+    const struct shape s = {.model = "q_gpt_oss.gguf"};
+    open_pair(&p, &s);
+    for (int at = 0; at < 6; at += 2) {
+        with_fault(&p, APART_FLIP, at);
+        with_fault(&p, APART_MISS, at + 1);
+        with_fault(&p, APART_FAIL, at);
+    }
+    with_fault(&p, APART_STOP, 3);
+    cancel_many(&p, 12, 6);
+    close_pair(&p);
+}
+
+TEST(engine_apart_waits_for_nobody_for_ever)
+{
+    static struct pair p;
+    const struct shape s = {.model = "llama3.gguf", .deadline_ms = 300};
+    static struct run got;
+    open_pair(&p, &s);
+    atomic_store(&p.apart.fault, APART_STOP);
+    atomic_store(&p.apart.at, 0);
+    p.apart.mbps = 1e-6; /* the first page comes, no other */
+    ask_all(p.e, p.g, &got);
+    same(&got, &p.want);
+    assert_true(stats_of(p.e).n_prefill_lost >= 3);
+    nothing_lost(&p);
+    close_pair(&p);
+}
+
 static void cancels(int n)
 {
     static struct pair p;
     const struct shape s = {.model = "qwen3_moe_mixed.gguf", .decode = "dp=2,ep=2"};
     open_pair(&p, &s);
-    cancel_many(&p, n);
+    cancel_many(&p, n, 24);
     close_pair(&p);
 }
 
@@ -365,6 +394,12 @@ TEST(engine_apart_preempts)
     assert_true(stats_of(p.e).n_preempt > 0);
     nothing_lost(&p);
     close_pair(&p);
+}
+
+static void with_state(struct arch_cfg *c)
+{
+    for (int i = 1; i < c->n_layer; i += 2)
+        c->layer[i].mixer = ARCH_SCAN;
 }
 
 TEST(engine_apart_refuses_by_name)
@@ -405,11 +440,13 @@ TEST(engine_apart_refuses_by_name)
     sl_engine_close(e);
     sl_engine_close(by);
     sl_model_close(m);
-    ASSERT_OK(sl_model_open(tiny("gpt_oss"), NULL, &other, &err));
+    ASSERT_OK(sl_model_open(tiny("llama3.gguf"), NULL, &other, &err));
+    with_state(&other->cfg);
+    other->edit = with_state;
     o.kv = SL_KV_AUTO;
     ASSERT_OK(sl_engine_open(other, &o, &e, &err));
     ASSERT_STATUS(sl_prefill_by(e, e, 0, &err), SL_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "layers with a window"));
+    assert_non_null(strstr(err.text, "layers with a state"));
     sl_engine_close(e);
     sl_model_close(other);
 }

@@ -70,14 +70,14 @@ TEST(sched_holds_who_waits_for_others_and_goes_on_from_what_came)
         assert_int_equal(step(&r)->n_item, 0);
     assert_true(sched_request(&r.s, 0)->held && sched_request(&r.s, 1)->held);
     assert_int_equal(r.pool.n_blk - kv_pool_avail(&r.pool), 5 + 3); /* 18 and 12 positions */
-    sched_release(&r.s, 0, 18); /* all came: the last token is a row like an answer's */
+    (void)sched_release(&r.s, 0, 18); /* all came: the last token is a row like an answer's */
     const struct sched_plan *p = step(&r);
     assert_int_equal(p->n_item, 1);
     assert_int_equal(p->item[0].pos0, 18);
     assert_int_equal(p->item[0].n_tok, 1);
     assert_true(p->item[0].sample && p->item[0].answer);
     answer(&r, p);
-    sched_release(&r.s, 1, 4); /* a part: the rest is computed beside the other's answer */
+    (void)sched_release(&r.s, 1, 4); /* a part: the rest is computed beside the other's answer */
     p = step(&r);
     assert_int_equal(p->n_item, 2);
     assert_int_equal(p->item[1].pos0, 4);
@@ -98,7 +98,7 @@ TEST(sched_computes_what_nobody_else_does)
     p = step(&r);
     assert_int_equal(p->n_item, 1); /* beside one that is held answers go on */
     answer(&r, p);
-    sched_release(&r.s, 1, 0); /* nothing came */
+    (void)sched_release(&r.s, 1, 0); /* nothing came */
     p = step(&r);
     assert_int_equal(p->n_item, 2);
     assert_int_equal(p->item[1].pos0, 0);
@@ -119,6 +119,45 @@ TEST(sched_takes_the_blocks_of_who_is_held)
     assert_int_equal(p->item[0].req, 1);
     assert_false(sched_request(&r.s, 0)->held);
     assert_int_equal(sched_request(&r.s, 0)->n_done, 0);
+    sched_finish(&r.s, 0);
+    sched_finish(&r.s, 1);
+    rig_close(&r);
+}
+
+/* Of a long prompt only what the next position sees has places; where less of it came it goes back
+ * to the beginning, or to where places are left. */
+TEST(sched_holds_with_windows_what_the_next_position_sees)
+{
+    struct rig r;
+    struct sched_opts o = {.n_req_max = 6,
+                           .n_run_max = 2,
+                           .n_chunk = 8,
+                           .n_ctx = 64,
+                           .n_row_max = 8,
+                           .away = away,
+                           .user = &r};
+    r.n_away = 100;
+    ASSERT_OK(kv_pool_init(&r.pool, 40, 4, &err));
+    int most = kv_win_most(6, 4, 2, 10);
+    assert_true(most < 40); /* a place for every block would show nothing */
+    ASSERT_OK(kv_win_init(&r.pool, 6, most, &err));
+    ASSERT_OK(sched_init(&r.s, &o, &r.pool, &err));
+    submit(&r, 0, 60, 0);
+    submit(&r, 1, 58, 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(step(&r)->n_item, 0);
+    assert_int_equal(sched_request(&r.s, 0)->n_done, 59);
+    assert_int_equal(sched_request(&r.s, 1)->n_done, 57);
+    assert_int_equal(r.pool.n_win - kv_win_avail(&r.pool), 2 + 2); /* 54 to 58 and 52 to 56 */
+    assert_int_equal(sched_release(&r.s, 0, 59), 59);
+    const struct sched_plan *p = step(&r);
+    assert_int_equal(p->n_item, 1);
+    assert_int_equal(p->item[0].pos0, 59);
+    answer(&r, p);
+    assert_int_equal(sched_release(&r.s, 1, 56), 0); /* what 56 sees begins at 51: no place */
+    p = step(&r);
+    assert_int_equal(p->n_item, 2);
+    assert_int_equal(sched_check(&r.s), 0);
     sched_finish(&r.s, 0);
     sched_finish(&r.s, 1);
     rig_close(&r);

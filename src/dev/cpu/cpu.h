@@ -112,6 +112,8 @@ void dev_cpu_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
 void dev_cpu_kv_touch(dev *d, dev_kv *kv, int group, const int32_t *blk, int n);
 void dev_cpu_kv_poison(dev *d, dev_kv *kv, int group, int blk);
 int64_t dev_cpu_kv_page(dev_kv *kv, const struct dev_kv_at *at, void *page, bool set);
+void dev_cpu_kv_join(dev_kv *kv, const struct dev_kv_at *at, int n_head, const void *part,
+                     void *page);
 sl_status dev_cpu_reserve(dev *d, const struct dev_shapes *p, sl_err *err);
 const char *dev_cpu_lacks(const dev *d, const struct dev_op *op);
 sl_status dev_cpu_fuse(dev *d, const struct dev_op *op, int n_op, int at, struct dev_fused **out,

@@ -150,3 +150,16 @@ int64_t dev_cpu_kv_page(dev_kv *kv_, const struct dev_kv_at *at, void *page, boo
     }
     return (int64_t)(all * (key + value));
 }
+
+void dev_cpu_kv_join(dev_kv *kv_, const struct dev_kv_at *at, int n_head, const void *part,
+                     void *page)
+{
+    const struct cpu_kv *kv = dev_cpu_kv_of(kv_, at->group);
+    size_t n = (size_t)n_head, all = (size_t)at->n_all, h0 = (size_t)at->head0;
+    size_t key = kv->k_head_bytes, value = kv->head_bytes;
+    const uint8_t *from = part;
+    uint8_t *p = page;
+    ASSERT(h0 + n <= all);
+    memcpy(p + h0 * key, from, n * key);
+    memcpy(p + all * key + h0 * value, from + n * key, n * value);
+}
