@@ -3,12 +3,14 @@
 """Prompts that another engine computes (--prefill): the answers are those of a server that does all
 itself, through a link that damages, loses or delays what goes over it, and when that engine is
 killed and comes back. --long: more of all. --hidden: how much of the way of keys and values is
-hidden behind the prompt, over links of several speeds (for a machine with nothing else to do).
+hidden behind the prompt, over links of several speeds, the last of them of 1 Gbit/s between two
+namespaces (needs root; for a machine with nothing else to do).
 
   check_apart.py [BUILD] [--long | --hidden]
 """
 import itertools
 import json
+import math
 import os
 import signal
 import socket
@@ -22,8 +24,11 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 HIDDEN, LONG = "--hidden" in sys.argv, "--long" in sys.argv
 sys.argv = [a for a in sys.argv if a not in ("--hidden", "--long")]
-sys.path[:0] = [os.path.join(HERE, "..", "e2e", "serve"), os.path.join(HERE, "..", "e2e")]
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e", "serve"), os.path.join(HERE, "..", "e2e")]
+import mpi  # noqa: E402
+import nodes  # noqa: E402
 import serve  # noqa: E402
+import shapes  # noqa: E402
 from serve import DEMO, Engine, Server  # noqa: E402
 import e2e  # noqa: E402
 
@@ -204,6 +209,78 @@ def quiet(want):
             need(f"{one} -> {other} came", n >= 4 and lost == 0, (n, lost))
 
 
+def started(layout, how, model, *args):
+    """An engine of as many processes as the layout has ranks, with memory in common or not; or of
+    one."""
+    if not layout:
+        return Engine(*args, *ONE, model=model)
+    n = math.prod(int(w[3:]) for w in layout.split(",") if not w.startswith("ep="))
+    return Engine("--layout", layout, "-t", str(n), *args, before=mpi.command((n, [])),
+                  env={"SL_DIST": how}, model=model)
+
+
+TINY = e2e.tiny(e2e.build_dir())
+MLA, GQA, MOE = [DEMO] + [os.path.join(TINY, m + ".gguf") for m in ("llama2", "qwen3_moe_mixed")]
+# model, who computes prompts, who continues them, how their ranks speak
+PROCESSES = ((GQA, "tp=3", "", "memory"), (GQA, "", "tp=3", "messages"),
+             (MLA, "pp=2", "dp=2,ep=2", "messages"))
+MORE_PROCESSES = ((MLA, "tp=2", "pp=2", "memory"), (GQA, "pp=2,tp=2", "tp=4", "memory"),
+                  (MOE, "dp=2,tp=2,ep=4", "pp=2,tp=2", "messages"),
+                  (MLA, "tp=3", "pp=3", "messages"), (MOE, "tp=2,pp=2", "dp=2,ep=2", "messages"),
+                  (MLA, "dp=2,tp=2,ep=4", "dp=2,ep=2,pp=2", "memory"))
+
+
+def processes():
+    """Ranks that are processes, on either side."""
+    why = mpi.missing(e2e.build_dir())
+    if why:
+        print(f"apart: processes: skipped: {why}", flush=True)
+        return
+    want = {}
+    for model in (MLA, GQA, MOE):
+        with Server("-t", "1", model=model) as alone:
+            want[model] = [answer(alone, i) for i in range(12 if LONG else 6)]
+    for model, one, other, how in PROCESSES + (MORE_PROCESSES if LONG else ()):
+        what = f"{os.path.basename(model)}, {one or 'one rank'} -> {other or 'one rank'}, {how}"
+        with started(one, how, model) as p, \
+                started(other, how, model, "--prefill", p.address) as d, \
+                Server(engine=d, model=model) as s:
+            same(what, s, want[model].__getitem__)
+            n, lost = came(s)
+            need(f"{what}: came", n >= 4 and lost == 0, (n, lost))
+            same(f"{what}: again", s, want[model].__getitem__)
+
+
+def chosen():
+    """Of two engines that have nothing to do that one computes a prompt which has its beginning.
+    Who asks has a small cache, and short prompts of its own that drive others out."""
+    prompts = [f"{c} {c} {c} " + LINE * 9 for c in "AB"]
+    other = itertools.count()
+    with Engine(*ONE) as p, Engine(*ONE) as q, Server(engine=p) as a, Server(engine=q) as b, \
+            Server("--prefill", p.address, "--prefill", q.address, "--prefill-from", "200",
+                   "--kv-tokens", "640", "-c", "512", *ONE) as s:
+        def given():
+            time.sleep(0.6)  # fronts are told four times a second
+            return [int(x.metric("sluice:kv_given_total")) for x in (a, b)]
+
+        def ask(prompt):
+            need("an answer", s.post("/v1/completions", {"prompt": prompt, "max_tokens": 1,
+                                                         "temperature": 0})[0] == 200)
+        threads = [threading.Thread(target=ask, args=(x,)) for x in prompts]
+        for t in threads:
+            t.start()
+            time.sleep(0.01)
+        for t in threads:
+            t.join()
+        need("one each at the same time", given() == [1, 1], given())
+        for _ in range(3):
+            for x in prompts:
+                for _ in range(5):
+                    ask(f"{next(other)} " + LINE * 5)
+                ask(x + "And then.")
+        need("each where its beginning is", given() == [4, 4], given())
+
+
 class Faults:
     """What is wrong with page number at, or from it on."""
 
@@ -303,44 +380,114 @@ def refused():
             need("from here", came(s)[0] == 0)
 
 
+class Timed:
+    """A prompt over and over, and what its pages took."""
+    KINDS = ("bytes", "seconds", "wait_seconds")
+
+    def __init__(self, server, prompt):
+        self.s, self.prompt = server, prompt
+
+    def totals(self):
+        return [self.s.metric(f"sluice:kv_transfer_{k}_total") for k in self.KINDS]
+
+    def once(self):
+        """(seconds of the prompt, its tokens, bytes, seconds from the first page to the last, of
+        those after the prompt was computed)"""
+        before, t = self.totals(), time.monotonic()
+        status, body = self.s.post("/v1/completions", dict(prompt=self.prompt, max_tokens=1))
+        if status != 200:
+            raise RuntimeError(f"{status} {body}")
+        t = time.monotonic() - t
+        return [t, body["usage"]["prompt_tokens"]] + [b - a for a, b in zip(before, self.totals())]
+
+    def hidden(self, rate, what, times=5):
+        """The share of the way at so many bytes a second that is over when the prompt is."""
+        runs = sorted((self.once() for _ in range(times)), key=lambda r: r[4])
+        t, _, n_bytes, _, wait = runs[times // 2]
+        carry = n_bytes / rate
+        print(f"apart: {what}: a prompt of {t:.2f} s, {1000 * carry:.1f} ms to carry its "
+              f"{n_bytes / 1e6:.1f} MB, {1000 * wait:.1f} ms after the prompt was computed: "
+              f"{1 - wait / carry:.1%} hidden", flush=True)
+        return 1 - wait / carry
+
+
+ALONE = ("--prefix-cache", "off", "--chunk", "128")
+MOCK = ("--mock", "--mock-type", "q4_1", "-c", "4096")
+N_TOK = 2000  # whose keys and values are 46 MB
+
+
+class Long:
+    """A prompt of some thousand tokens of a model of 30 layers, which an engine computes that is
+    reached at near(its socket)."""
+
+    def __init__(self, near):
+        self.near, self.work = near, tempfile.TemporaryDirectory()
+        self.model = shapes.folder(self.work.name, "small", shapes.SMALL)
+
+    def __enter__(self):
+        self.p = Engine(*MOCK, *ALONE, *ONE, model=self.model)
+        self.s = Server(*MOCK, "--prefill", self.near(self.p.path), *ONE, "--prefix-cache", "off",
+                        model=self.model)
+        self.timed = Timed(self.s, [5 + i * 7 % 900 for i in range(N_TOK)])
+        return self.timed
+
+    def __exit__(self, *a):
+        need("all came", came(self.s)[1] == 0, came(self.s))
+        self.s.__exit__()
+        self.p.stop()
+        self.work.cleanup()
+
+
 def slow():
-    """A prompt of some thousand tokens over links that take a part of its time for what they
-    carry."""
-    words = " ".join(f"ship {i} of {i * 7 % 13}" for i in range(120))
-    with Engine("--prefix-cache", "off", "--chunk", "128", *ONE) as p:
-        link = Link(p.path)
-        with Server("--prefill", link.address, "-t", "1", "--prefix-cache", "off") as s:
-            def once():
-                before = [s.metric(f"sluice:kv_transfer_{m}_total")
-                          for m in ("bytes", "seconds", "wait_seconds")]
-                t = time.monotonic()
-                body = s.post("/v1/completions", dict(prompt=words, max_tokens=1))[1]
-                t = time.monotonic() - t
-                after = [s.metric(f"sluice:kv_transfer_{m}_total")
-                         for m in ("bytes", "seconds", "wait_seconds")]
-                return [t, body["usage"]["prompt_tokens"]] + [b - a for a, b in
-                                                              zip(before, after)]
-            once()
-            runs = sorted(once() for _ in range(3))
-            t, n_tok, n_bytes = runs[1][:3]
-            need("pages come", n_bytes > 0, runs)
-            print(f"apart: {n_tok} tokens, {n_bytes:.0f} bytes, {1000 * t:.0f} ms", flush=True)
-            for rate in (125e6, n_bytes / (0.15 * t), n_bytes / (0.3 * t)):
-                link.rate = rate
-                runs = sorted((once() for _ in range(5)), key=lambda r: r[4])
-                t, wait, carry = runs[2][0], runs[2][4], n_bytes / rate
-                hidden = 1 - wait / carry
-                print(f"apart: {rate / 125e6:.4f} Gbit/s: a prompt of {1000 * t:.0f} ms, "
-                      f"{1000 * carry:.1f} ms to carry it, {1000 * wait:.1f} ms after the prompt "
-                      f"was computed: {hidden:.1%} hidden", flush=True)
-                if rate < 125e6:
-                    need(f"hidden at {rate:.0f} bytes/s", hidden >= 0.9, hidden)
-        link.close()
+    """Over links that take a part of the prompt's time for what they carry."""
+    links = []
+
+    def near(path):
+        links.append(Link(path))
+        return links[0].address
+    with Long(near) as timed:
+        timed.once()
+        t, n_tok, n_bytes = sorted(timed.once() for _ in range(3))[1][:3]
+        need("pages come", n_bytes > 0)
+        print(f"apart: {n_tok} tokens, {n_bytes:.0f} bytes, {t:.2f} s", flush=True)
+        for part in (0.15, 0.3):
+            links[0].rate = n_bytes / (part * t)
+            hidden = timed.hidden(links[0].rate, f"{links[0].rate / 125e6:.3f} Gbit/s")
+            need(f"hidden at {links[0].rate:.0f} bytes/s", hidden >= 0.9, hidden)
+    links[0].close()
+
+
+def gigabit():
+    """Over a link of 1 Gbit/s between two machines (namespaces): the kernel carries no more."""
+    why = nodes.missing()
+    if why:
+        print(f"apart: 1 Gbit/s: skipped: {why}", flush=True)
+        return
+    procs = []
+    with nodes.Nodes() as m:
+        def near(path):
+            address, more = m.forward(path)
+            procs.extend(more)
+            return address
+        m.slow("1gbit", burst="500000", limit="4000000")
+        try:
+            with Long(near) as timed:
+                had = m.carried()
+                n_bytes = timed.once()[2]
+                share = (m.carried() - had) / n_bytes if n_bytes else 0
+                print(f"apart: the link carried {share:.3f} of the pages' bytes", flush=True)
+                need("pages go over the link", 1 <= share <= 1.08, share)
+                hidden = timed.hidden(125e6, f"{N_TOK} tokens, 1 Gbit/s")
+                need("hidden at 1 Gbit/s", hidden >= 0.9, hidden)
+        finally:
+            for q in procs:
+                q.kill()
 
 
 def main():
     if HIDDEN:
         slow()
+        gigabit()
         T.exit()
     known = {}
     with Server("-t", "1") as alone:
@@ -352,6 +499,8 @@ def main():
         quiet(want)
         damaged(want)
         killed(want)
+    processes()
+    chosen()
     refused()
     T.exit()
 

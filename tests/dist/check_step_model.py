@@ -18,24 +18,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
 import e2e  # noqa: E402
 import mpi  # noqa: E402
+import shapes  # noqa: E402
 
 BUILD = e2e.build_dir()
 SLUICE = e2e.sluice(BUILD)
 SHIM = os.path.join(BUILD, "tests", "dist", "libslowlink.so")
 MEDIAN, WORST, TIMES = 15.0, 35.0, 3
-BASE = dict(hidden_act="silu", rms_norm_eps=1e-6, max_position_embeddings=4096,
-            bos_token_id=0, eos_token_id=1, torch_dtype="bfloat16", attention_bias=False)
-# the shape of SmolLM2-135M: many small layers; and a mixture of a few large ones
-SMALL = dict(BASE, architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=49152,
-             hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
-             num_key_value_heads=3, head_dim=64, tie_word_embeddings=True, rope_theta=1e5,
-             mlp_bias=False)
-MOE = dict(BASE, architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe", vocab_size=32000,
-           hidden_size=2048, intermediate_size=6144, num_hidden_layers=4, num_attention_heads=32,
-           num_key_value_heads=4, head_dim=128, rope_theta=1e6, decoder_sparse_step=1,
-           moe_intermediate_size=768, num_experts_per_tok=8, num_experts=32, norm_topk_prob=True,
-           mlp_only_layers=[], tie_word_embeddings=False)
-MODELS = {"small": (SMALL, "q4_1"), "moe": (MOE, "q4_0")}
+MODELS = {"small": (shapes.SMALL, "q4_1"), "moe": (shapes.MOE, "q4_0")}
 # (model, layout, how, us of a link, Mbit/s; 0 = any)
 ROWS = [("small", "tp=2", "threads", 0, 0), ("small", "pp=2", "threads", 0, 0),
         ("moe", "tp=2", "threads", 0, 0), ("moe", "pp=2", "threads", 0, 0),
@@ -121,10 +110,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         models = {}
         for name, (config, kind) in MODELS.items():
-            d = os.path.join(work, name)
-            os.makedirs(d)
-            json.dump(config, open(os.path.join(d, "config.json"), "w"))
-            models[name] = (d, kind, "q4")
+            models[name] = (shapes.folder(work, name, config), kind, "q4")
         for name, layout, how, us, mbit in ROWS:
             if only and not any(o in f"{name} {layout} {how} {us} {mbit}" for o in only):
                 continue

@@ -5,11 +5,13 @@ kernel, and its rate may be cut. Needs root."""
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import uuid
 
 import mpi
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 NET = "10.77.0"
 MARK = "SLUICE_TEST_RUN"
 
@@ -85,13 +87,25 @@ class Nodes:
                 n += int(row.split()[0]) + int(row.split()[8])
         return n
 
-    def slow(self, rate):
-        """Cut the link's rate ("1kbit"), or let it be (None)."""
+    def forward(self, path):
+        """A socket in the second machine (unix:PATH) that goes to the one at path of the first,
+        over the link; and two processes, to be killed."""
+        there, near = f"{NET}.1:7707", "unix:" + os.path.join(self.folder.name, "near")
+        procs = []
+        for i, at, to in ((0, there, "unix:" + path), (1, near, there)):
+            args = self.inside(i, sys.executable, os.path.join(HERE, "forward.py"), at, to)
+            procs.append(subprocess.Popen(args, stdout=subprocess.PIPE))
+            procs[-1].stdout.readline()
+        return near, procs
+
+    def slow(self, rate, burst="1600", limit="30000"):
+        """Cut the link's rate ("1kbit"), or let it be (None). burst, limit: bytes that may go at
+        once, and that wait."""
         for i in (0, 1):
             tc = self.inside(i, "tc", "qdisc")
             if rate:
                 subprocess.run([*tc, "add", "dev", self.dev[i], "root", "tbf", "rate", rate,
-                                "burst", "1600", "limit", "30000"], check=True, capture_output=True)
+                                "burst", burst, "limit", limit], check=True, capture_output=True)
             else:
                 subprocess.run([*tc, "del", "dev", self.dev[i], "root"], capture_output=True)
 
