@@ -71,14 +71,16 @@ static void turn_round(struct job *j, int rank, int round, const int32_t *part)
 static void one_round(struct job *j, int rank, int round)
 {
     static _Thread_local float x[2][(ROWS + 1) * WIDE], y[(ROWS + 1) * WIDE];
+    static _Thread_local unsigned n_join;
     int32_t part[RANKS_MAX], of[ROWS + 1] = {0};
     int n_row = 1 + round % ROWS, at = 0;
-    float *mine = x[round & 1]; /* the join before may still be read */
     parts(round, j->all.n, part);
     if (round % 4 == 3) {
         turn_round(j, rank, round, part);
         return;
     }
+    /* the join before may still be read, also of a rank that has left out a round */
+    float *mine = x[n_join++ & 1];
     for (int r = 0; r < rank; r++)
         at += part[r];
     bool pick = round % 3 == 2;
