@@ -376,14 +376,14 @@ static bool mail_given(dist *d)
 
 /* ---- failures ---- */
 
-/* Send what is in last; one that does not listen is left. Home has to say why before its launcher,
- * which sees a rank that has ended, ends it. */
+/* Send what is in last; one that does not listen is left, and nobody waits for one that is stopped.
+ * Home has to say why before its launcher, which sees a rank that has ended, ends it. */
 static void tell_last(dist *d, int tag, int place)
 {
     struct mail *m = d->group->mail;
     struct dist_way w = {.tag = tag, .place = place};
     for (int r = 0; r < d->n; r++)
-        if (r != d->rank && !dist_gone(d, r) &&
+        if (r != d->rank && !dist_gone(d, r) && !dist_stopped(d, r) &&
             dist_group_send(d, &w, r, m->last, sizeof m->last, NULL))
             return;
     int64_t t0 = clock_now_ns(), most = d->rank ? LAST_NS : LAST_NS / 10;
