@@ -283,6 +283,7 @@ struct gpu {
     uint64_t probe;    /* two buffers; 0 = not yet */
     sl_err why; /* of the step under way; code OK: nothing failed */
     bool lost;
+    bool no_wait; /* a wait has failed: closing does not wait again */
 };
 static inline struct gpu *dev_gpu_of(const dev *d)
 {

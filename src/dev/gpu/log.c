@@ -68,10 +68,12 @@ sl_status dev_gpu_wait(struct gpu *c, uint64_t n, sl_err *err)
 {
     if (n > c->waited && !c->lost) {
         sl_status st = c->drv->wait(c->g, n, &c->why);
-        if (st)
+        if (st) {
+            c->no_wait = true;
             failed(c, st);
-        else
+        } else {
             c->waited = n;
+        }
     }
     if (!c->why.code) return SL_OK;
     if (err) *err = c->why;
@@ -157,7 +159,9 @@ void dev_gpu_wait_send(struct gpu *c, uint64_t n)
 {
     if (!n || c->why.code) return;
     sl_status st = c->drv->wait_send(c->g, n, &c->why);
-    if (st) failed(c, st);
+    if (!st) return;
+    c->no_wait = true;
+    failed(c, st);
 }
 
 void dev_gpu_give(struct gpu *c)

@@ -19,6 +19,10 @@
 
 static sl_status bad_option(const struct gpu *c, const char *s, size_t n, sl_err *err)
 {
+    if (dev_is_card(s))
+        return SL_FAIL(err, REQUEST,
+                       "device '%s': '%.*s' is another device: --place puts parts there",
+                       c->head.cls->name, (int)BASE_MIN(n, 40), s);
     return SL_FAIL(err, REQUEST, "device '%s': option '%.*s' (there are: " OPTIONS ")",
                    c->head.cls->name, (int)BASE_MIN(n, 40), s);
 }
@@ -201,8 +205,9 @@ void dev_gpu_close(dev *d)
     struct gpu *c = dev_gpu_of(d);
     dev_close(c->cpu);
     if (c->g) {
-        if (!c->lost) (void)c->drv->wait(c->g, c->n_submit, NULL);
-        if (!c->lost && c->n_send) (void)c->drv->wait_send(c->g, c->n_send, NULL);
+        /* a submit may have failed while others run, which use the memory */
+        if (!c->no_wait) (void)c->drv->wait(c->g, c->n_submit, NULL);
+        if (!c->no_wait && c->n_send) (void)c->drv->wait_send(c->g, c->n_send, NULL);
         dev_gpu_log_free(c);
         dev_gpu_mem_free(c);
         c->drv->close(c->g);

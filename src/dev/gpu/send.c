@@ -127,10 +127,12 @@ void dev_gpu_send(dev *d, const struct dev_step *b, const struct dev_send *p)
 {
     struct gpu *c = dev_gpu_of(d);
     struct gpu_mat *up = (struct gpu_mat *)p->gate_up, *down = (struct gpu_mat *)p->down;
-    struct sender s = {.c = c, .after = BASE_MAX(up->used, down->used)};
+    struct sender s = {.c = c};
     (void)b;
     dev_gpu_flush(c); /* it runs meanwhile */
     if (c->why.code) return;
+    /* no later than what was submitted: a step that failed may have left the number of the next */
+    s.after = BASE_MIN(BASE_MAX(up->used, down->used), c->n_submit);
     if (dev_gpu_seen(c, up->scale, 8) && dev_gpu_wait(c, s.after, NULL)) return;
     put_stack(&s, up, p->from_gate_up, p->slots);
     put_stack(&s, down, p->from_down, p->slots);
