@@ -231,10 +231,10 @@ const int32_t *model_hot_get(const model *m, int il, int *n);
 sl_status model_hot_set(model *m, int il, const int32_t *expert, bool *changed,
                         sl_err *err) BASE_MUST_USE;
 int64_t model_hot_bytes(const model *m); /* on the device */
-/* Of what use they were since open, as the CPU counts. Between steps. */
+/* Of what use they were since open. Between steps. */
 struct model_hits {
     uint64_t n_hit, n_miss; /* terms of hot experts, and of others of such layers */
-    uint64_t saved_bytes;   /* weights that the CPU did not read for it */
+    uint64_t saved_bytes;   /* weights that the CPU did not read for it, or send */
 };
 struct model_hits model_hot_hits(const model *m);
 /* How experts are streamed: layers of which they are, from how many tokens of a step on (0: in no

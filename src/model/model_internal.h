@@ -35,7 +35,7 @@ struct hot {
     struct dev_slots here, rest;
     dev_mat *gate_up, *down;         /* stacks of n */
     float *gate_up_bias, *down_bias; /* [n, 2F], [n, D], or NULL */
-    struct dev_hits hits;            /* counted by the CPU's steps */
+    struct dev_hits hits;            /* counted by the CPU's steps, and of streamed ones */
     int64_t bytes;                   /* of an expert */
 };
 
@@ -60,6 +60,9 @@ struct stream {
     int64_t room_bytes;
     double bus_gbps, cpu_gops; /* measured; 0 = not */
     uint64_t n_step, n_tok, n_bytes;
+    uint64_t *routed, *now; /* [devices, L + MTP, E] what routers had counted before a step, and
+                               after it; NULL: no expert is hot */
+    int pass;               /* of the step that is to be counted so; -1: none is */
 };
 
 struct mtp {
@@ -269,8 +272,13 @@ sl_status model_stream_open(struct model *m, sl_err *err) BASE_MUST_USE;
 bool model_stream_of(const struct model *m, int il);
 /* Others of layer il are hot now. Errors: as dev_put. */
 sl_status model_stream_hot(struct model *m, int il, sl_err *err) BASE_MUST_USE;
-/* The program of a step that is streamed, counted as one; NULL: it is not. */
-dev_prog *model_stream_prog(struct model *m, const struct dev_step *s);
+/* Into *out the program of a step that is streamed, counted as one, or NULL: it is not. Errors: as
+ * dev_get. */
+sl_status model_stream_prog(struct model *m, const struct dev_step *s, dev_prog **out,
+                            sl_err *err) BASE_MUST_USE;
+/* Count what the last step, if it was streamed and when it has ended, took of hot experts. Errors:
+ * as dev_get. */
+sl_status model_stream_count(struct model *m, sl_err *err) BASE_MUST_USE;
 /* try.c: from how many tokens on it pays, found by trying. When all programs are open. Errors: what
  * opening and running them says. */
 sl_status model_stream_try(struct model *m, sl_err *err) BASE_MUST_USE;

@@ -27,7 +27,8 @@ sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *e
     s = m->step;
     check_step(m, s);
     if (m->dims.n_stage > 1) return model_stages_run(m, kv, all, err);
-    dev_prog *p = m->tap_fn ? NULL : model_stream_prog(m, s);
+    dev_prog *p = NULL;
+    if (!m->tap_fn) SL_TRY(model_stream_prog(m, s, &p, err));
     if (!p) p = (m->tap_fn ? m->tap_prog : m->prog)[s->pass - m->opts.first_pass];
     return dev_prog_run(p, kv, s, err);
 }
@@ -126,6 +127,7 @@ sl_status model_wait(model *m, struct model_rows *out, sl_err *err)
     *out = (struct model_rows){0};
     for (int i = 0; i < m->place.n_dev; i++)
         SL_TRY(dev_sync(m->place.d[i], err));
+    SL_TRY(model_stream_count(m, err));
     if (!model_is_own(m)) return m->opts.rank ? SL_OK : read_rows(m, out, err); /* rank 0's */
     if (!model_is_last(&m->dims)) return SL_OK;
     if (m->dims.rank == 0) SL_TRY(read_rows(m, &own, err));

@@ -180,6 +180,12 @@ sl_status model_stream_open(struct model *m, sl_err *err)
     for (int il = 0; il < n_layer; il++)
         if (model_may_be_hot(&m->place, &m->cfg, il)) SL_TRY(open_layer(m, il, &all, err));
     s->from = BASE_MAX(m->opts.stream_from, 0);
+    s->pass = -1;
+    if (!m->hot) return SL_OK;
+    size_t n = (size_t)m->place.n_dev * (size_t)n_layer * (size_t)m->cfg.n_expert;
+    SL_TRY(mem_arena_array(&m->arena, 2 * n, sizeof *s->routed, &p, err));
+    s->routed = p;
+    s->now = s->routed + n;
     return SL_OK;
 }
 
@@ -253,16 +259,73 @@ int model_stream_ops(const struct model *m)
 
 /* ---- steps ---- */
 
-dev_prog *model_stream_prog(struct model *m, const struct dev_step *s)
+/* What routers have counted since open. */
+static sl_status get_routed(struct model *m, uint64_t *out, sl_err *err)
+{
+    size_t n = (size_t)(m->cfg.n_layer + m->n_mtp) * (size_t)m->cfg.n_expert;
+    for (int i = 0; i < m->place.n_dev; i++) {
+        const struct side *s = &m->side[i];
+        if (s->n_routed)
+            SL_TRY(dev_get(s->d, out + (size_t)i * n, s->n_routed,
+                           (int64_t)(n * sizeof *out), err));
+    }
+    return SL_OK;
+}
+
+/* Layers of a pass: from *il to before *end. */
+static void layers_of(const struct model *m, int pass, int *il, int *end)
+{
+    *il = pass ? m->cfg.n_layer + pass - 1 : 0;
+    *end = pass ? *il + 1 : m->cfg.n_layer;
+}
+
+/* All experts' terms of layer il since the counts before. */
+static void count_layer(struct model *m, int il)
+{
+    const struct stream *t = &m->stream;
+    struct hot *h = &m->hot[il];
+    ptrdiff_t side = model_side_in(m, il, MODEL_ROUTER) - m->side;
+    size_t E = (size_t)m->cfg.n_expert, L = (size_t)(m->cfg.n_layer + m->n_mtp);
+    size_t at = ((size_t)side * L + (size_t)il) * E;
+    for (size_t e = 0; e < E; e++) {
+        uint64_t n = t->now[at + e] - t->routed[at + e];
+        if (h->rest_of[e] >= 0) h->hits.n_here += n;
+        else h->hits.n_there += n;
+    }
+    h->hits.n_used_there += (uint64_t)h->n; /* none of them is sent */
+}
+
+sl_status model_stream_count(struct model *m, sl_err *err)
 {
     struct stream *t = &m->stream;
-    int pass = s->pass - m->opts.first_pass, n_layer = m->cfg.n_layer;
-    if (!t->from || s->n_tok < t->from) return NULL;
+    int pass = t->pass, il, end;
+    if (!t->routed || pass < 0) return SL_OK;
+    t->pass = -1;
+    SL_TRY(get_routed(m, t->now, err));
+    layers_of(m, pass, &il, &end);
+    for (; il < end; il++)
+        if (model_stream_of(m, il) && model_hot_of(m, il)) count_layer(m, il);
+    return SL_OK;
+}
+
+sl_status model_stream_prog(struct model *m, const struct dev_step *s, dev_prog **out, sl_err *err)
+{
+    struct stream *t = &m->stream;
+    int pass = s->pass - m->opts.first_pass, il, end;
+    *out = NULL;
+    if (!t->from || s->n_tok < t->from) return SL_OK;
+    if (t->routed) {
+        SL_TRY(model_stream_count(m, err)); /* a step that nobody waited for */
+        SL_TRY(get_routed(m, t->routed, err));
+        t->pass = pass;
+    }
     t->n_step++;
     t->n_tok += (uint64_t)s->n_tok;
-    for (int il = pass ? n_layer + pass - 1 : 0; il < (pass ? n_layer + pass : n_layer); il++)
+    layers_of(m, pass, &il, &end);
+    for (; il < end; il++)
         t->n_bytes += (uint64_t)t->bytes[il];
-    return t->prog[pass];
+    *out = t->prog[pass];
+    return SL_OK;
 }
 
 void model_stream_get(const model *m, struct model_streaming *out)

@@ -173,6 +173,54 @@ TEST(engine_stream_goes_with_other_places)
     goes_with("qwen3_moe", some, BASE_COUNT_OF(some), 1);
 }
 
+/* Terms of layers with hot experts, as routers count them: of all experts, and of hot ones. */
+static void count_terms(sl_engine *e, int n_layer, uint64_t *all, uint64_t *hit)
+{
+    uint64_t n[64];
+    *all = *hit = 0;
+    for (int il = 0; il < n_layer; il++) {
+        int n_hot, n_expert = sl_routed(e, il, n, BASE_COUNT_OF(n));
+        const int32_t *hot = model_hot_get(e->net, il, &n_hot);
+        for (int i = 0; i < n_expert && n_hot; i++)
+            *all += n[i];
+        for (int i = 0; i < n_hot; i++)
+            *hit += n[hot[i]];
+    }
+}
+
+/* Hits and misses are a recount, whether all steps are streamed or those of prompts alone, and with
+ * routers on either side. */
+TEST(engine_stream_counts_hot_experts)
+{
+    static const char *const place[] = {"experts=cpu", "experts=cpu; router=cpu",
+                                        "experts=cpu; router@1=cpu"};
+    sl_model *m = NULL;
+    sl_model_info mi;
+    ASSERT_OK(sl_model_open(tiny("qwen3_moe"), NULL, &m, &err));
+    sl_model_info_get(m, &mi);
+    for (int i = 0; i < 9; i++) {
+        struct got g;
+        sl_stats st;
+        uint64_t all, hit;
+        sl_engine_opts o = opts_of(devices[i % 3], i % 2 ? 9 : 1);
+        o.n_hot = 3;
+        o.n_defer = i / 3 % 2;
+        o.place = place[i / 3];
+        sl_engine *e = open_engine(m, &o, &g);
+        submit(e, 0, N_PROMPT, N_NEW, &g);
+        sl_stats_get(e, &st);
+        count_terms(e, mi.n_layer, &all, &hit);
+        assert_true(st.n_stream_step > 0 && hit > 0 && hit < all);
+        assert_int_equal(st.n_hot_hit, hit);
+        assert_int_equal(st.n_hot_miss, all - hit);
+        if (o.stream_from == 1) /* none of the hot ones is ever sent */
+            assert_int_equal(st.hot_saved_bytes,
+                             st.n_stream_step * (uint64_t)model_hot_bytes(e->net));
+        sl_engine_close(e);
+    }
+    sl_model_close(m);
+}
+
 /* Others become hot between requests: what is streamed changes with it, answers do not. */
 TEST(engine_stream_goes_with_hot_experts_that_change)
 {
@@ -194,6 +242,9 @@ TEST(engine_stream_goes_with_hot_experts_that_change)
     }
     sl_stats_get(e, &st);
     assert_true(st.n_hot_update > 0 && st.n_stream_step > 0);
+    uint64_t all, hit;
+    count_terms(e, 2, &all, &hit);
+    assert_int_equal(st.n_hot_hit + st.n_hot_miss, all);
     sl_engine_close(e);
     sl_model_close(m);
 }
