@@ -320,8 +320,8 @@ typedef struct sl_engine_opts {
      * (docs/devices.md). REQUEST names an item that can not be obeyed. NULL = the environment's
      * SL_PLACE, or all on device. */
     const char *place;
-    /* "cpu": where a device can not be opened the CPU computes everything instead, with a warning
-     * and sl_engine_info.fallback; never of what is not understood. NULL = that is an error. */
+    /* "cpu": where a device can not be opened, or is too small, the CPU computes everything, with
+     * a warning and sl_engine_info.fallback; never of what is not understood. NULL = an error. */
     const char *fallback;
     /* 1: the same bits on every device and CPU, whichever computes which part: attention in f32,
      * latents in one form, kv AUTO is f16. Slower on the CPU. 0 = what each does best. */

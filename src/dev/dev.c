@@ -54,10 +54,16 @@ static const char *best_name(void)
     return classes[0]->name;
 }
 
-const char *dev_name_or_default(const char *name)
+bool dev_name_is_auto(const char *name)
 {
     if (!name) name = getenv("SL_DEVICE");
-    if (name && strcmp(name, "auto") == 0) return best_name();
+    return name && strcmp(name, "auto") == 0;
+}
+
+const char *dev_name_or_default(const char *name)
+{
+    if (dev_name_is_auto(name)) return best_name();
+    if (!name) name = getenv("SL_DEVICE");
     return name && *name ? name : classes[0]->name;
 }
 

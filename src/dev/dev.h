@@ -50,9 +50,9 @@ typedef struct dev_prog dev_prog; /* operators of a pass, accepted by the device
  * (an option), NOMEM, IO. */
 sl_status dev_open(const char *name, const struct dev_opts *opts, dev **out,
                    sl_err *err) BASE_MUST_USE;
-/* The name that is opened for it: name, unless that is NULL. auto: the first card that can be
- * opened, else the CPU; a device in software is never chosen so. */
+/* The name that is opened; auto: the first card that can be, never one in software, else cpu. */
 const char *dev_name_or_default(const char *name);
+bool dev_name_is_auto(const char *name); /* NULL, in both: the environment's SL_DEVICE */
 /* Is name, perhaps with more after it, of a kind whose driver has files and devices of its own? */
 bool dev_is_card(const char *name);
 const char *dev_name(int i); /* of the i-th kind of device; NULL after the last */

@@ -153,31 +153,67 @@ static void plan_keep(sl_engine *e, int64_t room, int64_t kv_tokens)
     e->keep_bytes = BASE_MAX(BASE_MIN(left, use), 0);
 }
 
+/* Of the memory of e->d: what is there, what weights leave, tokens of cache that fit into it. */
+struct room {
+    int64_t available, room, most;
+};
+
+/* kv_tokens: of the cache that is wished. */
+static sl_status look(sl_engine *e, int64_t kv_tokens, struct room *out, sl_err *err)
+{
+    SL_TRY(engine_place_room(e, &out->room, &out->available, err));
+    plan_keep(e, out->room, kv_tokens);
+    out->room -= e->keep_bytes;
+    out->most = fits(e, out->room > 0 ? out->room : 0);
+    return SL_OK;
+}
+
+/* least tokens of cache do not fit. */
+static sl_status too_little(sl_engine *e, const struct room *r, int64_t least, sl_err *err)
+{
+    sl_kv kv = e->opts.kv;
+    struct engine_short s = {.available = r->available,
+                             .kv = kv_bytes(e, engine_blocks(least), true),
+                             .n_least = least,
+                             .n_most = r->most};
+    if (!dev_is_host(e->d)) {
+        e->opts.kv = SL_KV_Q8;
+        s.kv_q8 = kv_bytes(e, engine_blocks(least), true);
+        e->opts.kv = kv;
+        return engine_fit_fail(e, &s, err);
+    }
+    double gib = 1.0 / (1 << 30);
+    return SL_FAIL(err, NOMEM,
+                   "not enough memory: weights of %.2f GiB and a KV cache of %" PRId64
+                   " tokens: %.2f GiB are available: a smaller -c or --kv q8 needs less",
+                   (double)engine_ranks_source_bytes(e) * gib, least * e->n_home,
+                   (double)r->available * gib);
+}
+
 /* Context, and KV tokens of each home, from what is wished and what memory is there once the
  * weights are packed. */
 static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
 {
-    int64_t available, room;
+    struct room r;
     const sl_engine_opts *o = &e->opts;
+    int n_chunk = e->n_chunk;
     int64_t asked = (o->kv_tokens + e->n_home - 1) / e->n_home; /* of each home */
-    SL_TRY(engine_place_room(e, &room, &available, err));
     int64_t wish = o->n_ctx ? o->n_ctx : e->m->cfg.n_ctx_train;
     if (!o->n_ctx && asked) wish = BASE_MIN(wish, asked);
-    plan_keep(e, room, BASE_MAX(wish, asked));
-    room -= e->keep_bytes;
-    int64_t most = fits(e, room > 0 ? room : 0);
-    double gib = 1.0 / (1 << 30);
+    int64_t least =
+        o->n_ctx || asked ? BASE_MAX((int64_t)o->n_ctx, asked) : BASE_MIN(CTX_LEAST, wish);
+    SL_TRY(look(e, BASE_MAX(wish, asked), &r, err));
+    while (r.most < least && engine_stream_halve(e))
+        SL_TRY(look(e, BASE_MAX(wish, asked), &r, err));
+    int64_t most = r.most;
     if (o->n_ctx > e->m->cfg.n_ctx_train)
         log_msg(LOG_WARN, "context of %d tokens is more than the %d that the model was trained on",
                 o->n_ctx, e->m->cfg.n_ctx_train);
-    int64_t least =
-        o->n_ctx || asked ? BASE_MAX((int64_t)o->n_ctx, asked) : BASE_MIN(CTX_LEAST, wish);
-    if (most < least)
-        return SL_FAIL(err, NOMEM,
-                       "not enough memory: weights of %.2f GiB and a KV cache of %" PRId64
-                       " tokens: %.2f GiB are available: a smaller -c or --kv q8 needs less",
-                       (double)engine_ranks_source_bytes(e) * gib, least * e->n_home,
-                       (double)available * gib);
+    if (most < least) return too_little(e, &r, least, err);
+    if (e->n_chunk < n_chunk)
+        log_msg(LOG_WARN,
+                "chunk halved from %d to %d tokens: that is what memory allows (--chunk sets it)",
+                n_chunk, e->n_chunk);
     if (wish > most) {
         log_msg(LOG_WARN,
                 "context cut from %" PRId64 " to %" PRId64
@@ -188,7 +224,7 @@ static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
     e->n_ctx = (int)wish;
     int64_t more = (int64_t)(e->n_seat - 1) * BASE_MIN(wish, DEFAULT_BATCH_TOK);
     *kv_tokens = asked ? BASE_MAX(asked, wish) : BASE_MIN(wish + more, BASE_MIN(most, INT_MAX / 2));
-    e->hot.room = room - kv_bytes(e, engine_blocks(*kv_tokens), true);
+    e->hot.room = r.room - kv_bytes(e, engine_blocks(*kv_tokens), true);
     return SL_OK;
 }
 
@@ -255,8 +291,15 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
 /* Devices, and the sizes of everything. */
 static sl_status plan(sl_engine *e, const struct dev_opts *o, int64_t *kv_tokens, sl_err *err)
 {
+    sl_err why = {0};
     SL_TRY(engine_place_open(e, o, err));
-    return plan_memory(e, kv_tokens, err);
+    sl_status st = plan_memory(e, kv_tokens, &why);
+    if (st == SL_NOMEM) {
+        SL_TRY(engine_place_fall_back(e, &why, err));
+        return plan_memory(e, kv_tokens, err);
+    }
+    if (st && err) *err = why;
+    return st;
 }
 
 static void size_steps(sl_engine *e)
@@ -343,6 +386,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     SL_TRY(engine_spec_parse(e, err));
     SL_TRY(parse_combine(e, err));
     SL_TRY(engine_ranks_parse(e, &dopts, err));
+    e->stream.chunk_asked = o->n_chunk != 0;
     if (!o->n_chunk) o->n_chunk = o->stream_from ? STREAM_CHUNK : DEFAULT_CHUNK * engine_n_home(e);
     engine_homes_size(e);
     SL_TRY(engine_homes_alloc(e, err));

@@ -260,6 +260,8 @@ struct engine_hot {
 
 /* Steps whose experts were streamed (stream.c): of models before a device was lost; of this one. */
 struct engine_stream {
+    bool chunk_asked;     /* opts.n_chunk says it: it is not halved */
+    int64_t expert_bytes; /* the largest expert that is streamed; 0: none is */
     uint64_t n_step, n_tok, n_bytes, now_step, now_tok, now_bytes;
 };
 
@@ -513,6 +515,20 @@ void engine_place_tell(sl_engine *e); /* for sl_engine_devices, when all is open
  * device on which what is placed there does not fit. */
 sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *available,
                             sl_err *err) BASE_MUST_USE;
+/* For want of memory, which why says, the CPU is to compute everything: engine_place_room is new.
+ * Errors: why's, where that is not asked for; as engine_place_open. */
+sl_status engine_place_fall_back(sl_engine *e, const sl_err *why, sl_err *err) BASE_MUST_USE;
+/* fit.c. A cache that does not fit beside the weights on e->d. */
+struct engine_short {
+    int64_t available, kv, kv_q8; /* bytes: of the device, of the cache as it is and as q8 */
+    int64_t n_least, n_most;      /* its tokens that are asked for; that fit */
+};
+/* An error that says what is needed, and what would fit. NOMEM. */
+sl_status engine_fit_fail(const sl_engine *e, const struct engine_short *s, sl_err *err)
+    BASE_MUST_USE;
+/* The same of what is placed on device i, not that of attention. NOMEM. */
+sl_status engine_fit_part(const sl_engine *e, int i, int64_t need, int64_t available, sl_err *err)
+    BASE_MUST_USE;
 /* hot.c. bytes: of the source, that hot experts are on e->d (auto: 0), added to e->place. Errors:
  * REQUEST. */
 sl_status engine_hot_bytes(sl_engine *e, sl_err *err) BASE_MUST_USE;
@@ -525,6 +541,8 @@ void engine_hot_stats(sl_engine *e);
 void engine_hot_idle(sl_engine *e);
 /* stream.c. bytes: that it takes of e->d, added to e->place. Errors: REQUEST, UNSUPPORTED. */
 sl_status engine_stream_bytes(sl_engine *e, sl_err *err) BASE_MUST_USE;
+/* e->n_chunk is half, and e->place with it, for want of memory; false: it is not to be. */
+bool engine_stream_halve(sl_engine *e);
 void engine_stream_tell(sl_engine *e);  /* what is streamed, when the model is open */
 void engine_stream_again(sl_engine *e); /* another model will be there */
 void engine_stream_stats(sl_engine *e);

@@ -44,7 +44,7 @@ sl_status engine_hot_bytes(sl_engine *e, sl_err *err)
 {
     const struct arch_cfg *c = &e->m->cfg;
     int n = e->opts.n_hot;
-    if (!n) return SL_OK;
+    if (!n || e->place.fell_back) return SL_OK; /* the CPU computes everything */
     if (engine_n_rank(e) > 1)
         return SL_FAIL(err, UNSUPPORTED, "hot-experts: not where ranks share the model (layout)");
     if (n > c->n_expert)

@@ -52,18 +52,21 @@ static bool may_fall_back(const sl_engine *e, sl_status st)
     return e->opts.fallback && known && st != SL_REQUEST;
 }
 
+static sl_status fall_back(sl_engine *e, const sl_err *why, sl_err *err)
+{
+    log_msg(LOG_WARN, "%s: the CPU computes everything (fallback)", why->text);
+    close_devices(&e->place.p);
+    SL_TRY(place_one(e, dev_name(0), err));
+    e->place.fell_back = true;
+    return open_devices(e, err);
+}
+
 /* The devices of the place, or the CPU alone. */
 static sl_status open_some(sl_engine *e, sl_err *err)
 {
     sl_err why = {0};
     sl_status st = open_devices(e, &why);
-    if (st && may_fall_back(e, st)) {
-        log_msg(LOG_WARN, "%s: the CPU computes everything (fallback)", why.text);
-        close_devices(&e->place.p);
-        SL_TRY(place_one(e, dev_name(0), err));
-        e->place.fell_back = true;
-        return open_devices(e, err);
-    }
+    if (st && may_fall_back(e, st)) return fall_back(e, &why, err);
     if (st && err) *err = why;
     return st;
 }
@@ -80,6 +83,39 @@ static sl_status tell(sl_engine *e, sl_err *err)
     return SL_OK;
 }
 
+/* What auto is; the CPU is nothing to be silent about. */
+static void tell_auto(const char *name)
+{
+    if (strcmp(name, dev_name(0)) != 0)
+        log_msg(LOG_INFO, "--device auto: %s", name);
+    else
+        log_msg(LOG_WARN, "--device auto: %s: there is no card that can be opened (`sluice doctor` "
+                          "lists them)",
+                name);
+}
+
+/* What lies where, and how much it is. */
+static sl_status weigh(sl_engine *e, sl_err *err)
+{
+    const struct model_place *p = &e->place.p;
+    model_place_bytes(p, &e->m->cfg, e->m->io, e->place.bytes);
+    SL_TRY(engine_hot_bytes(e, err));
+    SL_TRY(engine_stream_bytes(e, err));
+    if (e->opts.draft_model) e->place.bytes[p->on[MODEL_ATTN]] += e->opts.draft_model->bytes;
+    return tell(e, err);
+}
+
+sl_status engine_place_fall_back(sl_engine *e, const sl_err *why, sl_err *err)
+{
+    if (dev_is_host(e->d) || !may_fall_back(e, SL_NOMEM)) {
+        if (err) *err = *why;
+        return SL_NOMEM;
+    }
+    e->hot.on = false;
+    SL_TRY(fall_back(e, why, err));
+    return weigh(e, err);
+}
+
 sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err)
 {
     struct model_place *p = &e->place.p;
@@ -91,12 +127,9 @@ sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err)
         SL_TRY(model_place_parse(text, &e->m->cfg, home, &e->place.arena, p, err));
     else
         SL_TRY(place_one(e, home, err));
+    if (dev_name_is_auto(e->opts.device)) tell_auto(home);
     SL_TRY(open_some(e, err));
-    model_place_bytes(p, &e->m->cfg, e->m->io, e->place.bytes);
-    SL_TRY(engine_hot_bytes(e, err));
-    SL_TRY(engine_stream_bytes(e, err));
-    if (e->opts.draft_model) e->place.bytes[p->on[MODEL_ATTN]] += e->opts.draft_model->bytes;
-    return tell(e, err);
+    return weigh(e, err);
 }
 
 sl_status engine_place_again(sl_engine *e, sl_err *err)
@@ -136,12 +169,7 @@ sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *availabl
     for (int i = 0; i < p->n_dev; i++) {
         if (p->d[i] == e->d || (dev_takes_host(p->d[i]) && dev_takes_host(e->d))) continue;
         SL_TRY(dev_memory(p->d[i], &n_free, &total, err));
-        if (need_at(e, i) > n_free)
-            return SL_FAIL(err, NOMEM,
-                           "not enough memory on device '%.60s': %.2f GiB are needed for what is "
-                           "placed there (%.80s), %.2f GiB are available",
-                           p->name[i], (double)need_at(e, i) / (1 << 30), e->place.parts[i],
-                           (double)n_free / (1 << 30));
+        if (need_at(e, i) > n_free) return engine_fit_part(e, i, need_at(e, i), n_free, err);
     }
     return SL_OK;
 }

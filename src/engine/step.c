@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The step loop: schedule, compute, tell. Nothing here allocates. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -240,10 +241,16 @@ static void end_step(sl_engine *e, const struct sched_plan *p, const sl_err *why
 /* The device is lost: every request ends. */
 static sl_status end_all(sl_engine *e, sl_err *err)
 {
+    int n = 0;
     for (int i = 0; i < e->n_req_max; i++)
-        if (e->req[i]) engine_request_end(e, e->req[i], -1, SL_FINISH_ERROR, &e->lost_err);
+        if (e->req[i]) {
+            engine_request_end(e, e->req[i], -1, SL_FINISH_ERROR, &e->lost_err);
+            n++;
+        }
     engine_publish(e);
-    return engine_lost(e, err);
+    if (!n) return engine_lost(e, err);
+    return SL_FAIL(err, DEVICE, "%s in step %" PRIu64 ": %s %d request%s ended", e->lost_err.text,
+                   e->stats.n_step + 1, n > 1 ? "all" : "the", n, n == 1 ? "" : "s");
 }
 
 sl_status engine_step_failed(sl_engine *e, const struct engine_lane *l, const sl_err *why,

@@ -8,6 +8,7 @@
 #include "engine/engine_internal.h"
 
 #define GIB (1.0 / (1 << 30))
+#define CHUNK_LEAST 128 /* no step of a prompt is made shorter than this to save memory */
 
 static int64_t largest(const sl_engine *e, sl_err *err, sl_status *st)
 {
@@ -24,6 +25,13 @@ static int64_t largest(const sl_engine *e, sl_err *err, sl_status *st)
     return most;
 }
 
+/* What steps of n tokens take of the device; none is longer than a context that is asked for. */
+static int64_t bytes_of(const sl_engine *e, int n)
+{
+    int most = e->opts.n_ctx ? BASE_MIN(n, e->opts.n_ctx) : n;
+    return model_stream_bytes(&e->m->cfg, e->stream.expert_bytes, most);
+}
+
 sl_status engine_stream_bytes(sl_engine *e, sl_err *err)
 {
     sl_status st;
@@ -37,8 +45,18 @@ sl_status engine_stream_bytes(sl_engine *e, sl_err *err)
         return SL_FAIL(err, REQUEST,
                        "stream-from: the experts of no layer lie on the CPU beside a device "
                        "(device and place say where)");
-    e->place.bytes[e->place.p.on[MODEL_ATTN]] += model_stream_bytes(&e->m->cfg, one, e->n_chunk);
+    e->stream.expert_bytes = one;
+    e->place.bytes[e->place.p.on[MODEL_ATTN]] += bytes_of(e, e->n_chunk);
     return SL_OK;
+}
+
+bool engine_stream_halve(sl_engine *e)
+{
+    int n = e->n_chunk / 2;
+    if (!e->stream.expert_bytes || e->stream.chunk_asked || n < CHUNK_LEAST) return false;
+    e->place.bytes[e->place.p.on[MODEL_ATTN]] += bytes_of(e, n) - bytes_of(e, e->n_chunk);
+    e->n_chunk = n;
+    return true;
 }
 
 /* What was measured, as text. */

@@ -119,6 +119,9 @@ const char *model_place_or_default(const char *text);
  * counts on both of its devices. */
 void model_place_bytes(const struct model_place *p, const struct arch_cfg *c, const io_model *io,
                        int64_t bytes[MODEL_DEV_MAX]);
+/* Of those, the experts' on device i. */
+int64_t model_place_experts(const struct model_place *p, const struct arch_cfg *c,
+                            const io_model *io, int i);
 /* Of every layer, MTP layers after the others, those of one of its experts. */
 void model_expert_bytes(const struct arch_cfg *c, const io_model *io, int64_t *out);
 /* What lies on the place's device i, for people, in the arena: "embed, attn, head, experts@4-7".

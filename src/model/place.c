@@ -90,6 +90,16 @@ enum model_part model_part_of_name(const struct arch_cfg *c, const char *name, i
     return n.role < 0 ? MODEL_ATTN : model_part_of((enum arch_role)n.role);
 }
 
+/* The part that a tensor belongs to, its layer (-1: none), and the device *at of both. */
+static enum model_part place_of(const struct model_place *p, const struct arch_cfg *c,
+                                const struct tensor *t, int *il, int *at)
+{
+    enum model_part part = model_part_of_name(c, t->name, il);
+    bool in = p->in_layer && *il >= 0 && *il < c->n_layer + c->n_mtp;
+    *at = in ? p->in_layer[*il * MODEL_N_PART + (int)part] : p->on[part];
+    return part;
+}
+
 void model_place_bytes(const struct model_place *p, const struct arch_cfg *c, const io_model *io,
                        int64_t bytes[MODEL_DEV_MAX])
 {
@@ -97,14 +107,24 @@ void model_place_bytes(const struct model_place *p, const struct arch_cfg *c, co
         bytes[i] = 0;
     for (int i = 0; i < io_n_tensor(io); i++) {
         const struct tensor *t = io_tensor(io, i);
-        int il = -1;
-        enum model_part part = model_part_of_name(c, t->name, &il);
-        bool in = p->in_layer && il >= 0 && il < c->n_layer + c->n_mtp;
-        int at = in ? p->in_layer[il * MODEL_N_PART + (int)part] : p->on[part];
+        int il = -1, at;
+        enum model_part part = place_of(p, c, t, &il, &at);
         bytes[at] += (int64_t)t->n_bytes;
         if (part == MODEL_EMBED && il < 0 && c->tied_head && p->on[MODEL_HEAD] != at)
             bytes[p->on[MODEL_HEAD]] += (int64_t)t->n_bytes;
     }
+}
+
+int64_t model_place_experts(const struct model_place *p, const struct arch_cfg *c,
+                            const io_model *io, int i)
+{
+    int64_t n = 0;
+    for (int k = 0; k < io_n_tensor(io); k++) {
+        const struct tensor *t = io_tensor(io, k);
+        int il = -1, at;
+        if (place_of(p, c, t, &il, &at) == MODEL_EXPERTS && at == i) n += (int64_t)t->n_bytes;
+    }
+    return n;
 }
 
 void model_expert_bytes(const struct arch_cfg *c, const io_model *io, int64_t *out)

@@ -15,6 +15,8 @@ import json
 import os
 import re
 import sys
+import threading
+import time
 import urllib.request
 
 import e2e
@@ -75,13 +77,16 @@ def check_auto(exe, path, name, tally):
     code, out, err = e2e.run([exe, "doctor", "--device", "auto", "--json"])
     got = json.loads(out)["device"] if code == 0 else f"exit {code}: {err}"
     tally.check("auto", None if got == name else f"{got}, not {name}")
-    code, _, err = e2e.run([exe, "run", "-p", "x", "-n", "1", "-m", path, "--device", "auto"])
-    tally.check("run on auto", None if code == 0 else f"exit {code}: {err}")
+    code, _, err = e2e.run([exe, "run", "-p", "x", "-n", "1", "-v", "-m", path, "--device", "auto"])
+    tally.check("run on auto", None if code == 0 and f"--device auto: {name}" in err else
+                f"exit {code}: {err}")
 
 
 def check_lines(exe, kind, path, tally):
     m = ["-m", path, "--device"]
     check_line(exe, tally, m + [kind + ":40"], f"--device {kind}:40: there")
+    check_line(exe, tally, m + [f"{kind}:0,{kind}:1"],
+               f"device '{kind}': '{kind}:1' is another device: --place puts")
     check_line(exe, tally, m + [kind + ":0,fast"], "option 'fast' (there are: NUMBER, slab=BYTES")
 
 
@@ -90,7 +95,13 @@ def check_vulkan(exe, path, tally):
     check_line(exe, tally, ["-m", path, "--device", "vulkan"],
                "no driver for Vulkan is installed (Debian: mesa", none)
     code, _, err = e2e.run([exe, "run", "-p", "x", "-n", "1", "-v", "-m", path, "--device", "auto"])
-    tally.check("auto", None if code == 0 and "llvmpipe" not in err else f"exit {code}: {err}")
+    with e2e.scratch() as tmp:  # a library that can not be loaded stands before the real one
+        open(os.path.join(tmp, "libvulkan.so.1"), "w").close()
+        check_line(exe, tally, ["-m", path, "--device", "vulkan:1"], "vulkan:1: libvulkan.so.1 is "
+                   "not installed (Debian: libvulkan1 and a driver", {"LD_LIBRARY_PATH": tmp})
+    one = err.count("--device auto: ") == 1
+    tally.check("auto", None if code == 0 and one and "llvmpipe" not in err else
+                f"exit {code}: {err}")
 
 
 def fake(text):
@@ -105,7 +116,7 @@ def check_cuda(exe, path, tally):
                fake("count=2"))
     check_line(exe, tally, m + ["cuda"],
                "cuda:0: Fake 0: compute capability 5.2: at least 6.1 is needed", fake("cc=52"))
-    check_line(exe, tally, m + ["cuda"], "GiB are available", fake("mem=1"))
+    check_line(exe, tally, m + ["cuda"], " free: too little for this model", fake("mem=1"))
     check_line(exe, tally, m + ["cuda"], "cuda:0: lost (CUDA_ERROR_LAUNCH_FAILED)", fake("lost=8"))
     if not re.search(r"libcuda\.so\.1 ", e2e.run(["ldconfig", "-p"])[1].decode()):
         check_line(exe, tally, m + ["cuda"], "cuda:0: libcuda.so.1 is not installed",
@@ -127,22 +138,27 @@ def check_cuda(exe, path, tally):
     tally.check(f"{len(some)} of {n} calls", None if need else "no memory that is full")
 
 
-def check_faults(exe, kind, path, tally):
-    """Each allocation and each submit fails once: one line, or a request that ends with one."""
+def check_faults(exe, kind, path, tally, *args, step=1):
+    """Each allocation and each submit fails once, of the latter from the 30th on every step-th: one
+    line, or a request that ends with one."""
+    way = "staged," if args else ""
     for what in ("alloc", "submit"):
-        done = 0
-        for k in range(1, 200):
-            args = ["run", "-m", path, "--ids", "5,6,7", "-n", "3", "--temp", "0", "--device",
-                    f"{kind}:0,fail={what}:{k}"]
-            code, _, err = e2e.run([exe] + args, timeout=60)
+        done, k = 0, 1
+        while k < 1000:
+            code, _, err = e2e.run([exe, "run", "-m", path, "--ids", "5,6,7", "-n", "3", "--temp",
+                                    "0", "--device", f"{kind}:0,{way}fail={what}:{k}", *args],
+                                   timeout=60)
             if code == 0:
-                done = k - 1
                 break
-            if (code != 1 or f"{what} {k} fails" not in err.replace("allocation", "alloc")
+            done += 1
+            said = err.replace("allocation", "alloc").strip().split("\n")
+            if (code != 1 or len(said) != 1 or f"{what} {k} fails" not in said[0]
                     or "not given back" in err):
-                tally.check(f"{what} {k}", f"exit {code}: {err.strip()[:200]}")
+                tally.check(f"{what} {k} {' '.join(args)}", f"exit {code}: {err.strip()[:200]}")
                 return
-        tally.check(f"every {what}", None if done > 2 else f"only {done} were seen to fail")
+            k += 1 if k < 30 else step
+        tally.check(f"every {what} {' '.join(args)}",
+                    None if done > 2 else f"only {done} were seen to fail")
 
 
 def check_serve(kind, path, tally):
@@ -154,6 +170,50 @@ def check_serve(kind, path, tally):
         with urllib.request.urlopen(req, timeout=120) as r:
             n = json.load(r)["usage"]["completion_tokens"]
     tally.check("serve", None if 1 <= n <= 4 else f"{n} tokens")
+
+
+def opens_and_fails(kind, path):
+    """A server whose device fails later than its opening."""
+    for k in (100, 200, 400, 800, 1600):
+        try:
+            return serve.Server("--device", f"{kind}:0,fail=submit:{k}", "--ctx", "512",
+                                "--drain", "5", model=path)
+        except RuntimeError as e:
+            if f"submit {k} fails" not in str(e):
+                raise
+    raise RuntimeError("it never opened")
+
+
+def check_lost(kind, path, tally):
+    """8 streams on a device that is lost: each ends with an error event, then nobody gets in and
+    the server leaves with exit code 1 and a line that says how many have ended."""
+    ends = [None] * 8
+
+    def ask(i):
+        try:
+            ends[i] = s.stream("/v1/completions", {"prompt": f"Story {i}", "max_tokens": 400,
+                                                   "ignore_eos": True, "stream": True})[1][-2:]
+        except OSError as e:
+            ends[i] = repr(e)
+
+    with opens_and_fails(kind, path) as s:
+        clients = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
+        t0 = time.time()
+        for c in clients:
+            c.start()
+        for c in clients:
+            c.join(60)
+        took = time.time() - t0
+        good = sum("fails, as its option says" in json.dumps(e) and "error" in json.dumps(e)
+                   for e in ends)
+        tally.check("8 streams of a device that is lost", None if good == 8 and took < 12 else
+                    f"{took:.1f} s: {ends}")
+        code = s.proc.wait(12)
+        s.reader.join(5)
+        said = [ln for ln in b"".join(s.log).decode().split("\n") if ln.startswith("sluice: ")
+                and "fails" in ln]
+        tally.check("its last line", None if code == 1 and len(said) == 1 and re.search(
+            r" in step \d+: all 8 requests ended$", said[0]) else f"exit {code}: {said}")
 
 
 def main():
@@ -176,7 +236,13 @@ def main():
             check_auto(exe, llama, "cuda:0", tally)
             check_cuda(exe, llama, tally)
         check_serve(kind, llama, tally)
+        check_lost(kind, llama, tally)
         check_faults(exe, kind, llama, tally)
+        with e2e.scratch() as tmp:  # whose load says which are hot: else there is a second line
+            load, moe = os.path.join(tmp, "load.json"), os.path.join(tiny, "qwen3_moe.gguf")
+            e2e.run([exe, "run", "-m", moe, "--ids", IDS, "-n", "2", "--expert-stats", load])
+            check_faults(exe, kind, moe, tally, "--cpu-moe", "--hot-experts", "2", "--hot-from",
+                         load, "--stream-from", "3", step=4)
     tally.exit()
 
 

@@ -346,6 +346,12 @@ TEST(engine_device_falls_back_when_asked_to)
     sl_engine_info_get(e, &info);
     assert_int_equal(info.fallback, 1);
     sl_engine_close(e);
+    o.device = "sim:mem=100K"; /* it opens, and has too little memory */
+    o.stream_from = 0;
+    ASSERT_OK(sl_engine_open(m, &o, &e, &err));
+    sl_engine_info_get(e, &info);
+    assert_int_equal(info.fallback, 1);
+    sl_engine_close(e);
     o.device = "volcano";
     assert_int_equal(sl_engine_open(m, &o, &e, &err), SL_UNSUPPORTED); /* nobody knows it */
     o.device = "sim:speed=9";
@@ -355,6 +361,124 @@ TEST(engine_device_falls_back_when_asked_to)
     assert_true(sl_engine_open(m, &o, &e, &err) != SL_OK);
     o.fallback = "gpu";
     assert_int_equal(sl_engine_open(m, &o, &e, &err), SL_REQUEST);
+    log_set_level(LOG_WARN);
+    sl_model_close(m);
+}
+
+/* Options that go with experts beside a device mean nothing where the CPU stands in for it. */
+TEST(engine_device_falls_back_with_experts)
+{
+    sl_model *m = NULL;
+    sl_engine *e = NULL;
+    sl_engine_info info;
+    static const char *const device[] = {"vulkan:40", "sim:mem=100K"};
+    ASSERT_OK(sl_model_open(tiny("qwen3_moe"), NULL, &m, &err));
+    log_set_level(LOG_ERROR);
+    for (int i = 0; i < 2; i++) {
+        sl_engine_opts o = {.n_thread = 1, .n_ctx = 64, .device = device[i], .fallback = "cpu"};
+        o.place = "experts=cpu";
+        o.n_hot = 2;
+        o.stream_from = 1;
+        ASSERT_OK(sl_engine_open(m, &o, &e, &err));
+        sl_engine_info_get(e, &info);
+        assert_int_equal(info.fallback, 1);
+        sl_engine_close(e);
+    }
+    log_set_level(LOG_WARN);
+    sl_model_close(m);
+}
+
+#define SPARE_KIB (256 * 1024) /* that are left beside weights and cache whatever they are */
+
+/* A device of so many KiB. */
+static sl_status open_small(sl_model *m, sl_engine_opts o, int kib, sl_engine **e)
+{
+    char name[32];
+    snprintf(name, sizeof name, "sim:mem=%dK", kib);
+    o.device = name;
+    *e = NULL;
+    return sl_engine_open(m, &o, e, &err);
+}
+
+static void fits_so(sl_model *m, const sl_engine_opts *o, int kib, const char *text)
+{
+    sl_engine *e;
+    if (open_small(m, *o, kib, &e)) fail_msg("%s: and yet: %s", text, err.text);
+    sl_engine_close(e);
+}
+
+/* What is said of a device with too little memory is one line, and what it says fits does. */
+TEST(engine_device_says_what_fits)
+{
+    sl_model *m = NULL;
+    sl_engine *e;
+    int n_seen[4] = {0};
+    ASSERT_OK(sl_model_open(tiny("qwen3_moe"), NULL, &m, &err));
+    log_set_level(LOG_ERROR);
+    for (int kib = SPARE_KIB; kib < SPARE_KIB + 1200; kib += 20) {
+        char text[sizeof err.text];
+        const sl_engine_opts o = {.n_thread = 1, .n_ctx = 1024, .kv = SL_KV_F16};
+        sl_engine_opts p;
+        sl_status st = open_small(m, o, kib, &e);
+        if (!st) sl_engine_close(e);
+        if (!st) continue;
+        snprintf(text, sizeof text, "%s", err.text);
+        assert_int_equal(st, SL_NOMEM);
+        if (strncmp(text, "sim:mem=", 8) != 0 || strchr(text, '\n') ||
+            !strstr(text, " MiB needed (weights "))
+            fail_msg("%s", text);
+        const char *c = strstr(text, "-c ");
+        n_seen[0] += strstr(text, "too little for this model") != NULL;
+        if (strstr(text, "--place experts=cpu")) {
+            p = o, p.place = "experts=cpu";
+            if (strstr(text, "experts=cpu and")) p.kv = SL_KV_Q8;
+            fits_so(m, &p, kib, text);
+            n_seen[1]++;
+        }
+        if (c) {
+            p = o, p.n_ctx = atoi(c + 3);
+            fits_so(m, &p, kib, text);
+            p.n_ctx += 32;
+            assert_int_equal(open_small(m, p, kib, &e), SL_NOMEM); /* it is the most */
+            n_seen[2]++;
+        }
+        if (strstr(text, "--kv q8") && !strstr(text, "experts=cpu and")) {
+            p = o, p.kv = SL_KV_Q8;
+            fits_so(m, &p, kib, text);
+            n_seen[3]++;
+        }
+    }
+    for (int i = 0; i < 4; i++)
+        if (!n_seen[i]) fail_msg("advice %d was never given", i);
+    log_set_level(LOG_WARN);
+    sl_model_close(m);
+}
+
+/* Steps of prompts that are streamed get shorter for want of memory, unless their length is asked
+ * for. */
+TEST(engine_device_halves_the_chunk)
+{
+    sl_model *m = NULL;
+    sl_engine *e;
+    int n_half = 0, last = 0;
+    ASSERT_OK(sl_model_open(tiny("qwen3_moe"), NULL, &m, &err));
+    log_set_level(LOG_ERROR);
+    for (int kib = SPARE_KIB; kib < SPARE_KIB + 30000 && last < 2048; kib += 200) {
+        sl_engine_opts o = {.n_thread = 1, .n_ctx = 2048, .place = "experts=cpu"};
+        o.stream_from = 1;
+        if (open_small(m, o, kib, &e)) continue;
+        int n = e->n_chunk;
+        sl_engine_close(e);
+        assert_true(n >= last && n >= 128 && (n & (n - 1)) == 0); /* more memory, longer ones */
+        n_half += n < 2048 && n > last;
+        last = n;
+        o.n_chunk = 2048;
+        sl_status st = open_small(m, o, kib, &e);
+        assert_int_equal(st, n < 2048 ? SL_NOMEM : SL_OK);
+        if (!st) sl_engine_close(e);
+    }
+    assert_int_equal(last, 2048);
+    assert_true(n_half > 1);
     log_set_level(LOG_WARN);
     sl_model_close(m);
 }

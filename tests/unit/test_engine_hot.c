@@ -268,5 +268,5 @@ TEST(engine_hot_refuses_by_name)
     o.hot_update = 1;
     refuses("qwen3_moe", &o, "hot-update: goes with hot-experts");
     o = opts_of("sim:mem=400K", 4);
-    refuses("qwen3_moe", &o, "not enough memory");
+    refuses("qwen3_moe", &o, " MiB needed (weights ");
 }

@@ -253,7 +253,7 @@ TEST(engine_place_refuses_by_name)
         {"re:nowhere=check", SL_REQUEST, "matches no matrix"},
         {"re:ffn_=gone:mem=4", SL_UNSUPPORTED, "'gone:mem=4'"},
         {"head=a;embed=b;dense=c;router=d", SL_REQUEST, "more than 4 devices"},
-        {"head=check:mem=1000", SL_NOMEM, "device 'check:mem=1000'"},
+        {"head=check:mem=1000", SL_NOMEM, "check:mem=1000: "},
         {"head=check:lacks=prep", SL_UNSUPPORTED, "can not run operator 'prep'"},
     };
     sl_model *m = NULL, *dense = NULL;

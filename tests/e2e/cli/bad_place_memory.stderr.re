@@ -1,1 +1,1 @@
-sluice: not enough memory on device 'check:mem=1000': [0-9.]+ GiB are needed for what is placed there \(head\), 0.00 GiB are available
+sluice: check:mem=1000: [0-9.]+ MiB needed for what is placed there \(head\), 0.0 free: --place puts parts elsewhere

@@ -9,6 +9,7 @@ The device is `check`, the CPU behind a queue, which fails at its K-th call, or 
 at it (docs/devices.md)."""
 import http.client
 import json
+import re
 import subprocess
 import threading
 import time
@@ -106,6 +107,8 @@ def lost():
         said = [ln for ln in b"".join(s.log).decode().split("\n") if "lost" in ln and
                 not ln.startswith("{")]
         need("one line says why", len(said) == 1 and said[0].startswith("sluice: "), said)
+        need("it says in which step, and what ended", re.search(
+            rf" in step \d+: all {N_CLIENT} requests ended$", said[0]), said)
 
 
 def refused(server):
