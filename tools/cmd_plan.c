@@ -88,6 +88,8 @@ static const struct opt opts[] = {
     TEXT("device", device, "NAME", NULL,
          "a device as serve takes it, sim:... too, beside the CPU: what lies where, how fast"),
     INT("defer", defer, "0", 0, 1024, "with --device: experts of a token that come late"),
+    TEXT("stream-from", common.stream_from, "N|auto|off", NULL,
+         "with --device: prompts in steps of N tokens bring experts from the CPU to it"),
     INT("hot", n_hot, "-1", -1, 65536, "with --device: hot experts of a layer (-1: what fits)"),
     {"goal", 0, OPT_ENUM, offsetof(S, goal), "first|tps|tpot|ttft", "first", 0, 0,
      "which row --emit writes: the first, or the best in tok/s, TPOT or TTFT"},

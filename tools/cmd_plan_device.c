@@ -9,10 +9,13 @@
 #include "dev/dev.h"
 #include "dev/figures.h"
 #include "os/os.h"
+#include "place.h"
 #include "plan/place.h"
 
 #define GIB 1073741824.0
 #define PROBE_MS 200
+#define CHUNK 512 /* tokens of a step of a prompt, as the engine has them */
+#define CHUNK_STREAMED 2048
 #define NEAR 1.01 /* fewer late experts are taken where they cost no more than this */
 
 /* One placement, and what it is called by. */
@@ -31,6 +34,7 @@ struct device_plan {
     struct plan_asked asked;
     struct row row[8];
     int n;
+    int stream_from; /* as of plan_placing */
     struct dev_figures f;
 };
 
@@ -107,12 +111,17 @@ static void arguments(const struct device_plan *x, struct row *row)
         n += snprintf(s + n, cap - (size_t)n, " --n-cpu-moe %d", first + p->n_cpu);
     if (p->n_hot) n += snprintf(s + n, cap - (size_t)n, " --hot-experts %d", p->n_hot);
     if (p->n_hot && from) n += snprintf(s + n, cap - (size_t)n, " --hot-from %.60s", from);
-    if (p->n_late) snprintf(s + n, cap - (size_t)n, " --defer %d", p->n_late);
+    if (p->n_late) n += snprintf(s + n, cap - (size_t)n, " --defer %d", p->n_late);
+    if (p->n_cpu && p->stream_from == PLAN_STREAM_AUTO)
+        snprintf(s + n, cap - (size_t)n, " --stream-from auto");
+    if (p->n_cpu && p->stream_from > 0)
+        snprintf(s + n, cap - (size_t)n, " --stream-from %d", p->stream_from);
 }
 
 static struct row *add(struct device_plan *x, const char *name, struct plan_placing p)
 {
     struct row *row = &x->row[x->n++];
+    p.stream_from = x->stream_from;
     *row = (struct row){.name = name, .p = p};
     plan_place(x->r->q.model, &x->fmt, &x->card, &p, &x->asked, &row->got);
     arguments(x, row);
@@ -161,6 +170,7 @@ static void add_all(struct device_plan *x)
     if (all > 0) {
         struct plan_placing p = {.n_cpu = all, .n_late = o->defer};
         add(x, "experts on the CPU", p);
+        p.stream_from = x->stream_from;
         p.n_hot = o->n_hot >= 0 ? o->n_hot
                                 : plan_place_hot(m, &x->fmt, &x->card, &p, &x->asked);
         if (p.n_hot > 0) add(x, "hot ones on both", p);
@@ -223,6 +233,8 @@ static void tell(const struct device_plan *x, const struct row *best)
         printf("%-34s %9.2f %9.2f %6.0f %9.3f %9.1f %9.3f %9.3f", r->name, there / GIB,
                g->host_weights / GIB, g->free_seq, g->step * 1e3, g->prompt * 1e3, g->dev * 1e3,
                g->host * 1e3);
+        if (g->stream_from)
+            printf("  streams prompts");
         if (g->over > 0)
             printf("  does not fit: %.2f GiB too many on the %s", g->over / GIB,
                    g->host_over ? "host" : "device");
@@ -278,6 +290,9 @@ static void row_json(struct json_w *w, const struct row *r)
     text_jw_int(w, r->p.n_hot);
     text_jw_key(w, "defer");
     text_jw_int(w, r->p.n_late);
+    text_jw_key(w, "streamed_from"); /* the least chunk of the prompt that is; 0: none */
+    text_jw_int(w, g->stream_from);
+    number(w, "stream_gib", g->stream_buf / GIB);
     text_jw_obj_end(w);
 }
 
@@ -344,6 +359,7 @@ static sl_status emit(const struct device_plan *x, const struct row *best, sl_er
     if (best->p.n_hot) text(&w, "hot-experts", hot);
     if (best->p.n_hot && o->common.expert_stats) text(&w, "hot-from", o->common.expert_stats);
     if (best->p.n_late) integer(&w, "defer", best->p.n_late);
+    if (best->p.n_cpu && best->p.stream_from) text(&w, "stream-from", o->common.stream_from);
     integer(&w, "chunk", (int64_t)x->asked.chunk);
     integer(&w, "max-batch", (int64_t)fmax(1, x->asked.batch));
     integer(&w, "ctx", (int64_t)x->asked.ctx);
@@ -372,6 +388,7 @@ static sl_status ask(struct device_plan *x, sl_err *err)
     if (o->n_hot > m->experts)
         return SL_FAIL(err, REQUEST, "--hot %d: %.60s has %d experts in a layer", o->n_hot,
                        m->name, m->experts);
+    SL_TRY(place_stream(&o->common, &x->stream_from, err));
     if (r->has_real)
         x->fmt = r->real;
     else if (!plan_format_find(o->weights ? o->weights : "q4", &x->fmt))
@@ -380,7 +397,9 @@ static sl_status ask(struct device_plan *x, sl_err *err)
     x->asked = (struct plan_asked){.batch = o->concurrency > 0 ? o->concurrency : 1,
                                    .ctx = o->input + o->output,
                                    .prompt = o->input,
-                                   .chunk = o->chunk > 0 ? o->chunk : 512,
+                                   .chunk = o->chunk > 0      ? o->chunk
+                                            : x->stream_from ? CHUNK_STREAMED
+                                                             : CHUNK,
                                    .kv_bits = strcmp(o->kv, "int8") ? 16 : 8};
     SL_TRY(look_at(x, err));
     return look_beside(x, err);

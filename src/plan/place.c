@@ -9,6 +9,12 @@
 #include "plan/plan_internal.h"
 
 #define HOT_SHARE 0.9 /* of what is left, as --hot-experts auto takes */
+/* What the engine takes for experts that it streams: a buffer's bytes, as long as a layer fills so
+ * many of them; two buffers. */
+#define SLAB_BYTES 268435456.0
+#define SLABS_LEAST 4
+#define SLABS_MOST 16
+#define SLAB_BUFS 2
 
 struct at {
     const struct plan_model *m;
@@ -18,6 +24,7 @@ struct at {
     double tok, rows; /* of the step; whose logits are wanted */
     double seq, ctx;  /* that decode */
     double attn_flop; /* of a prompt, a layer's attention */
+    bool streams;     /* experts on the CPU come to the device */
     double kv_bits;
 };
 
@@ -126,6 +133,36 @@ static double apart(const struct at *a, double g, double late, struct plan_place
     return t;
 }
 
+/* ---- experts that come to the device ---- */
+
+static double slab_experts(const struct at *a)
+{
+    double E = a->m->experts, bytes = a->m->p_expert * a->f->expert / 8;
+    double fit = floor(SLAB_BYTES / fmax(bytes, 1));
+    return fmax(fmin(fit, ceil(E / SLABS_LEAST)), ceil(E / SLABS_MOST));
+}
+
+/* A layer whose experts come slab by slab: the first one while the device does g, each of the
+ * others while it computes with the one before. */
+static double streamed(const struct at *a, double g, struct plan_placed *out)
+{
+    const struct plan_model *m = a->m;
+    const struct plan_card *card = a->card;
+    double n = ceil(m->experts / slab_experts(a)), cold = 1 - a->p->n_hot / fmax(1, m->experts);
+    double bytes = cold * m->experts * m->p_expert * a->f->expert / 8 / n;
+    double hit = hot_share(a), terms = a->tok * m->topk, read = plan_experts_read(m, a->tok);
+    double way = card->lat + bytes / card->bus;
+    if (card->host_bw > 0) way = fmax(way, 2 * bytes / card->host_bw); /* read and written once */
+    double one = experts_on_device(a, read * (1 - hit) / n, terms * (1 - hit) / n);
+    double sum = card->lat + longer(4 * terms * m->hidden, card->bw, 0, 0);
+    double on = g + shared(a);
+    if (a->p->n_hot) on += experts_on_device(a, read * hit, terms * hit);
+    double t = fmax(on, way) + (n - 1) * fmax(way, one) + one + sum;
+    out->dev += on + n * one + sum;
+    out->ways += t - (on + n * one + sum);
+    return t;
+}
+
 static double step_time(const struct at *a, struct plan_placed *out)
 {
     const struct plan_model *m = a->m;
@@ -139,9 +176,28 @@ static double step_time(const struct at *a, struct plan_placed *out)
     double late = a->attn_flop > 0 ? 0 : fmin(1, (double)a->p->n_late / fmax(1, m->topk));
     for (int i = 0; i < n_cpu; i++) { /* in the last layer none come late */
         bool last = i == m->moe_layers - 1;
-        t += apart(a, attn + router(a), last ? 0 : late, out);
+        t += a->streams ? streamed(a, attn + router(a), out)
+                        : apart(a, attn + router(a), last ? 0 : late, out);
     }
     return all + t;
+}
+
+/* A chunk of a prompt, its experts streamed or not. */
+static double chunk_time(struct at *a, struct plan_placed *out)
+{
+    int from = a->p->stream_from;
+    bool may = a->p->n_cpu > 0 && (from < 0 || (from > 0 && a->tok >= from));
+    a->streams = may;
+    double t = step_time(a, out);
+    if (may && from < 0) {
+        a->streams = false;
+        double plain = step_time(a, out);
+        may = t < plain;
+        t = fmin(t, plain);
+    }
+    a->streams = false;
+    if (may && (!out->stream_from || a->tok < out->stream_from)) out->stream_from = (int)a->tok;
+    return t;
 }
 
 /* ---- memory ---- */
@@ -161,6 +217,11 @@ static void memory(const struct at *a, const struct plan_asked *q, struct plan_p
     out->seq = plan_kv_bytes(m, q->ctx, q->kv_bits, 1);
     double width = fmax(m->hidden * 8.0, m->topk * 2.0 * (m->hidden + m->moe_inter));
     out->dev_acts = q->chunk * width * 4 + fmin(q->chunk, 64) * (double)m->vocab * 4;
+    out->stream_buf = 0;
+    if (a->p->stream_from && a->p->n_cpu)
+        out->stream_buf = SLAB_BUFS * slab_experts(a) * expert +
+                          q->chunk * m->topk * (12.0 * m->moe_inter + 8.0 * m->hidden);
+    out->dev_acts += out->stream_buf;
     out->dev_kv = fmax(1, q->batch) * out->seq;
     double fixed = out->dev_weights + out->dev_hot + out->dev_acts;
     out->free_seq = fmax(0, floor((a->card->mem - fixed) / out->seq));
@@ -180,7 +241,7 @@ void plan_place(const struct plan_model *m, const struct plan_format *f,
         double n = fmin(q->chunk, q->prompt - done);
         a.tok = n, a.rows = 1;
         a.attn_flop = plan_prompt_flop(m, n, done) / m->layers;
-        out->prompt += step_time(&a, out);
+        out->prompt += chunk_time(&a, out);
         done += n;
     }
     a.tok = a.rows = a.seq = fmax(1, q->batch);

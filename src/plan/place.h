@@ -17,7 +17,10 @@ struct plan_card {
 /* Which experts lie where: those of the first n_cpu layers that have any on the CPU. */
 struct plan_placing {
     int n_cpu, n_late, n_hot; /* late: of a token; hot: of each layer on the CPU, there too */
+    /* In steps of so many tokens experts on the CPU come to the device; 0: in none */
+    int stream_from;
 };
+#define PLAN_STREAM_AUTO (-1) /* in those of prompts in which that is faster */
 
 struct plan_placed {
     double dev_weights, dev_hot, dev_kv, dev_acts; /* bytes on the device */
@@ -26,6 +29,8 @@ struct plan_placed {
     double free_seq;                               /* sequences that fit beside the rest */
     double over; /* bytes too many on the device, or else on the host; <= 0: it fits */
     bool host_over;
+    double stream_buf;                 /* of dev_acts, what streaming takes */
+    int stream_from;                   /* the least chunk that is streamed; 0: none is */
     double step, prompt;               /* seconds: a step of decode; a prompt */
     double dev, host, ways, late_wait; /* of the step: busy device, busy CPU, hand-overs and bus */
 };
