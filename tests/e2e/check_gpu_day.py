@@ -9,8 +9,11 @@ llama.cpp that says what it is told: rows pass, fail, are measured alone or are 
 """
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import e2e
 
@@ -36,11 +39,12 @@ def llama(folder, tps):
     return folder
 
 
-def day(tmp, build, *args):
+def day(tmp, build, *args, env=None):
     """(exit code, {row: its result}, the page, what was said)"""
     out = os.path.join(tmp, "out")
+    shutil.rmtree(out, ignore_errors=True)
     p = subprocess.run([sys.executable, SCRIPT, "--quick", "--build", build, "--out", out, *args],
-                       capture_output=True, text=True)
+                       capture_output=True, text=True, env=env)
     if not os.path.exists(os.path.join(out, "gpu-day.json")):
         return p.returncode, {}, "", p.stdout + p.stderr
     with open(os.path.join(out, "gpu-day.json")) as f:
@@ -48,6 +52,53 @@ def day(tmp, build, *args):
     with open(os.path.join(out, "gpu-day.html")) as f:
         page = f.read()
     return p.returncode, {r["row"]: r for c in report["cards"] for r in c["rows"]}, page, p.stdout
+
+
+def resumed(tally, tmp, build, model):
+    """Rows that have a result are kept, those that were not run are tried."""
+    what = ["--device", "cuda:0", "--rows", "P,G2,G6"]
+    _, before, _, _ = day(tmp, build, *what)
+    before["P"]["text"] = "as it was"
+    kept = os.path.join(tmp, "kept.json")
+    with open(kept, "w") as f:
+        json.dump({"cards": [{"name": "cuda:0", "rows": list(before.values())}]}, f)
+    code, rows, _, said = day(tmp, build, *what, "--resume", kept, model)
+    check(tally, "going on", (code, {k: r["status"] for k, r in rows.items()}),
+          (0, {"P": "measured", "G2": "measured", "G6": "not run"}))
+    check(tally, "what was there", rows["P"]["text"], "as it was")
+
+
+def ended(tally, tmp, build):
+    """Results of rows are there while others run, and when the script is killed."""
+    out = os.path.join(tmp, "killed")
+    p = subprocess.Popen([sys.executable, SCRIPT, "--build", build, "--out", out, "--device",
+                          "cuda:0", "--rows", "P,C5"], stdout=subprocess.DEVNULL)
+    path, rows = os.path.join(out, "gpu-day.json"), []
+    for _ in range(600):
+        time.sleep(0.1)
+        if os.path.exists(path):
+            with open(path) as f:
+                rows = [r["row"] for c in json.load(f)["cards"] for r in c["rows"]]
+        if rows or p.poll() is not None:
+            break
+    running = p.poll() is None
+    p.send_signal(signal.SIGINT)
+    p.wait(60)
+    check(tally, "rows of a day that is cut off", (running, rows), (True, ["P"]))
+
+
+def packed(tally, tmp, build):
+    """A build that travels, to a machine without tools."""
+    pack, bare = os.path.join(tmp, "pack.tar.xz"), dict(os.environ, PATH="/nonexistent")
+    code = subprocess.run([sys.executable, SCRIPT, "--quick", "--build", build, "--pack", pack],
+                          stdout=subprocess.DEVNULL).returncode
+    check(tally, "packing", code, 0)
+    code, rows, _, said = day(tmp, pack, "--device", "cuda:0", "--rows", "P,C1,C2", "--synth",
+                              "no:q4_0", env=bare)
+    check(tally, "from a pack", (code, {k: r["status"] for k, r in rows.items()}),
+          (0, {"P": "measured", "C1": "pass", "C2": "not run"}))
+    tally.check("a model that can not be made", None if "--synth no:q4_0: left out" in said
+                else said)
 
 
 def check(tally, what, got, want):
@@ -71,7 +122,9 @@ def main():
         check(tally, "rows beside a fast one", status,
               {"P": "measured", "C1": "pass", "C2": "not run", "C6": "pass", "C7": "pass",
                "C14": "pass", "G2": "fail", "G3": "fail", "G6": "fail", "G7": rows["G7"]["status"],
-               "G10": "not run"})
+               "G10": rows["G10"]["status"]})
+        tally.check("planned and measured", None if rows["G10"]["status"] in ("pass", "fail") and
+                    len(rows["G10"]["figures"]["errors_pct"]) > 2 else rows["G10"])
         g7 = rows["G7"]
         tally.check("streamed prompts", None if g7["status"] in ("measured", "fail", "pass") and
                     g7["figures"]["bus_gbps"] > 0 and "on the bus" in g7["text"] else g7)
@@ -85,6 +138,9 @@ def main():
         check(tally, "alone", (code, {k: r["status"] for k, r in rows.items()}),
               (0, {"G2": "measured", "G6": "not run"}))
         tally.check("why not", None if "no model with experts" in rows["G6"]["text"] else rows)
+        resumed(tally, tmp, build, models[0])
+        ended(tally, tmp, build)
+        packed(tally, tmp, build)
         code, rows, _, said = day(tmp, build, "--minutes", "0.01", "--rows", "G2", models[0])
         tally.check("no time", None if code and "minutes are over" in said else said)
         code, _, _, said = day(tmp, build, "--device", "cuda:7")
