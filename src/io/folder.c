@@ -44,7 +44,7 @@ sl_status io_folder_json(io_model *m, const char *path, const char *p, uint64_t 
 {
     const char *what = io_foreign(p, n);
     if (what) return SL_FAIL(err, FORMAT, "%s: not JSON but %s", io_short(path), what);
-    SL_TRY(text_json_parse(&m->arena, io_short(path), p, n, out, err));
+    SL_TRY(text_json_parse_python(&m->arena, io_short(path), p, n, out, err));
     if ((*out)->kind == JSON_OBJECT_K) return SL_OK;
     return SL_FAIL(err, FORMAT, "%s: byte 0: not a JSON object", io_short(path));
 }

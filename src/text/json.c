@@ -25,6 +25,7 @@ struct reader {
     struct json *slab;
     int n_slab;
     int depth;
+    bool python; /* NaN and Infinity are read over */
     struct frame stack[TEXT_JSON_DEPTH];
     sl_err *err;
 };
@@ -249,6 +250,23 @@ static sl_status close_top(struct reader *r)
     return SL_OK;
 }
 
+/* What Python's json writes and reads though it is no JSON: as texts, so that nobody takes them for
+ * numbers that he can compute with. */
+static bool read_no_number(struct reader *r, struct json *v)
+{
+    static const char *const lit[] = {"NaN", "Infinity", "-Infinity"};
+    for (int i = 0; r->python && i < BASE_COUNT_OF(lit); i++) {
+        size_t n = strlen(lit[i]);
+        if ((size_t)(r->end - r->p) < n || memcmp(r->p, lit[i], n) != 0) continue;
+        v->kind = JSON_STR_K;
+        v->s = lit[i];
+        v->n = n;
+        r->p += n;
+        return true;
+    }
+    return false;
+}
+
 static sl_status read_literal(struct reader *r, struct json *v)
 {
     static const struct {
@@ -289,7 +307,7 @@ static sl_status read_value(struct reader *r, struct json *v)
     case 'n':
         return read_literal(r, v);
     default:
-        return read_number(r, v);
+        return read_no_number(r, v) ? SL_OK : read_number(r, v);
     }
 }
 
@@ -345,21 +363,35 @@ static sl_status read_all(struct reader *r, struct json *root)
     return r->p == r->end ? SL_OK : bad(r, r->p, "something after the value");
 }
 
+static sl_status read_text(struct reader *r, size_t n, const struct json **out)
+{
+    void *buf = NULL;
+    struct json *root = NULL;
+    const char *p = r->base;
+    r->p = p + text_utf8_bom(p, n);
+    r->end = p + n;
+    if (n >= 2 && (memcmp(p, "\xff\xfe", 2) == 0 || memcmp(p, "\xfe\xff", 2) == 0))
+        return bad(r, p, "a byte order mark of UTF-16: save the text as UTF-8");
+    SL_TRY(mem_arena_alloc(r->a, n + 1, &buf, r->err));
+    r->str = buf;
+    SL_TRY(new_node(r, &root));
+    SL_TRY(read_all(r, root));
+    *out = root;
+    return SL_OK;
+}
+
 sl_status text_json_parse(struct arena *a, const char *what, const char *p, size_t n,
                           const struct json **out, sl_err *err)
 {
-    struct reader r = {.a = a, .what = what, .base = p, .p = p, .end = p + n, .err = err};
-    void *buf = NULL;
-    struct json *root = NULL;
-    r.p += text_utf8_bom(p, n);
-    if (n >= 2 && (memcmp(p, "\xff\xfe", 2) == 0 || memcmp(p, "\xfe\xff", 2) == 0))
-        return bad(&r, p, "a byte order mark of UTF-16: save the text as UTF-8");
-    SL_TRY(mem_arena_alloc(a, n + 1, &buf, err));
-    r.str = buf;
-    SL_TRY(new_node(&r, &root));
-    SL_TRY(read_all(&r, root));
-    *out = root;
-    return SL_OK;
+    struct reader r = {.a = a, .what = what, .base = p, .err = err};
+    return read_text(&r, n, out);
+}
+
+sl_status text_json_parse_python(struct arena *a, const char *what, const char *p, size_t n,
+                                 const struct json **out, sl_err *err)
+{
+    struct reader r = {.a = a, .what = what, .base = p, .err = err, .python = true};
+    return read_text(&r, n, out);
 }
 
 sl_status text_json_probe(struct arena *a, const char *p, size_t n, const struct json **out,

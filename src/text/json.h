@@ -66,6 +66,10 @@ struct json {
  * Cost: linear; about 200 MB/s. Tests: tests/unit/test_text_json.c, fuzz_json. */
 sl_status text_json_parse(struct arena *a, const char *what, const char *p, size_t n,
                           const struct json **out, sl_err *err) BASE_MUST_USE;
+/* The same of a file that Python may have written: NaN, Infinity and -Infinity are read too, each
+ * as a string, which no reader of numbers takes. */
+sl_status text_json_parse_python(struct arena *a, const char *what, const char *p, size_t n,
+                                 const struct json **out, sl_err *err) BASE_MUST_USE;
 /* The same of bytes that may be JSON or not: *out is NULL where they are not, and that is no error.
  * Errors: NOMEM. */
 sl_status text_json_probe(struct arena *a, const char *p, size_t n, const struct json **out,

@@ -9,7 +9,7 @@ static sl_status parse_file(struct arena *a, const char *name, const char *p, si
                             const struct json **out, sl_err *err)
 {
     if (!p) return SL_OK;
-    SL_TRY(text_json_parse(a, name, p, n, out, err));
+    SL_TRY(text_json_parse_python(a, name, p, n, out, err));
     if ((*out)->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "%s is no object", name);
     return SL_OK;
 }

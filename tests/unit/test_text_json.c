@@ -134,6 +134,28 @@ TEST(json_refuses_the_rest_and_says_where)
     }
 }
 
+TEST(json_of_python_may_have_what_is_no_number)
+{
+    static const char doc[] = "{\"a\":NaN,\"b\":[Infinity,-Infinity,-1],\"c\":1e30}";
+    struct arena a;
+    const struct json *v = NULL;
+    sl_err err;
+    mem_arena_init(&a, MEM_MISC, 0);
+    assert_int_equal(text_json_parse(&a, "t", doc, sizeof doc - 1, &v, &err), SL_FORMAT);
+    ASSERT_OK(text_json_parse_python(&a, "t", doc, sizeof doc - 1, &v, &err));
+    assert_true(text_json_is(text_json_get(v, "a"), "NaN"));
+    assert_true(text_json_is(text_json_get(v, "b")->item[1], "-Infinity"));
+    assert_true(text_json_get(v, "b")->item[2]->i == -1 && text_json_get(v, "c")->f == 1e30);
+    for (int i = 0; i < BASE_COUNT_OF(no); i++) {
+        bool is_it =
+            no[i].n >= 3 && (memcmp(no[i].p, "NaN", 3) == 0 || strstr(no[i].p, "Infinity"));
+        if (!is_it)
+            assert_int_equal(text_json_parse_python(&a, "t", no[i].p, no[i].n, &v, &err),
+                             SL_FORMAT);
+    }
+    mem_arena_fini(&a);
+}
+
 TEST(json_every_cut_of_a_document_is_refused)
 {
     static const char doc[] = "{\"a\":[1,-2.5e3,true,null,\"x\\u20ac\xe2\x82\xac\"],\"b\":{}}";
