@@ -130,21 +130,46 @@ static int byte_word(const char *p, size_t n)
     return hex(p[3]) * 16 + hex(p[4]);
 }
 
-/* What a text of a word stands for: marks are spaces. */
-static sl_status unmarked(tok *t, const char *p, size_t n, struct tok_entry *e, sl_err *err)
+/* A text of a word with something in place of its marks; *out stays as it is where it has none. */
+static sl_status replace_marks(tok *t, struct tok_text in, const char *by, struct tok_text *out,
+                               sl_err *err)
 {
     size_t m = strlen(t->mark), k = 0;
     char *q = NULL;
-    if (m == 0 || n < m || !memmem(p, n, t->mark, m)) return SL_OK;
-    SL_TRY(mem_arena_str(&t->a, p, n, &q, err));
-    for (size_t i = 0; i < n;) {
-        bool hit = n - i >= m && memcmp(p + i, t->mark, m) == 0;
-        q[k++] = hit ? ' ' : p[i];
+    if (m == 0 || in.n < m || !memmem(in.p, in.n, t->mark, m)) return SL_OK;
+    SL_TRY(mem_arena_str(&t->a, in.p, in.n, &q, err));
+    for (size_t i = 0; i < in.n;) {
+        bool hit = in.n - i >= m && memcmp(in.p + i, t->mark, m) == 0;
+        if (!hit || *by) q[k++] = hit ? *by : in.p[i];
         i += hit ? m : 1;
     }
     q[k] = 0;
-    e->p = q;
-    e->n = (uint32_t)k;
+    *out = (struct tok_text){q, (uint32_t)k};
+    return SL_OK;
+}
+
+/* What a text of a word stands for: marks are spaces. */
+static sl_status unmarked(tok *t, const char *p, size_t n, struct tok_entry *e, sl_err *err)
+{
+    struct tok_text out = {e->p, e->n};
+    SL_TRY(replace_marks(t, (struct tok_text){p, (uint32_t)n}, " ", &out, err));
+    e->p = out.p;
+    e->n = out.n;
+    return SL_OK;
+}
+
+/* Where the decoder leaves every mark of the first token out: all tokens as first ones. */
+static sl_status build_first(tok *t, sl_err *err)
+{
+    void *p = NULL;
+    if (!t->strip_first) return SL_OK;
+    SL_TRY(mem_arena_array(&t->a, (size_t)t->n_vocab, sizeof *t->first, &p, err));
+    t->first = p;
+    for (int id = 0; id < t->n_vocab; id++) {
+        const struct tok_entry *e = &t->v[id];
+        t->first[id] = (struct tok_text){e->p, e->n};
+        SL_TRY(replace_marks(t, (struct tok_text){e->key, e->n_key}, "", &t->first[id], err));
+    }
     return SL_OK;
 }
 
@@ -431,12 +456,18 @@ static bool marks_begin_words(const tok *t)
 }
 
 /* A text, normalised, as bytes of answers: those that the decoder makes of it. */
-static sl_status read_back(tok *t, struct tok_entry *e, const struct str *s, sl_err *err)
+static sl_status read_back(tok *t, uint32_t id, const struct str *s, sl_err *err)
 {
+    struct tok_entry *e = &t->v[id];
     char *q = NULL;
     SL_TRY(mem_arena_str(&t->a, s->p, s->n, &q, err));
     e->p = q;
     e->n = (uint32_t)s->n;
+    const struct tok_text text = {e->p, e->n};
+    if (t->first) {
+        t->first[id] = text;
+        SL_TRY(replace_marks(t, text, "", &t->first[id], err));
+    }
     return unmarked(t, q, s->n, e, err);
 }
 
@@ -452,7 +483,7 @@ static sl_status add_to_trie(tok *t, uint32_t id, sl_err *err)
     str_init(&s, MEM_TOK, 0);
     sl_status st = tok_norm_text(t, e->key, e->n_key, &s, err);
     if (!st && s.n) st = tok_trie_add(&t->norm, str_c(&s), s.n, id, err);
-    if (!st && s.n && t->chars) st = read_back(t, e, &s, err);
+    if (!st && s.n && t->chars) st = read_back(t, id, &s, err);
     str_fini(&s);
     return st;
 }
@@ -476,6 +507,7 @@ sl_status tok_build_end(tok *t, sl_err *err)
     t->by_word = marks_begin_words(t);
     if (t->bos >= 0) t->v[t->bos].flags |= TOK_F_CONTROL;
     if (t->eos >= 0) t->v[t->eos].flags |= TOK_F_EOG;
+    SL_TRY(build_first(t, err));
     for (int id = 0; id < t->n_vocab; id++) {
         struct tok_entry *e = &t->v[id];
         if (!(e->flags & TOK_F_ADDED)) continue;

@@ -22,7 +22,7 @@ struct view {
     const char *p;
     size_t n, off;
     struct text_tmpl_spans spans;
-    bool head; /* it is the beginning of the whole text */
+    size_t zero; /* as tok_cut's */
 };
 
 /* How many bytes from p + i on are the template's, at most TOK_MAX_ADDED. */
@@ -88,11 +88,12 @@ static struct view cut(const struct view *v, size_t begin, size_t end)
     c.p += begin;
     c.off += begin;
     c.n = end - begin;
-    c.head = v->head && begin == 0;
+    c.zero = v->zero > begin ? v->zero - begin : 0;
     return c;
 }
 
-/* Find the added tokens of one trie; what is between goes to plain. */
+/* Find the added tokens of one trie; what is between goes to plain. White space that one takes on
+ * its right may begin the next one too, as in the reference. */
 static sl_status scan(struct run *r, const struct tok_trie *tr, const struct view *v,
                       plain_fn *plain)
 {
@@ -120,7 +121,7 @@ static sl_status scan(struct run *r, const struct tok_trie *tr, const struct vie
             SL_TRY(plain(r, &c));
         }
         SL_TRY(tok_ids_put(r->out, (int32_t)id, r->err));
-        last = i = end;
+        last = end;
     }
     if (last == v->n) return SL_OK;
     struct view c = cut(v, last, v->n);
@@ -139,7 +140,7 @@ static sl_status words(struct run *r, const struct view *v)
 {
     struct tok_cut *c = &r->cut;
     SL_TRY(room_for(r, v->n / BASE_MAX(r->t->max_piece, 1)));
-    c->head = v->head;
+    c->zero = v->zero;
     SL_TRY(tok_pre_split(r->t, c, v->p, v->n, r->err));
     SL_TRY(room_for(r, c->out->n));
     for (size_t i = 0; i < c->out->n; i++) {
@@ -152,7 +153,7 @@ static sl_status words(struct run *r, const struct view *v)
 /* Normalise span by span, so that it stays known who wrote what. Step k and those after it. */
 static sl_status normalise(struct run *r, const struct view *v, int k)
 {
-    struct tok_norm_state state = {.head = v->head};
+    struct tok_norm_state state = {.zero = v->zero, .head = v->zero > 0};
     struct str s;
     void *p = NULL;
     int n = 0;
@@ -178,7 +179,7 @@ static sl_status normalise(struct run *r, const struct view *v, int k)
         span[i].end = s.n;
         span[i].begin = BASE_MIN(span[i].begin, s.n);
     }
-    struct view w = {.p = str_c(&s), .n = s.n, .spans = {span, n}, .head = v->head};
+    struct view w = {.p = str_c(&s), .n = s.n, .spans = {span, n}, .zero = state.out_zero};
     st = s.n ? normalise(r, &w, k + 1) : SL_OK;
 out:
     str_fini(&s);
@@ -199,7 +200,9 @@ sl_status tok_encode_spans(const tok *t, const char *text, size_t n,
     if (good < n) return SL_FAIL(err, REQUEST, "text is not UTF-8 at byte %zu", good);
     if (n == 0) return SL_OK;
     struct run r = {.t = t, .out = out, .err = err};
-    struct view v = {.p = text, .n = n, .spans = *spans, .head = true};
+    struct view v = {.p = text, .n = n, .spans = *spans};
+    uint32_t cp;
+    v.zero = (size_t)text_utf8_decode(text, n, &cp);
     text_match *m = NULL;
     sl_status st = text_match_open(MEM_REQUEST, &m, err);
     tok_cut_init(&r.cut, m);
@@ -243,28 +246,23 @@ static void settle(struct tok_stream *s, struct str *out, bool last)
     }
 }
 
-/* Marks at the beginning of a word, which a space of its own is not. */
-static int marks(const tok *t, int32_t id)
-{
-    const struct tok_entry *e = &t->v[id];
-    size_t m = strlen(t->mark), i = 0;
-    if (e->flags & TOK_F_ADDED && e->flags & TOK_F_NORMALIZED) return (int)strspn(e->p, " ");
-    while (m && e->n_key - i >= m && memcmp(e->key + i, t->mark, m) == 0)
-        i += m;
-    return m ? (int)(i / m) : 0;
-}
-
 void tok_stream_front(const tok *t, struct tok_stream *s, int32_t id, const char **p, int *n)
 {
     if (!s->front || *n == 0) return;
-    int most = t->strip_first ? marks(t, id) : t->strip < 0 ? 1 : t->strip - s->n_space, k = 0;
+    if (t->first) {
+        *p = t->first[id].p;
+        *n = (int)t->first[id].n;
+        s->front = false;
+        return;
+    }
+    int most = t->strip < 0 ? 1 : t->strip - s->n_space, k = 0;
     while (k < *n && k < most && (*p)[k] == ' ')
         k++;
     *p += k;
     *n -= k;
     s->n_space += k;
     /* where SentencePiece squeezes spaces it takes one from every token before the first text */
-    bool more = !t->strip_first && (t->strip < 0 || s->n_space < t->strip);
+    bool more = t->strip < 0 || s->n_space < t->strip;
     if (*n > 0 || !more) s->front = false;
 }
 

@@ -38,6 +38,11 @@ struct tok_entry {
     uint32_t n, n_key, flags;
 };
 
+struct tok_text {
+    const char *p;
+    uint32_t n;
+};
+
 /* Added tokens as a trie; node 0 is the root. */
 struct tok_trie_node {
     uint32_t child, sibling; /* 0 = none */
@@ -115,7 +120,8 @@ struct tok {
     int n_norm;
     struct tok_spm spm;
     int strip;                 /* spaces that decoding leaves out in front of a text; -1 = all */
-    bool strip_first;          /* all of the first token, and no more */
+    bool strip_first;          /* every mark of the first token, and no more */
+    struct tok_text *first;    /* strip_first: [n_vocab] tokens as they begin an answer */
     bool split_special;        /* special tokens are never recognised in text */
     size_t max_piece;          /* so many bytes are at least one token; 0 = bytes may vanish */
     struct tok_trie raw, norm; /* added tokens, of the text as it is and as it is normalised */
@@ -199,7 +205,7 @@ struct tok_cut {
     struct tok_pieces v[2], *out; /* out: the pieces, of p */
     struct str text[2];           /* what steps made of the text */
     const char *p;
-    bool head; /* the text is the beginning of all that is encoded */
+    size_t zero; /* so many bytes of p stand where all that is encoded begins */
 };
 void tok_cut_init(struct tok_cut *c, text_match *m);
 void tok_cut_fini(struct tok_cut *c); /* without m */
@@ -209,9 +215,13 @@ sl_status tok_pre_split(const tok *t, struct tok_cut *c, const char *p, size_t n
 
 /* ---- normalisers (tok_norm.c) ---- */
 struct tok_norm_state { /* of one text, whose parts are normalised one after the other */
-    bool head, begun, space;
+    /* bytes of what is to come, and of out, that stand where all that is encoded begins: its first
+     * code point, and what was put before that */
+    size_t zero, out_zero;
+    bool head, begun, space; /* head: there are such bytes */
 };
-/* Append what step k makes of a part of a text to out. s: zero, and head set, before the first. */
+/* Append what step k makes of a part of a text to out. s: zero and head are given before the first,
+ * all else is 0. */
 sl_status tok_norm_part(const tok *t, int k, struct tok_norm_state *s, const char *p, size_t n,
                         struct str *out, sl_err *err) BASE_MUST_USE;
 /* After the last part. */

@@ -8,17 +8,52 @@
 #include "text/utf8.h"
 #include "tok/tok_internal.h"
 
-static void replace(const struct tok_norm *x, const char *p, size_t n, struct str *out)
+/* zero: bytes of p that stand where all begins. What takes the place of something stands where its
+ * last byte stood. */
+static void replace(const struct tok_norm *x, struct tok_norm_state *s, struct tok_text in,
+                    size_t zero, struct str *out)
 {
+    const char *p = in.p;
+    size_t n = in.n;
     for (;;) {
         const char *hit = n >= x->n_a ? memmem(p, n, x->a, x->n_a) : NULL;
         size_t k = hit ? (size_t)(hit - p) : n;
         str_put(out, p, k);
+        if (zero && k) s->out_zero = out->n - k + BASE_MIN(k, zero);
         if (!hit) return;
+        k += x->n_a;
         str_put(out, x->b, x->n_b);
-        p += k + x->n_a;
-        n -= k + x->n_a;
+        if (zero >= k && x->n_b) s->out_zero = out->n;
+        zero = zero > k ? zero - k : 0;
+        p += k;
+        n -= k;
     }
+}
+
+static bool begins_code_point(char c)
+{
+    return ((unsigned char)c & 0xc0) != 0x80;
+}
+
+/* A composed code point stands where its first one stood. */
+static sl_status compose(struct tok_norm_state *s, struct tok_text in, size_t zero, struct str *out,
+                         sl_err *err)
+{
+    size_t before = out->n, k = 0;
+    if (zero) {
+        SL_TRY(text_nfc(in.p, zero, out, err));
+        SL_TRY(str_status(out, err));
+        for (size_t i = before; i < out->n; i++)
+            k += begins_code_point(out->p[i]);
+        str_cut(out, before);
+    }
+    SL_TRY(text_nfc(in.p, in.n, out, err));
+    SL_TRY(str_status(out, err));
+    if (!zero) return SL_OK;
+    s->out_zero = before;
+    while (s->out_zero < out->n && (k > 0 || !begins_code_point(out->p[s->out_zero])))
+        k -= begins_code_point(out->p[s->out_zero++]);
+    return SL_OK;
 }
 
 /* ---- SentencePiece ---- */
@@ -88,17 +123,21 @@ sl_status tok_norm_part(const tok *t, int k, struct tok_norm_state *s, const cha
                         struct str *out, sl_err *err)
 {
     const struct tok_norm *x = &t->norm_step[k];
+    const struct tok_text in = {p, (uint32_t)n};
+    size_t zero = BASE_MIN(s->zero, n);
     if (n == 0) return SL_OK;
+    s->zero -= zero;
     switch (x->kind) {
     case TOK_NORM_NFC:
-        SL_TRY(text_nfc(p, n, out, err));
+        SL_TRY(compose(s, in, zero, out, err));
         break;
     case TOK_NORM_PREPEND:
         if (!s->begun) str_put(out, x->a, x->n_a);
         str_put(out, p, n);
+        if (zero) s->out_zero = out->n - n + zero;
         break;
     case TOK_NORM_REPLACE:
-        replace(x, p, n, out);
+        replace(x, s, in, zero, out);
         break;
     case TOK_NORM_SPM:
         spm_part(t, s, p, n, out);
@@ -124,7 +163,7 @@ sl_status tok_norm_text(const tok *t, const char *p, size_t n, struct str *out, 
     str_init(&b, MEM_TOK, 0);
     str_put(&a, p, n);
     for (int k = 0; k < t->n_norm && !st; k++) {
-        struct tok_norm_state s = {.head = true};
+        struct tok_norm_state s = {0};
         if (t->norm_step[k].kind == TOK_NORM_SPM) continue;
         str_clear(&b);
         st = tok_norm_part(t, k, &s, str_c(&a), a.n, &b, err);

@@ -364,17 +364,19 @@ struct rewriting {
     const struct tok_step *s;
     struct str *out;
     struct tok_pieces *to;
+    size_t zero; /* as tok_cut's, of out */
 };
 
 /* One piece with its spaces as marks, and a mark in front where the step says so. */
-static sl_status put_marked(const tok *t, const struct rewriting *r, const struct tok_cut *c,
+static sl_status put_marked(const tok *t, struct rewriting *r, const struct tok_cut *c,
                             struct tok_piece w, sl_err *err)
 {
     const struct tok_step *s = r->s;
     struct str *out = r->out;
     const char *p = c->p + w.begin;
     size_t n = w.end - w.begin, m = strlen(t->mark), begin = out->n;
-    bool first = c->head && w.begin == 0;
+    size_t zero = c->zero > w.begin ? c->zero - w.begin : 0;
+    bool first = zero > 0;
     bool has = p[0] == ' ' || (n >= m && memcmp(p, t->mark, m) == 0);
     if (!has && (s->prepend == TOK_PREPEND_ALWAYS || (s->prepend == TOK_PREPEND_FIRST && first)))
         str_puts(out, t->mark);
@@ -388,13 +390,14 @@ static sl_status put_marked(const tok *t, const struct rewriting *r, const struc
             str_puts(out, t->mark);
         else
             str_putc(out, p[i]);
+        if (i < zero) r->zero = out->n;
     }
     SL_TRY(str_status(out, err));
     return put(r->to, begin, out->n, err);
 }
 
 /* The pieces of a are written anew into r->out, theirs into r->to. */
-static sl_status rewrite(const tok *t, const struct rewriting *r, const struct tok_cut *c,
+static sl_status rewrite(const tok *t, struct rewriting *r, const struct tok_cut *c,
                          const struct tok_pieces *a, sl_err *err)
 {
     struct str *out = r->out;
@@ -428,6 +431,7 @@ sl_status tok_pre_split(const tok *t, struct tok_cut *c, const char *p, size_t n
             struct rewriting r = {.s = s, .out = &c->text[text], .to = b};
             SL_TRY(rewrite(t, &r, c, a, err));
             c->p = str_c(&c->text[text]);
+            c->zero = r.zero;
             text = !text;
         }
         for (size_t i = 0; s->re && i < a->n; i++)

@@ -340,6 +340,49 @@ TEST(tok_add_bos_and_add_eos_take_the_place_of_the_template)
     }
 }
 
+/* ---- where a text begins, and where added tokens end ---- */
+
+/* "first" is what stands where the text began: nothing does once its first letter was taken out,
+ * and all that was put in front of it does. */
+TEST(tok_a_first_mark_goes_where_the_text_began)
+{
+    static const char first[] =
+        "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\","
+        "\"pattern\":{"
+        "\"String\":\"N\"},\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"Metaspace\","
+        "\"prepend_scheme\":\"first\",\"split\":false}]}," LLAMA2_DEC "," MODEL(CHAR_VOCAB, "") "}";
+    static const struct {
+        const char *norm, *text, *want;
+    } row[] = {
+        {"{\"type\":\"Replace\",\"pattern\":{\"String\":\"b\"},\"content\":\"\"}", "ba", "1"},
+        {"{\"type\":\"Replace\",\"pattern\":{\"String\":\"b\"},\"content\":\"\"}", "ab b", "8 1 8"},
+        {"{\"type\":\"Replace\",\"pattern\":{\"String\":\"b\"},\"content\":\"[a\"}", "ba",
+         "8 3 1 1"},
+        {"{\"type\":\"Replace\",\"pattern\":{\"String\":\"ab\"},\"content\":\"[\"}", "aba", "3 1"},
+        {"{\"type\":\"Prepend\",\"prepend\":\"aN\"}", "ba", "8 1 8 4 8 2 1"},
+        {"{\"type\":\"NFC\"}", "a", "8 1"},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        char json[2048];
+        snprintf(json, sizeof json, "{\"normalizer\":%s,%s", row[i].norm, first);
+        tok *t = open_it(json, NULL);
+        expect(t, row[i].text, 0, row[i].want);
+        tok_close(t);
+    }
+}
+
+/* White space that rstrip takes may be what the next added token begins with. */
+TEST(tok_white_space_counts_for_the_added_tokens_on_both_sides)
+{
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":10,\"content\":\" a\",\"rstrip\":true,\"normalized\":false,"
+        "\"special\":false}]," LLAMA2_DEC "," MODEL(CHAR_VOCAB, "") "}";
+    tok *t = open_it(json, NULL);
+    expect(t, "b a ab", 0, "2 10 10 2");
+    expect(t, "b a  ab", 0, "2 10 10 2");
+    tok_close(t);
+}
+
 /* ---- answers ---- */
 
 /* What ids of words, -1 at the end, are as an answer. */
@@ -395,6 +438,24 @@ TEST(tok_normalised_added_tokens_come_back_as_texts_have_them)
     expect_text(t, (int32_t[]){8, 1, 11, 2, -1}, "a[a]b");
     expect_text(t, (int32_t[]){11, 10, -1}, "[a] [N]");
     assert_int_equal(tok_find(t, "[N]"), 10); /* by the text that its file has */
+    tok_close(t);
+}
+
+/* Metaspace, as a decoder, leaves every mark of the first token out, wherever it stands, and no
+ * space: a literal one may be what a normaliser put before an added token. */
+TEST(tok_first_tokens_lose_marks_within_and_keep_spaces)
+{
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":11,\"content\":\"[N]\",\"normalized\":true,\"special\":false},{"
+        "\"id\":12,\"content\":\"]" M
+        "[\",\"normalized\":false,\"special\":false}],\"normalizer\":{"
+        "\"type\":\"Prepend\",\"prepend\":\" \"},\"decoder\":{\"type\":\"Metaspace\","
+        "\"prepend_scheme\":\"first\"}," MODEL(CHAR_VOCAB ",\"a" M "b\":10", "") "}";
+    tok *t = open_it(json, NULL);
+    expect_text(t, (int32_t[]){10, 10, -1}, "aba b");
+    expect_text(t, (int32_t[]){8, 10, -1}, "a b");
+    expect_text(t, (int32_t[]){11, 11, -1}, " [N] [N]");
+    expect_text(t, (int32_t[]){12, 12, -1}, "][] [");
     tok_close(t);
 }
 
