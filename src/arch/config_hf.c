@@ -186,6 +186,9 @@ sl_status arch_hf_rope(const struct json *o, int n_rot, struct arch_cfg *c, sl_e
     SL_TRY(text_json_str(s, "rope_type", NULL, &type, err));
     if (!type) SL_TRY(text_json_str(s, "type", "default", &type, err));
     if (strcmp(type, "default") == 0) return arch_keys_rope(s, name, type, c, err);
+    if (strcmp(type, "linear") != 0 && strcmp(type, "llama3") != 0 && strcmp(type, "yarn") != 0)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "rope_type '%.40s' is not supported (default, linear, llama3, yarn)", type);
     double orig_top = 0;
     SL_TRY(arch_hf_real(s, "factor", ARCH_RANGE(-1, 1e-3, 1e6), &c->rope_factor, err));
     SL_TRY(arch_hf_real(o, "original_max_position_embeddings", ARCH_RANGE(c->n_ctx_train, 1, 1e9),
@@ -200,11 +203,8 @@ sl_status arch_hf_rope(const struct json *o, int n_rot, struct arch_cfg *c, sl_e
             arch_hf_real(s, "low_freq_factor", ARCH_RANGE(-1, 1e-3, 1e6), &c->rope_low_freq, err));
         SL_TRY(arch_hf_real(s, "high_freq_factor", ARCH_RANGE(-1, 1e-3, 1e6), &c->rope_high_freq,
                             err));
-    } else if (strcmp(type, "yarn") == 0) {
-        SL_TRY(yarn(s, c, err));
     } else {
-        return SL_FAIL(err, UNSUPPORTED,
-                       "rope_type '%.40s' is not supported (default, linear, llama3, yarn)", type);
+        SL_TRY(yarn(s, c, err));
     }
     return arch_keys_rope(s, name, type, c, err);
 }
