@@ -229,10 +229,16 @@ static void let_go(net_server *s, int64_t deadline)
         nanosleep(&ms, NULL);
 }
 
+struct reading {
+    const struct serve_opts *o;
+    struct api_opts *ao;
+};
+
 /* Sampling of requests that say nothing: the options, else the model's files, else OpenAI's. */
-static sl_status read_sampling(const struct compute *c, const struct serve_opts *o,
-                               struct api_opts *ao, sl_err *err)
+static sl_status read_sampling(const struct compute *c, void *user, sl_err *err)
 {
+    const struct serve_opts *o = ((struct reading *)user)->o;
+    struct api_opts *ao = ((struct reading *)user)->ao;
     const struct sampling_opts *x = &o->sampling;
     sl_sampling s = {.temperature = 1, .top_p = 1, .repeat_penalty = 1, .seed = o->common.seed};
     int n = o->recommended == 0 ? sl_model_sampling(c->m, &s, &ao->max_tokens) : 0;
@@ -348,7 +354,6 @@ static sl_status open_api(struct compute *c, const struct serve_opts *o, struct 
     sl_probe_result probe;
     struct net_hooks hooks;
     sl_probe(c->e, PROBE_MS, &probe);
-    SL_TRY(read_sampling(c, o, &ao, err));
     if (o->attach.n) ao.max_batch = c->ei.n_seq_max;
     ao.model = c->m;
     ao.engine = c->e;
@@ -485,19 +490,22 @@ static sl_status open_quota(const struct serve_opts *o, sl_err *err)
 
 /* From model and engine to a port whose requests are answered. An engine elsewhere may come late:
  * the port is there before it. */
-static sl_status open_all(struct compute *c, const struct serve_opts *o, const struct api_opts *ao,
+static sl_status open_all(struct compute *c, const struct serve_opts *o, struct api_opts *ao,
                           char *tls[2], sl_err *err)
 {
     sl_engine_opts eo = serving_engine_opts(&o->batch);
+    struct reading reading = {o, ao};
+    const struct compute_look look = {read_sampling, &reading};
     eo.on_step = on_step;
     if (!o->attach.n) {
-        SL_TRY(compute_open(c, &o->common, &eo, err));
+        SL_TRY(compute_open_looking(c, &o->common, &eo, &look, err));
         SL_TRY(compute_experts_check(c, &o->common, err));
         SL_TRY(serving_prefill(c, &o->prefill, &live.prefill, err));
         SL_TRY(open_api(c, o, *ao, err));
         return open_port(c, o, tls[0], tls[1], err);
     }
     SL_TRY(open_front(c, o, err));
+    SL_TRY(read_sampling(c, &reading, err));
     SL_TRY(open_port(c, o, tls[0], tls[1], err));
     SL_TRY(attach(c, o, err));
     return open_api(c, o, *ao, err);

@@ -112,6 +112,13 @@ static sl_status hot_of(const struct opt_common *o, const sl_model *m, sl_engine
 sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,
                        sl_err *err)
 {
+    return compute_open_looking(c, o, base, &(struct compute_look){0}, err);
+}
+
+sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
+                               const sl_engine_opts *base, const struct compute_look *look,
+                               sl_err *err)
+{
     int64_t t0 = clock_now_ns();
     void *load = NULL, *hot = NULL;
     char place[4096], mock[4096];
@@ -153,15 +160,14 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.user = &c->progress;
     if (compute_follows(o)) follow(c, &mo, &eo, o);
     sl_status st = sl_model_open(name, &mo, &c->m, err);
+    if (!st) sl_model_info_get(c->m, &c->mi);
+    if (!st && look->fn) st = look->fn(c, look->user, err);
     if (!st && o->draft_model) st = open_draft_model(c, o, &mo, err);
     eo.draft_model = c->draft_m;
     if (!st) st = record_open(o->record, &eo, &c->record, err);
     if (!st) st = compute_expert_load(o, c->m, &eo, &load, err);
     if (!st) st = hot_of(o, c->m, &eo, &hot, err);
-    if (!st) {
-        sl_model_info_get(c->m, &c->mi);
-        st = sl_engine_open(c->m, &eo, &c->e, err);
-    }
+    if (!st) st = sl_engine_open(c->m, &eo, &c->e, err);
     mem_free(load);
     mem_free(hot);
     cmd_progress_end(&c->progress);

@@ -27,6 +27,15 @@ struct compute {
  * o->draft may be "replay:RATE". On failure everything is closed. */
 sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,
                        sl_err *err) BASE_MUST_USE;
+/* The same, with a look at c->m and c->mi before the weights are read; where fn fails, opening
+ * does. */
+struct compute_look {
+    sl_status (*fn)(const struct compute *c, void *user, sl_err *err);
+    void *user;
+};
+sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
+                               const sl_engine_opts *base, const struct compute_look *look,
+                               sl_err *err) BASE_MUST_USE;
 /* The model's name as sl_model_open takes it, in buf where --mock is given. Errors: REQUEST. */
 sl_status compute_model_name(const struct opt_common *o, char *buf, size_t n, const char **out,
                              sl_err *err) BASE_MUST_USE;

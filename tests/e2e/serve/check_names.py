@@ -214,10 +214,13 @@ def sampling(where):
                 need("what can not be used is named", "temperature" in log and "top_p" in log, log)
     with open(file, "w", encoding="utf-8") as f:
         json.dump({**base, "no_repeat_ngram_size": 3}, f)
-    r = subprocess.run([e2e.sluice(), "serve", "-m", m, "--port", "0"], capture_output=True,
-                       text=True, timeout=120)
-    need("what is not done here is refused", r.returncode == 1 and "no_repeat_ngram_size is 3"
-         in r.stderr and "--generation-config off" in r.stderr, r.stderr)
+    # and before the engine is opened, which reads the weights, and knows no such device
+    for more in [], ["--device", "nothing"]:
+        r = subprocess.run([e2e.sluice(), "serve", "-m", m, "--port", "0", *more],
+                           capture_output=True, text=True, timeout=120)
+        need(f"what is not done here is refused {more}", r.returncode == 1
+             and "no_repeat_ngram_size is 3" in r.stderr
+             and "--generation-config off" in r.stderr, r.stderr)
 
 
 def seeded():
