@@ -4,6 +4,7 @@
 runs what scripts/check runs (dev_check, bits, trials): at least one of them must fail.
 
   plant.py [BUILD] [NAME...]    BUILD: a build folder whose wide models are used; default build
+  plant.py BUILD --places       only looks whether every fault still has its place (a second)
 
 About a minute a fault, and as long for the tree as it is, which must pass: what fails anyway sees
 nothing. A fault is one replacement in one file; one that no longer applies is an
@@ -31,12 +32,12 @@ FAULTS = {
     "tail-by-chunk": ("src/dev/cpu/mla.c", "1, v16 / 16, hi[i] - all, 1);",
                       "1, v16 / 16, (hi[i] - all) / 2 * 2, 1);"),
     # MLA's form depends on how many tokens of a sequence happen to be in the step
-    "form-by-time": ("src/model/model.c", "in->pos[t] < in->n_prompt[s];",
-                     "in->pos[t] < in->n_prompt[s] &&\n"
-                     "                           in->seq_tok0[s + 1] - in->seq_tok0[s] > 8;"),
+    "form-by-time": ("src/dev/cpu/step.c", "s->pos[t] < end;",
+                     "s->pos[t] < end &&\n"
+                     "                           s->seq_tok0[q + 1] - s->seq_tok0[q] > 8;"),
     # rows are read on beyond the end of a block
     "page-past-its-end": ("src/dev/cpu/mla.c",
-                          "int in = p % kv->s.blk_tok, n = kv->s.blk_tok - in;",
+                          "int in = p % kv->blk_tok, n = kv->blk_tok - in;",
                           "int n = end - p;"),
 }
 
@@ -51,19 +52,19 @@ def copy_tree(tree):
             shutil.copy2(os.path.join(e2e.ROOT, name), os.path.join(tree, name))
 
 
-def plant(tree, name):
+def planted(name):
+    """The file's text with the fault in it."""
     path, old, new = FAULTS[name]
-    path = os.path.join(tree, path)
-    with open(path) as f:
+    with open(os.path.join(e2e.ROOT, path)) as f:
         text = f.read()
     if text.count(old) != 1:
         sys.exit(f"plant: {name}: {path} has its place {text.count(old)} times, not once")
-    with open(path, "w") as f:
-        f.write(text.replace(old, new))
+    return text.replace(old, new)
 
 
 def caught(tree, wide):
-    """The tests of scripts/check that fail, by name."""
+    """The tests of scripts/check that fail, by name. One that finds no end ends this, for it says
+    nothing."""
     env = dict(os.environ, SLUICE_CMAKE="-DSL_TESTS=ON")
     p = subprocess.run(["scripts/build", "release", "check_dev", "bits", "trials", "sluice"],
                        cwd=tree, env=env, capture_output=True, text=True)
@@ -74,10 +75,16 @@ def caught(tree, wide):
     p = subprocess.run(["ctest", "--test-dir", "build", "-R", "^(dev_|bits|trials)", "-LE", "slow",
                         "--stop-on-failure"],
                        cwd=tree, capture_output=True, text=True)
+    if "(Timeout)" in p.stdout:
+        sys.exit(f"plant: a test ran out of time:\n{p.stdout[-2000:]}")
     return [x.split()[2] for x in p.stdout.split("\n") if "(Failed)" in x]
 
 
 def main():
+    for name in FAULTS:
+        planted(name)
+    if sys.argv[2:] == ["--places"]:
+        return
     build = e2e.build_dir()
     wide = os.path.join(build, "tests", "wide")
     missed = 0
@@ -91,7 +98,8 @@ def main():
         print("no fault: passes", flush=True)
         for name in sys.argv[2:] or FAULTS:
             path = FAULTS[name][0]
-            plant(tree, name)
+            with open(os.path.join(tree, path), "w") as f:
+                f.write(planted(name))
             by = caught(tree, wide)
             shutil.copy(os.path.join(e2e.ROOT, path), os.path.join(tree, path))
             print(f"{name}: {'caught by ' + ', '.join(by) if by else 'NOT CAUGHT'}", flush=True)
