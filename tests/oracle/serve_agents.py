@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Other people's agents against `sluice serve`, two turns with a tool: the second turn sends the
 call and its result back. Each client runs with the model that is given (SmolLM2: its template adds
-strings and knows no tools), or demo. By hand: needs openai langchain-openai pydantic-ai
-openai-agents llama-index-llms-openai-like; a client that is not there is said and counts as bad.
+strings and knows no tools), or demo. By hand; a client that is not there is said and counts as bad,
+but for llama_index beside openai 3, which it does not know.
 
-    venv/bin/python tests/oracle/serve_agents.py build [MODEL.gguf]
+    $(tests/oracle/clients.sh 2) tests/oracle/serve_agents.py build [MODEL.gguf]
+    $(tests/oracle/clients.sh 3) tests/oracle/serve_agents.py build [MODEL.gguf]
 """
 import asyncio
 import json
@@ -15,6 +16,7 @@ os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e", "serve"))
 from serve import Server  # noqa: E402
 import e2e  # noqa: E402
+import openai  # noqa: E402
 
 T = e2e.Tally("serve: agents")
 FUNCTION = {"name": "get_weather", "description": "Weather of a city", "parameters": {
@@ -36,7 +38,6 @@ def client(fn):
 
 def first(base):
     """One forced call, whatever the model would do."""
-    import openai
     c = openai.OpenAI(base_url=base, api_key="x", max_retries=0)
     r = c.chat.completions.create(model="m", messages=[{"role": "user", "content": ASK}],
                                   tools=[TOOL], tool_choice="required",
@@ -62,7 +63,6 @@ def openai_chat(base):
 
 @client
 def openai_responses(base):
-    import openai
     c = openai.OpenAI(base_url=base, api_key="x", max_retries=0)
     r = c.responses.create(model="m", input=ASK, tools=[{"type": "function", **FUNCTION}],
                            tool_choice="required", parallel_tool_calls=False,
@@ -124,7 +124,6 @@ def pydantic_ai(base):
 
 @client
 def openai_agents(base):
-    import openai
     from agents import (Agent, ModelSettings, OpenAIChatCompletionsModel, OpenAIResponsesModel,
                         Runner, function_tool)
 
@@ -172,6 +171,9 @@ def llama_index(base):
 
 model = sys.argv[2:] and ["-m", sys.argv[2]] or []
 with Server("--alias", "m", *model) as server:
-    for part in (openai_chat, openai_responses, langchain, pydantic_ai, openai_agents, llama_index):
+    parts = [openai_chat, openai_responses, langchain, pydantic_ai, openai_agents]
+    if int(openai.__version__.split(".")[0]) < 3:
+        parts.append(llama_index)
+    for part in parts:
         part(f"http://127.0.0.1:{server.port}/v1")
 T.exit()

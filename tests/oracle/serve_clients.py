@@ -2,7 +2,7 @@
 """Other people's clients against `sluice serve`: the openai SDK (sync, async, streams, tools,
 parse, responses, embeddings, retries), langchain-openai, litellm. By hand: needs those packages.
 
-    venv/bin/python tests/oracle/serve_clients.py build
+    $(tests/oracle/clients.sh) tests/oracle/serve_clients.py build
 """
 import asyncio
 import http.server

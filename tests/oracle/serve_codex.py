@@ -3,7 +3,7 @@
 turns, free-form calls, functions of MCP servers
 (namespaces). By hand: needs the package openai.
 
-    venv/bin/python tests/oracle/serve_codex.py build
+    $(tests/oracle/clients.sh) tests/oracle/serve_codex.py build
 """
 import json
 import os

@@ -3,7 +3,7 @@
 output, counting, errors, and requests with all that Claude Code puts into them. By hand: needs the
 package anthropic.
 
-    venv/bin/python tests/oracle/serve_messages.py build
+    $(tests/oracle/clients.sh) tests/oracle/serve_messages.py build
 """
 import asyncio
 import json

@@ -2,7 +2,7 @@
 """Row A5: tools, json_schema, n and logprobs through the openai package, each way whole and as a
 stream. By hand: needs openai, jsonschema.
 
-    venv/bin/python tests/oracle/serve_scenarios.py build
+    $(tests/oracle/clients.sh) tests/oracle/serve_scenarios.py build
 """
 import itertools
 import json

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Row A1: every body and every event against the types of the openai package, which are made from
 OpenAI's specification: strictly (no text for a number), and with no member that neither they nor
-docs/api.md know. By hand: needs openai.
+docs/api.md know. By hand: needs openai 2; version 3 has no more the name in
+response.function_call_arguments.done, which version 2 wants, and names it as unknown.
 
-    venv/bin/python tests/oracle/serve_shapes.py build
+    $(tests/oracle/clients.sh) tests/oracle/serve_shapes.py build
 """
 import json
 import os
