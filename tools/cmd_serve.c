@@ -245,6 +245,8 @@ static sl_status read_sampling(const struct compute *c, void *user, sl_err *err)
     if (n < 0)
         return SL_FAIL(err, UNSUPPORTED,
                        "--generation-config off serves without what the model's files recommend");
+    if (x->repeat > -1 && x->repeat < 0.01)
+        return SL_FAIL(err, REQUEST, "--repeat-penalty %g: from 0.01 to 100, or -1", x->repeat);
     bool own = x->temp >= 0 || x->top_k >= 0 || x->top_p >= 0 || x->min_p >= 0 || x->repeat >= 0;
     if (x->temp >= 0) s.temperature = (float)x->temp;
     if (x->top_k >= 0) s.top_k = x->top_k;

@@ -200,7 +200,8 @@ sl_sampling compute_sampling(const struct sampling_opts *s, uint64_t seed)
 {
     return (sl_sampling){.temperature = (float)s->temp,
                          .top_k = s->top_k,
-                         .top_p = (float)s->top_p,
+                         /* the engine reads 0 as off; here it means the best only */
+                         .top_p = s->top_p > 0 ? (float)s->top_p : 1e-6f,
                          .min_p = (float)s->min_p,
                          .repeat_penalty = (float)s->repeat,
                          .presence_penalty = (float)s->presence,

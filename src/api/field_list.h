@@ -120,7 +120,7 @@
       "extension: keep the k best tokens; 0 and -1: all; default: the model's own")                \
     F(C|T|R,   min_p,                 REAL, 0, 1,         USE,                                     \
       "extension: drop tokens below this times the best; default: the model's own")                \
-    F(C|T|R,   repetition_penalty,    REAL, 0, 100, USE,                                           \
+    F(C|T|R,   repetition_penalty,    REAL, 0.01, 100, USE,                                        \
       "extension: for tokens seen before; 1 is off; default: the model's own")                     \
     F(C|T|R,   ignore_eos,            BOOL, 0, 0,        USE,                                      \
       "extension: go on after an end of sequence")                                                 \
@@ -163,7 +163,7 @@
       "extension: a JSON schema; llama.cpp's name")                                                \
     F(C|T,     grammar,               STR,  0, 1 << 20, USE,                                       \
       "extension: a grammar (GBNF); llama.cpp's name")                                             \
-    F(C|T|R,   repeat_penalty,        REAL, 0, 100, USE,                                           \
+    F(C|T|R,   repeat_penalty,        REAL, 0.01, 100, USE,                                        \
       "extension: llama.cpp's name of repetition_penalty")                                         \
     F(C|T,     n_predict,             INT,  -1, 16777216, USE,                                     \
       "extension: llama.cpp's name of max_tokens")                                                 \

@@ -17,7 +17,8 @@ NUMBERS = {  # field: (route, low, high)
     "n": (CHAT, 1, 128), "max_tokens": (CHAT, 1, 1 << 24),
     "max_completion_tokens": (CHAT, 1, 1 << 24), "presence_penalty": (CHAT, -2, 2),
     "frequency_penalty": (CHAT, -2, 2), "top_logprobs": (CHAT, 0, 20), "top_k": (CHAT, -1, 1 << 30),
-    "min_p": (CHAT, 0, 1), "repetition_penalty": (CHAT, 0, 100), "min_tokens": (CHAT, 0, 1 << 24),
+    "min_p": (CHAT, 0, 1), "repetition_penalty": (CHAT, 0.01, 100),
+    "min_tokens": (CHAT, 0, 1 << 24),
     "priority": (CHAT, -100, 100), "timeout_ms": (CHAT, 0, 86400000), "seed": (CHAT, None, None),
     "logprobs": (TEXT, 0, 20), "best_of": (TEXT, 1, 1)}
 BAD_NUMBERS = ["1e999", "-1e999", "\"5\"", "[1]", "{}", "true", "99999999999999999999999",

@@ -226,7 +226,7 @@ SPACE = {
     "temperature": [ABSENT, 0, 2, 1e-9], "top_p": [ABSENT, 0, 1, 0.5],
     "top_k": [ABSENT, -1, 1, 1 << 30], "min_p": [ABSENT, 0, 1],
     "n": [ABSENT, 1, 3], "presence_penalty": [ABSENT, -2, 2],
-    "frequency_penalty": [ABSENT, -2, 2], "repetition_penalty": [ABSENT, 0, 1, 100],
+    "frequency_penalty": [ABSENT, -2, 2], "repetition_penalty": [ABSENT, 0.01, 1, 100],
     "seed": [ABSENT, 0, -1, 2 ** 63 - 1], "logprobs": [ABSENT, True, False],
     "top_logprobs": [ABSENT, 0, 20], "stop": [ABSENT, "e", ["a", "\u20ac"]],
     "logit_bias": [ABSENT, {}, {"5": -100, "6": 100}],
