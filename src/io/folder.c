@@ -49,6 +49,15 @@ sl_status io_folder_json(io_model *m, const char *path, const char *p, uint64_t 
     return SL_FAIL(err, FORMAT, "%s: byte 0: not a JSON object", io_short(path));
 }
 
+/* Nothing to say? */
+static bool is_blank(const char *p, uint64_t n)
+{
+    uint64_t i = 0;
+    while (i < n && memchr(" \t\r\n", p[i], 4))
+        i++;
+    return i == n;
+}
+
 static sl_status read_json(io_model *m, const char *name, uint64_t most, const struct json **out,
                            sl_err *err)
 {
@@ -57,7 +66,7 @@ static sl_status read_json(io_model *m, const char *name, uint64_t most, const s
     SL_TRY(join(m, name, &path, err));
     if (os_path_kind(path) == OS_NONE) return SL_OK;
     SL_TRY(os_read_file(path, most, &p, &n, err));
-    bool none = n == 0 && strcmp(name, "generation_config.json") == 0; /* nothing to say */
+    bool none = strcmp(name, "generation_config.json") == 0 && is_blank(p, n);
     sl_status st = none ? SL_OK : io_folder_json(m, path, p, n, out, err);
     mem_free(p);
     return st;

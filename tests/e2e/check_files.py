@@ -388,8 +388,8 @@ def lenient(k):
     h = {**head, "__metadata__": dict(format="pt", n=3, o=dict(a=[1]))}
     k.right("metadata of other kinds", tiny.write(
         k.path(), {"config.json": c, "model.safetensors": tiny.badhf.pack(h, data)}), want)
-    for text in (b"", ):
-        k.right("empty generation_config", tiny.write(k.path(), {
+    for text in (b"", b" \r\n\t", b'{"x": NaN, "temperature": Infinity}'):
+        k.right(f"generation_config {text}", tiny.write(k.path(), {
             "config.json": c, "model.safetensors": st, "generation_config.json": text}), want)
 
 
