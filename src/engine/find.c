@@ -13,22 +13,6 @@
 #endif
 #define PATH_BYTES 1024
 
-/* The first model in .gguf files of a folder, in name order. */
-static bool first_gguf(const char *dir, char *out, size_t n)
-{
-    char **names = NULL;
-    int n_name = 0;
-    bool found = false;
-    if (os_list(dir, &names, &n_name, NULL)) return false;
-    for (int i = 0; i < n_name && !found; i++)
-        if (engine_is_gguf_model(names[i])) {
-            int k = snprintf(out, n, "%s/%s", dir, names[i]);
-            found = k > 0 && (size_t)k < n;
-        }
-    os_list_free(names, n_name);
-    return found;
-}
-
 /* Does a folder hold GGUF files and no others with weights? Then they are the model, with a
  * config.json beside them or without. */
 bool engine_only_gguf(const char *dir)
@@ -46,13 +30,10 @@ bool engine_only_gguf(const char *dir)
     return gguf && !other;
 }
 
-/* path as it is when it is a file or a Hugging Face folder; a folder that has only .gguf files
- * stands for the first. */
+/* path, where there is such a file or folder. */
 static bool settle(const char *path, char *out, size_t n)
 {
-    enum os_kind kind = os_path_kind(path);
-    if (kind == OS_NONE) return false;
-    if (kind == OS_DIR && engine_only_gguf(path) && first_gguf(path, out, n)) return true;
+    if (os_path_kind(path) == OS_NONE) return false;
     int k = snprintf(out, n, "%s", path);
     return k > 0 && (size_t)k < n;
 }
@@ -71,6 +52,14 @@ static sl_status from_hub(const char *path, const char *rest, const char *tag, c
         return SL_FAIL(err, NOTFOUND, "model not found: %.80s is not in %.120s", rest, snapshot);
     snprintf(out, n, "%s", inside);
     return os_path_kind(inside) == OS_DIR ? engine_hub_gguf(inside, tag, out, n, err) : SL_OK;
+}
+
+/* A folder: of the hub's cache; one with a GGUF model and no others, which stands for that; or a
+ * Hugging Face folder, which stands for itself. */
+static sl_status from_folder(const char *path, char *out, size_t n, sl_err *err)
+{
+    if (engine_only_gguf(path)) return engine_hub_gguf(path, "", out, n, err);
+    return from_hub(path, "", "", out, n, err);
 }
 
 static bool in_folder(const char *dir, const char *tail, const char *name, char *out, size_t n)
@@ -125,10 +114,8 @@ sl_status engine_find_model(const char *name, struct arena *a, const char **path
     /* a name goes to the model folders first, so that a stray folder called "demo" does not hide
      * the demo model */
     if ((!is_path && by_name(name, out, sizeof out)) || settle(name, out, sizeof out)) {
-        if (os_path_kind(out) == OS_DIR) {
-            snprintf(hub, sizeof hub, "%s", out);
-            SL_TRY(from_hub(hub, "", "", out, sizeof out, err));
-        }
+        snprintf(hub, sizeof hub, "%s", out);
+        if (os_path_kind(out) == OS_DIR) SL_TRY(from_folder(hub, out, sizeof out, err));
     } else if (engine_hub_find(name, hub, sizeof hub, &rest, &tag)) {
         snprintf(out, sizeof out, "%s", hub);
         SL_TRY(from_hub(hub, rest, tag, out, sizeof out, err));

@@ -136,12 +136,14 @@ struct hub_name {
     int n_org, n_name;
 };
 
-/* models--ORG--NAME of one of the places where the cache may be. */
+/* models--ORG--NAME of one of the places where the cache may be. Where dir begins with ~ that is the
+ * home of the user, as in huggingface_hub. */
 static bool in_cache(const char *dir, const char *tail, const struct hub_name *of, char *out,
                      size_t n)
 {
-    int k = snprintf(out, n, "%s%s/models--%.*s--%.*s", dir, tail, of->n_org, of->org, of->n_name,
-                     of->name);
+    const char *home = dir[0] == '~' && (dir[1] == '/' || !dir[1]) ? getenv("HOME") : NULL;
+    int k = snprintf(out, n, "%s%s%s/models--%.*s--%.*s", home ? home : "", home ? dir + 1 : dir,
+                     tail, of->n_org, of->org, of->n_name, of->name);
     return k > 0 && (size_t)k < n && os_path_kind(out) == OS_DIR;
 }
 

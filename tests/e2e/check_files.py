@@ -452,6 +452,13 @@ def hub(k):
     k.runs("gguf beside config.json",
            tiny.write(k.path(), {"config.json": {"model_type": "frob"}, "m.gguf": gguf}))
     k.runs("weights and gguf", tiny.write(k.path(), {**good, "m.gguf": b"x"}))
+    k.runs("weights and two gguf", tiny.write(k.path(), {**good, "m.gguf": b"x", "n.gguf": b"x"}))
+    k.runs("gguf and what is none", tiny.write(k.path(), {
+        "m.gguf": gguf, "mmproj-m.gguf": b"x", "imatrix-m.gguf": b"x"}))
+    k.refused("two gguf", tiny.write(k.path(), {"m-Q4_0.gguf": gguf, "m-Q8_0.gguf": gguf}),
+              "2 models", "m-Q4_0.gguf m-Q8_0.gguf")
+    k.runs("HF_HOME with ~", "org/name",
+           env=dict(env, HOME=os.path.dirname(home), HF_HOME="~/" + os.path.basename(home)))
 
 
 GROUPS = dict(foreign=foreign, kinds=kinds, zeros=zeros, names=names, lenient=lenient, hub=hub,
