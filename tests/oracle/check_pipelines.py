@@ -4,9 +4,9 @@
 
   check_pipelines.py [BUILD] [--number 2000] [--seed 1]
 
-Vocabulary and merges, normalizers, pre_tokenizers, decoders, added tokens and their flags, all of
-code points (SentencePiece's kind), in what docs/formats.md says is read; 60 texts for each. What is
-refused is counted by reason. What fails is said with its number, which draws it again:
+Vocabulary and merges, normalizers, pre_tokenizers, decoders, added tokens and their flags, of code
+points (SentencePiece's kind) or of bytes, in what docs/formats.md says is read; 60 texts for each.
+What is refused is counted by reason. What fails is said with its number, which draws it again:
 --seed S --only K. Needs tokenizers.
 """
 import argparse
@@ -25,6 +25,18 @@ MARK = "▁"
 LETTERS = list("abcxé12 \n▁<")
 SCHEMES = ["first", "always", "never"]
 SPECIAL = ["<unk>", "<s>", "</s>"]
+RULES = [r"\p{N}{1,3}", r"\s+(?!\S)|\s+", r" ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+", r"\r?\n",
+         "[ab]c"]
+
+
+def byte_chars():
+    """GPT-2's letters for bytes."""
+    keep = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    other = [b for b in range(256) if b not in keep]
+    return {**{b: chr(b) for b in keep}, **{b: chr(256 + i) for i, b in enumerate(other)}}
+
+
+BYTE = byte_chars()
 
 
 def replace(a, b):
@@ -36,10 +48,11 @@ def metaspace(r):
             "split": r.random() < .5}
 
 
-def words(r, byte_fallback):
-    known, merges = list(dict.fromkeys(LETTERS)), []
+def words(r, of_bytes, byte_fallback):
+    known, merges = list(BYTE.values()) if of_bytes else list(dict.fromkeys(LETTERS)), []
+    often = [BYTE[b] for s in LETTERS for b in s.encode()] if of_bytes else known
     for _ in range(60):
-        a, b = r.choice(known), r.choice(known)
+        a, b = (r.choice(often + known[len(BYTE):] if of_bytes else known) for _ in "ab")
         if len(a + b) <= 6 and a + b not in known:
             known.append(a + b)
             merges.append([a, b])
@@ -61,22 +74,33 @@ def normalizer(r):
     return steps[0] if one else {"type": "Sequence", "normalizers": steps}
 
 
-def pre_tokenizer(r):
+def byte_level(r):
+    return {"type": "ByteLevel", "add_prefix_space": r.random() < .4, "trim_offsets": True,
+            "use_regex": r.random() < .6}
+
+
+def pre_tokenizer(r, of_bytes):
     pattern = [{"String": " "}, {"String": MARK}, {"Regex": "[0-9]"}, {"Regex": "a+"},
                {"String": "\n"}]
     behavior = ["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"]
-    kinds = [lambda: metaspace(r), lambda: metaspace(r),
+    pattern += [{"Regex": s} for s in RULES]
+    kinds = [lambda: metaspace(r)] * (0 if of_bytes else 2) + [
              lambda: {"type": "Digits", "individual_digits": r.random() < .5},
              lambda: {"type": "Split", "pattern": r.choice(pattern),
                       "behavior": r.choice(behavior), "invert": r.random() < .2}]
     steps = [r.choice(kinds)() for _ in range(r.choice([0, 1, 1, 1, 2, 3]))]
+    if of_bytes:
+        steps.append(byte_level(r))
     if not steps:
         return None
     one = len(steps) == 1 and r.random() < .8
     return steps[0] if one else {"type": "Sequence", "pretokenizers": steps}
 
 
-def decoder(r):
+def decoder(r, of_bytes):
+    if of_bytes:
+        return {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True,
+                "use_regex": True}
     if r.random() < .3:
         return metaspace(r)
     steps = [replace(MARK, " "), {"type": "ByteFallback"}, {"type": "Fuse"}]
@@ -102,15 +126,16 @@ def added(r, vocab):
 
 
 def draw(r):
-    byte_fallback = r.random() < .6
-    vocab, merges = words(r, byte_fallback)
+    of_bytes = r.random() < .4
+    byte_fallback = not of_bytes and r.random() < .6
+    vocab, merges = words(r, of_bytes, byte_fallback)
     model = {"type": "BPE", "dropout": None, "unk_token": "<unk>", "fuse_unk": r.random() < .7,
              "continuing_subword_prefix": None, "end_of_word_suffix": None,
              "byte_fallback": byte_fallback, "ignore_merges": r.random() < .2,
              "vocab": vocab, "merges": merges}
     return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added(r, vocab),
-            "normalizer": normalizer(r), "pre_tokenizer": pre_tokenizer(r),
-            "post_processor": None, "decoder": decoder(r), "model": model}
+            "normalizer": normalizer(r), "pre_tokenizer": pre_tokenizer(r, of_bytes),
+            "post_processor": None, "decoder": decoder(r, of_bytes), "model": model}
 
 
 def lines(exe, folder, flags, items):
@@ -144,7 +169,10 @@ def check(exe, folder, r):
         return None, err.split(": ", 2)[-1][:80]
     want = [e.ids for e in t.encode_batch(s, add_special_tokens=False)]
     faults = [first(s, got, want)]
-    for flags, skip in ((["--special"], False), ([], True)):
+    # of bytes and normalized: not followed either
+    same = j["decoder"]["type"] != "ByteLevel" or not any(a["normalized"] for a in
+                                                          j["added_tokens"])
+    for flags, skip in ((["--special"], False), ([], True)) if same else ():
         got, err = lines(exe, folder, ["--decode"] + flags, want)
         back = [t.decode(x, skip_special_tokens=skip) for x in want]
         faults.append(err or first(want, got, back))
