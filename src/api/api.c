@@ -317,8 +317,8 @@ static void begin(void *user, struct net_req *r)
         }
         api_error(a, r, known ? 405 : 404, known ? "method_not_allowed" : "not_found", NULL,
                   known ? "that method is not for this path"
-                        : "there is no such path: /v1/chat/completions, /v1/models and others are, "
-                          "see docs/api.md");
+                        : "there is no such path; there are /v1/chat/completions, /v1/models and "
+                          "others: see docs/api.md");
         return;
     }
     if (t->flags & API_ADMIN && !api_key_admin(a, r)) {
