@@ -45,6 +45,8 @@ int cmd_can_write(const char *opt, const char *path);
 /* Flush stdout; a full disk is a failure of the command: returns rc, or 1 with a line, or where
  * nobody reads stdout any more CMD_PIPE without one. */
 int cmd_flush(int rc);
+/* What errno says of a write to standard output that failed; 0: it was an earlier one. */
+const char *cmd_unwritten(int e);
 
 /* Set by the first Ctrl-C or SIGTERM. A second one, or one second without an end, leaves at once
  * with 130. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice run: one prompt, one answer; or many from a file, decoded together. */
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -61,7 +62,7 @@ struct answer {
     int n_tok, cap;
     struct str text;
     bool stream; /* print as it comes */
-    bool failed_write;
+    int failed_write; /* errno; 0: none did */
     sl_finish finish;
     sl_status status;
     char error[240];
@@ -89,7 +90,7 @@ static void on_event(void *user, const sl_event *ev)
         if (!a->c->mi.has_tokenizer && ev->token >= 0)
             printf("%s%d", a->n_tok > 1 ? " " : "", ev->token);
         fwrite(ev->text, 1, ev->n_text, stdout);
-        if (fflush(stdout)) a->failed_write = true;
+        if (fflush(stdout)) a->failed_write = errno ? errno : EIO;
     }
     if (ev->finish == SL_FINISH_NONE) return;
     a->finish = ev->finish;
@@ -266,7 +267,9 @@ static sl_status run_steps(struct compute *c, struct answer *a, sl_err *err)
         SL_TRY(sl_step(c->e, err));
         if (a->n_tok == 0 && a->n_prompt)
             cmd_progress_count(&c->progress, "prompt", "tok", a->n_done, a->n_prompt);
-        if (a->failed_write) return SL_FAIL(err, IO, "write failed: standard output: disk full");
+        if (a->failed_write)
+            return SL_FAIL(err, IO, "write failed: standard output: %s",
+                           cmd_unwritten(a->failed_write));
     }
     return SL_OK;
 }

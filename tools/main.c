@@ -56,13 +56,23 @@ int cmd_can_write(const char *opt, const char *path)
     return CMD_FAILED;
 }
 
+const char *cmd_unwritten(int e)
+{
+    return e == ENOSPC || e == EDQUOT ? "disk full"
+           : e == EBADF               ? "it is closed"
+           : e == EFBIG               ? "the file may not become longer"
+           : e                        ? "input or output error"
+                                      : "an earlier write did";
+}
+
 int cmd_flush(int rc)
 {
     errno = 0;
-    bool bad = fflush(stdout) != 0, closed = bad && errno == EPIPE;
+    bool bad = fflush(stdout) != 0;
+    int why = bad ? errno : 0;
     if (!(bad || ferror(stdout)) || rc != CMD_OK) return rc;
-    if (closed) return CMD_PIPE;
-    fprintf(stderr, "sluice: write failed: standard output: disk full\n");
+    if (why == EPIPE) return CMD_PIPE;
+    fprintf(stderr, "sluice: write failed: standard output: %s\n", cmd_unwritten(why));
     return CMD_FAILED;
 }
 

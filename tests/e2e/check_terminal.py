@@ -141,6 +141,11 @@ def closed_pipes(tally, exe, tmp):
         p = subprocess.run([exe, "--man"], stdout=full, stderr=subprocess.PIPE, text=True)
     tally.check("full disk", e2e.one_line_failure(p.returncode, p.stderr)
                 or ("disk full" not in p.stderr and p.stderr))
+    for args in ["--man"], ["run", "-q", "-m", model, "--ids", "5", "-n", "3"]:
+        p = subprocess.run([exe, *args], stderr=subprocess.PIPE, text=True,
+                           preexec_fn=lambda: os.close(1))
+        tally.check(f"closed output: {args[0]}", e2e.one_line_failure(p.returncode, p.stderr)
+                    or ("output: it is closed" not in p.stderr and p.stderr))
 
 
 def pipes_as_files(tally, exe, tmp):
