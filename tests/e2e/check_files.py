@@ -116,6 +116,10 @@ def ropes(k):
         ("rope.scaling.original_context_length", g.U32, 64),
         ("rope.scaling.attn_factor", g.F32, .75)]),
             tiny.Net(c, w, f, .75 * (.1 * math.log(4) + 1)).forward(ids), ids)
+    for kind in ("su", "mrope", "longrope", "dynamic"):
+        k.refused(f"rope type {kind}", tiny.folder(
+            k.path(), dict(c, rope_scaling={"type": kind, "short_factor": [1.0]}), w),
+            f"rope_type '{kind}'")
 
 
 def windows(k):
