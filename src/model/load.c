@@ -56,7 +56,8 @@ static sl_status load_gqa(struct model *m, int il, struct layer *l, sl_err *err)
     const struct bias_row bias[] = {{ROLE_Q, nq, c->attn_bias, &l->q_bias},
                                     {ROLE_K, nk, c->attn_bias, &l->k_bias},
                                     {ROLE_V, nk, c->attn_bias, &l->v_bias},
-                                    {ROLE_O, D, false, &l->o_bias}};
+                                    /* gpt-oss: all have one; elsewhere none is one of zeros */
+                                    {ROLE_O, D, c->o_bias && c->moe_bias, &l->o_bias}};
     SL_TRY(matrices(m, il, rows, BASE_COUNT_OF(rows), err));
     SL_TRY(biases(m, il, bias, BASE_COUNT_OF(bias), err));
     if (c->sinks) SL_TRY(model_load_role_vector(m, il, ROLE_SINKS, c->n_head, &l->sink, err));

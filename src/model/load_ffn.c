@@ -212,7 +212,7 @@ sl_status model_load_moe(struct model *m, int il, struct layer *l, sl_err *err)
     char name[LOAD_NAME];
     SL_TRY(model_load_matrix(m, &router, &l->router, err));
     router_bias_name(m, il, name, sizeof name);
-    if (c->route_bias && (m->kind == IO_HF || io_find(m->io, name))) {
+    if (c->route_bias) {
         void *host = NULL;
         SL_TRY(mem_arena_array(&m->arena, (size_t)c->n_expert, sizeof(float), &host, err));
         SL_TRY(model_load_read(m->io, name, c->n_expert, host, err));

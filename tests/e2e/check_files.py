@@ -191,6 +191,9 @@ def tensors(k):
     for tail in ("", ".weight"):
         other = {n.replace("exp_probs_b.bias", "exp_probs_b" + tail): v for n, v in t.items()}
         k.right(f"exp_probs_b{tail}", tiny.gguf(k.path(".gguf"), c, w, tensors=other), want)
+    less = {n: v for n, v in t.items() if n != "blk.1.exp_probs_b.bias"}
+    k.refused("no exp_probs_b", tiny.gguf(k.path(".gguf"), c, w, tensors=less),
+              "blk.1.exp_probs_b.bias is missing")
     k.right("expert_shared_count absent",
             tiny.gguf(k.path(".gguf"), c, w, drop=["expert_shared_count"]), want)
 
