@@ -80,7 +80,7 @@ struct sampling_opts {
     {"min-p",   0,  OPT_REAL, offsetof(S, sampling.min_p),                                         \
      "X", "0", 0, 1, "drop tokens below X times the best"},                                        \
     {"repeat-penalty",    0, OPT_REAL, offsetof(S, sampling.repeat),                               \
-     "X", "1", 0.01, 100, "for tokens seen before (1: off)"},                                         \
+     "X", "1", 0.01, 100, "for tokens seen before (1: off)"},                                      \
     {"presence-penalty",  0, OPT_REAL, offsetof(S, sampling.presence),                             \
      "X", "0", -100, 100, "for tokens in the answer"},                                             \
     {"frequency-penalty", 0, OPT_REAL, offsetof(S, sampling.frequency),                            \

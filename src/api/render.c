@@ -153,8 +153,9 @@ static sl_status try_forms(const struct chat_in *c, struct rendered *out, sl_err
         sl_status now = try_form(c, &how, out, i ? &later : &first);
         if (now == SL_OK) return SL_OK;
         if (!i) st = now;
-        if (i && now == SL_NOMEM) first = later, st = now;
-        if (!may_differ(now)) break;
+        if (may_differ(now)) continue;
+        if (i) first = later, st = now; /* that form was rendered, and is too long, or no memory */
+        break;
     }
     if (err) *err = first;
     return st;

@@ -136,8 +136,8 @@ struct hub_name {
     int n_org, n_name;
 };
 
-/* models--ORG--NAME of one of the places where the cache may be. Where dir begins with ~ that is the
- * home of the user, as in huggingface_hub. */
+/* models--ORG--NAME of one of the places where the cache may be. Where dir begins with ~ that is
+ * the home of the user, as in huggingface_hub. */
 static bool in_cache(const char *dir, const char *tail, const struct hub_name *of, char *out,
                      size_t n)
 {

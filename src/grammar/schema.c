@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "grammar/schema_internal.h"
+#include "text/keys.h"
 
 #define COUNT_MAX INT32_MAX
 #define COUNT_LOOSE 256 /* larger ones are no bounds at level LOOSE_SMALL */
@@ -274,6 +275,31 @@ static const struct ir *any_of_type(struct build *b, const struct json *v, enum 
     return grammar_ir_alt(b, l.v, l.n);
 }
 
+/* Members of null go, and schemas of null allow anything: programs write "required": null for what
+ * they do not have, and no keyword but const means anything by it. names: v's members are names. v
+ * is this builder's own copy. */
+static void drop_nulls(const struct json *v, bool names)
+{
+    static const char values[] = "const|enum|default|example|examples",
+                      maps[] = "properties|patternProperties|$defs|definitions|dependentSchemas";
+    struct json *last = NULL, *o = (struct json *)v;
+    bool keys = v->kind == JSON_OBJECT_K && !names;
+    if (v->kind != JSON_OBJECT_K && v->kind != JSON_ARRAY_K) return;
+    for (const struct json *next, *m = v->child; m; m = next) {
+        struct json *own = (struct json *)m;
+        next = m->next;
+        if (keys && m->kind == JSON_NULL_K && strcmp(m->key, "const") != 0) {
+            *(last ? &last->next : &o->child) = next;
+            o->n--;
+            continue;
+        }
+        if (names && m->kind == JSON_NULL_K) own->kind = JSON_BOOL_K, own->b = true;
+        last = own;
+        if (!keys || !text_key_fits(values, m->key))
+            drop_nulls(m, keys && text_key_fits(maps, m->key));
+    }
+}
+
 static bool read_root(struct schema *x, const char *p, size_t n)
 {
     struct build *b = x->b;
@@ -284,6 +310,7 @@ static bool read_root(struct schema *x, const char *p, size_t n)
         b->wrong = st == SL_FORMAT;
         return false;
     }
+    if (x->level != LOOSE_STRICT) drop_nulls(x->root, false);
     const struct json *draft = text_json_get(x->root, "$schema");
     x->old_ref = draft && draft->kind == JSON_STR_K && strstr(draft->s, "/draft-0");
     return true;

@@ -479,6 +479,14 @@ static const struct {
     {"{\"anyOf\":[{\"$ref\":\"#\"},{\"const\":1}]}", "{}", "1", "#"},
     {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":3}}}",
      "{\"a\":\"abc\"}", "{\"a\":\"abcd\"}", ""},
+    /* what Go writes for members that it does not have; a value of null stays one */
+    {"{\"type\":\"object\",\"description\":null,\"properties\":{\"a\":{\"const\":null,\"enum\":"
+     "null},"
+     "\"const\":{\"type\":\"integer\",\"items\":null},\"b\":null},\"required\":null,\"$defs\":"
+     "null}",
+     "{\"a\":null,\"const\":1,\"b\":[]}", "{\"a\":1}", ""},
+    {"{\"type\":\"object\",\"properties\":null,\"required\":[\"a\"]}", "{\"a\":1}", "1", ""},
+    {"{\"enum\":[null,{\"x\":null}]}", "{\"x\":null}", "{}", ""},
 };
 
 TEST(grammar_loose_holds_what_it_can)
@@ -512,6 +520,11 @@ TEST(grammar_loose_refuses_what_is_no_schema)
         "{\"required\":[1]}",
         "{\"maximum\":\"x\"}",
     };
+    static const char none[] = "{\"type\":\"object\",\"required\":null}";
+    sl_err why = {0};
+    grammar *strict = NULL;
+    assert_int_equal(grammar_open(GRAMMAR_JSON_SCHEMA, none, strlen(none), &strict, &why),
+                     SL_REQUEST);
     for (int i = 0; i < BASE_COUNT_OF(wrong); i++) {
         sl_err err = {0};
         grammar *g = NULL;
