@@ -43,6 +43,29 @@ static void compare(const uint8_t *data, size_t size, sl_status st, const sl_err
 }
 #endif
 
+/* As Python reads it: all that is strictly right, the same; and else what has NaN or Infinity in
+ * it, or a name twice, of which Jansson takes the last too. */
+static void python(struct arena *a, const char *p, size_t n, const struct json *strict)
+{
+    const struct json *v = NULL;
+    struct json_w w;
+    struct str s, t;
+    sl_err err;
+    sl_status st = text_json_parse_python(a, "input", p, n, &v, &err);
+    check(st == SL_OK || !strict, "refused only of Python");
+    str_init(&s, MEM_MISC, 0);
+    str_init(&t, MEM_MISC, 0);
+    text_jw_init(&w, &s);
+    if (st == SL_OK) text_jw_node(&w, v);
+    text_jw_init(&w, &t);
+    if (strict) text_jw_node(&w, strict);
+    check(!strict || (s.n == t.n && memcmp(s.p, t.p, s.n) == 0), "other values of Python");
+    bool odd = n && (memmem(p, n, "NaN", 3) || memmem(p, n, "Infinity", 8));
+    check(st != SL_OK || strict || odd, "taken only of Python");
+    str_fini(&s);
+    str_fini(&t);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct arena a;
@@ -68,6 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         str_fini(&s);
         str_fini(&t);
     }
+    python(&a, (const char *)data, size, st == SL_OK ? v : NULL);
     mem_arena_fini(&a);
     return 0;
 }
