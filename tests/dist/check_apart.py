@@ -269,7 +269,6 @@ def chosen():
         threads = [threading.Thread(target=ask, args=(x,)) for x in prompts]
         for t in threads:
             t.start()
-            time.sleep(0.01)
         for t in threads:
             t.join()
         need("one each at the same time", given() == [1, 1], given())
