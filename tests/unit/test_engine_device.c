@@ -371,7 +371,7 @@ TEST(engine_device_falls_back_with_experts)
     sl_model *m = NULL;
     sl_engine *e = NULL;
     sl_engine_info info;
-    static const char *const device[] = {"vulkan:40", "sim:mem=100K"};
+    static const char *const device[] = {"cuda:40", "sim:mem=100K"};
     ASSERT_OK(sl_model_open(tiny("qwen3_moe"), NULL, &m, &err));
     log_set_level(LOG_ERROR);
     for (int i = 0; i < 2; i++) {
