@@ -257,5 +257,8 @@ TEST(cpu_caps_are_cumulative)
 
 TEST(hash_is_xxh3)
 {
+    uint64_t wide[2];
     assert_true(hash_bytes("", 0, 0) == 0x2D06800538D394C2ull);
+    hash_wide("", 0, wide);
+    assert_true(wide[0] == 0x6001C324468D497Full && wide[1] == 0x99AA06D3014798D8ull);
 }

@@ -115,7 +115,7 @@ struct gpu_driver {
 struct gpu_place {
     void *rec;
     int n; /* entries of the log that it is a recording of */
-    uint64_t hash[2], used; /* of them, by two seeds; number of its last submit */
+    uint64_t hash[2], used; /* of them (hash_wide); number of its last submit */
 };
 
 /* Host memory that is filled when the device has come so far. */

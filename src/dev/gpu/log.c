@@ -108,7 +108,8 @@ static struct gpu_place *find(struct gpu *c, const uint64_t hash[2])
 static struct gpu_place *recording(struct gpu *c)
 {
     size_t n = sizeof *c->log * (size_t)c->n_log;
-    uint64_t hash[2] = {hash_bytes(c->log, n, 0), hash_bytes(c->log, n, 1)};
+    uint64_t hash[2];
+    hash_wide(c->log, n, hash);
     struct gpu_place *known = find(c, hash);
     if (known) return known;
     struct gpu_place *p = make_room(c);
