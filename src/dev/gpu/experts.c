@@ -106,21 +106,24 @@ void dev_gpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
     struct gpu *c = dev_gpu_of(d);
     const struct gpu_mat *down = (const struct gpu_mat *)p->down;
     int F = down->head.cols, D = down->head.rows, n_tok = dev_n_row(b, p->n_tok), n = n_tok * p->k;
-    struct gpu_rows h = {.x = c->moe.h, .from = c->moe.glu, .n = F, .n_row = n, .ldx = F};
-    struct gpu_product up = {.act = (const struct gpu_act *)p->act,
-                             .n_row = n,
-                             .y = c->moe.glu,
-                             .bias = at(p->gate_up_bias),
-                             .ldy = 2 * (int64_t)F,
-                             .ids = at(p->id),
-                             .per = p->k};
-    struct gpu_product q = {.act = &c->moe.act,
-                            .n_row = n,
-                            .y = c->moe.y,
-                            .bias = at(p->down_bias),
-                            .ldy = D,
-                            .ids = at(p->id),
-                            .per = 1};
+    struct gpu_block e = {.glu = &p->glu,
+                          .gate_up = p->gate_up,
+                          .down = p->down,
+                          .up = {.act = (const struct gpu_act *)p->act,
+                                 .n_row = n,
+                                 .y = c->moe.glu,
+                                 .bias = at(p->gate_up_bias),
+                                 .ldy = 2 * (int64_t)F,
+                                 .ids = at(p->id),
+                                 .per = p->k},
+                          .q = {.act = &c->moe.act,
+                                .n_row = n,
+                                .y = c->moe.y,
+                                .bias = at(p->down_bias),
+                                .ldy = D,
+                                .ids = at(p->id),
+                                .per = 1},
+                          .h = {.x = c->moe.h, .n = F, .n_row = n, .ldx = F}};
     if (n == 0) return;
     if (p->slots) {
         struct {
@@ -128,15 +131,10 @@ void dev_gpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
             uint32_t n, pad;
         } s = {at(p->id), brought(c, p->slots), c->moe.slots, (uint32_t)n, 0};
         LAUNCH(c, GPU_slots, GRID(groups(n, 64), 1, 1), s);
-        up.ids = q.ids = c->moe.slots;
-        q.y = at(p->terms);
+        e.up.ids = e.q.ids = c->moe.slots;
+        e.q.y = at(p->terms);
     }
-    dev_gpu_product(c, p->gate_up, &up);
-    dev_gpu_gate(c, &p->glu, p->gate_up_bias != NULL, &h);
-    enum mm_act form = down->half[0].form;
-    h.from = 0;
-    dev_gpu_prep_form(c, q.act, form, &h, form == MM_ACT_INT8 && F % 32 == 0);
-    dev_gpu_product(c, p->down, &q);
+    dev_gpu_block(c, &e);
     if (p->terms) return;
     struct {
         uint64_t x, weight, add, y;

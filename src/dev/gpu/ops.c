@@ -181,7 +181,8 @@ void dev_gpu_matmul(dev *d, const struct dev_step *b, const struct dev_matmul *p
     }
 }
 
-void dev_gpu_gate(struct gpu *c, const struct dev_glu *glu, bool has_bias, const struct gpu_rows *h)
+/* h->x of the gates and ups at h->from. */
+static void gate(struct gpu *c, const struct dev_glu *glu, bool has_bias, const struct gpu_rows *h)
 {
     struct {
         uint64_t y, h;
@@ -194,29 +195,39 @@ void dev_gpu_gate(struct gpu *c, const struct dev_glu *glu, bool has_bias, const
     LAUNCH(c, GPU_glu, GRID(groups(h->n, 64), h->n_row, 1), k);
 }
 
+void dev_gpu_block(struct gpu *c, const struct gpu_block *b)
+{
+    const struct gpu_mat *down = (const struct gpu_mat *)b->down;
+    enum mm_act form = down->half[0].form;
+    struct gpu_rows h = b->h;
+    h.from = b->up.y;
+    dev_gpu_product(c, b->gate_up, &b->up);
+    gate(c, b->glu, b->up.bias != 0, &h);
+    h.from = 0;
+    dev_gpu_prep_form(c, b->q.act, form, &h, form == MM_ACT_INT8 && h.n % 32 == 0);
+    dev_gpu_product(c, b->down, &b->q);
+}
+
 void dev_gpu_ffn(dev *d, const struct dev_step *b, const struct dev_ffn *p)
 {
     struct gpu *c = dev_gpu_of(d);
     const struct gpu_mat *down = (const struct gpu_mat *)p->down;
     int n = down->head.cols, n_row = dev_n_row(b, p->n_row);
-    struct gpu_product up = {.act = (const struct gpu_act *)p->act,
-                         .n_row = n_row,
-                         .y = c->glu,
-                         .bias = at(p->gate_up_bias),
-                         .ldy = 2 * (int64_t)n};
-    struct gpu_product q = {.act = (const struct gpu_act *)p->h_act,
-                        .n_row = n_row,
-                        .y = at(p->y),
-                        .bias = at(p->down_bias),
-                        .ldy = down->head.rows};
-    struct gpu_rows h = {.x = at(p->h), .from = c->glu, .n = n, .n_row = n_row, .ldx = n};
-    if (n_row == 0) return;
-    dev_gpu_product(c, p->gate_up, &up);
-    dev_gpu_gate(c, &p->glu, p->gate_up_bias != NULL, &h);
-    enum mm_act form = down->half[0].form;
-    h.from = 0;
-    dev_gpu_prep_form(c, q.act, form, &h, form == MM_ACT_INT8 && n % 32 == 0);
-    dev_gpu_product(c, p->down, &q);
+    const struct gpu_block k = {.glu = &p->glu,
+                                .gate_up = p->gate_up,
+                                .down = p->down,
+                                .up = {.act = (const struct gpu_act *)p->act,
+                                       .n_row = n_row,
+                                       .y = c->glu,
+                                       .bias = at(p->gate_up_bias),
+                                       .ldy = 2 * (int64_t)n},
+                                .q = {.act = (const struct gpu_act *)p->h_act,
+                                      .n_row = n_row,
+                                      .y = at(p->y),
+                                      .bias = at(p->down_bias),
+                                      .ldy = down->head.rows},
+                                .h = {.x = at(p->h), .n = n, .n_row = n_row, .ldx = n}};
+    if (n_row) dev_gpu_block(c, &k);
 }
 
 /* ---- rows ---- */

@@ -31,10 +31,6 @@ struct gpu_rows {
 /* Rows as one form of an input. is_parts: of hidden values, whose unit is 1 as on the CPU. */
 void dev_gpu_prep_form(struct gpu *c, const struct gpu_act *a, enum mm_act form,
                        const struct gpu_rows *r, bool is_parts);
-/* h->x = silu(gate) * up, or what glu says, of rows of n gates and n ups at h->from. */
-void dev_gpu_gate(struct gpu *c, const struct dev_glu *glu, bool has_bias,
-                  const struct gpu_rows *h);
-
 struct gpu_product {
     const struct gpu_act *act;
     int n_row;
@@ -45,6 +41,16 @@ struct gpu_product {
 };
 /* Both halves of a pair go side by side: gates, then ups. */
 void dev_gpu_product(struct gpu *c, const dev_mat *w, const struct gpu_product *p);
+
+/* A gated block: up.y, rows of n gates and n ups, are of gate_up; h.x [h.n_row, n] silu(gate) * up,
+ * or what glu says; q, whose act these become, of down. */
+struct gpu_block {
+    const struct dev_glu *glu;
+    const dev_mat *gate_up, *down;
+    struct gpu_product up, q;
+    struct gpu_rows h;
+};
+void dev_gpu_block(struct gpu *c, const struct gpu_block *b);
 
 /* How a step's attention goes through its spans (attn.c). */
 struct gpu_spans {
