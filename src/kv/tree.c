@@ -265,7 +265,9 @@ void kv_cache_put(struct kv_pool *p, const struct kv_path *path, struct kv_seq *
             continue;
         }
         struct kv_node *n = &p->node[blk];
-        ASSERT(!n->in_tree);
+        /* of a fork where a block ended: another sequence has put it, with the token after it that
+         * it has itself */
+        if (n->in_tree) return;
         int32_t *at = bucket_of(p, k.hash);
         *n = (struct kv_node){.in_tree = true,
                               .parent = k.parent,

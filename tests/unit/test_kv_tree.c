@@ -156,6 +156,32 @@ TEST(kv_tree_of_paths_that_look_ahead_tells_the_tokens_after_blocks_apart)
     rig_close(&r);
 }
 
+/* Two samples of a prompt that ends with a block share it, and each has a token of its own next. */
+TEST(kv_tree_has_a_forks_last_block_once)
+{
+    struct rig r;
+    int32_t other[32];
+    rig_open(&r, 32);
+    memcpy(other, tok, sizeof other);
+    other[8] = 99;
+    struct kv_path p = plain(tok, 8), q = plain(other, 9);
+    p.ahead = q.ahead = true;
+    fill(&r, &r.a, &p, 8);
+    ASSERT_OK(kv_seq_fork(&r.p, &r.a, &r.b, NULL));
+    p.n = 9;
+    fill(&r, &r.a, &p, 8);
+    fill(&r, &r.b, &q, 8);
+    assert_int_equal(r.a.n_put, 2);
+    assert_int_equal(r.b.n_put, 1);
+    check(&r);
+    kv_seq_clear(&r.p, &r.a);
+    kv_seq_clear(&r.p, &r.b);
+    assert_int_equal(kv_cache_match(&r.p, &p, 8, &r.a), 8);
+    assert_int_equal(kv_cache_match(&r.p, &q, 8, &r.b), 4);
+    check(&r);
+    rig_close(&r);
+}
+
 TEST(kv_tree_evicts_leaves_in_order_of_use)
 {
     struct rig r;
