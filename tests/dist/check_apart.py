@@ -25,6 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 HIDDEN, LONG = "--hidden" in sys.argv, "--long" in sys.argv
 sys.argv = [a for a in sys.argv if a not in ("--hidden", "--long")]
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e", "serve"), os.path.join(HERE, "..", "e2e")]
+import forward  # noqa: E402
 import mpi  # noqa: E402
 import nodes  # noqa: E402
 import serve  # noqa: E402
@@ -80,21 +81,13 @@ class Link:
             threading.Thread(target=self.up, args=(near, far), daemon=True).start()
             threading.Thread(target=self.down, args=(far, near), daemon=True).start()
 
-    @staticmethod
-    def end(*socks):
-        for s in socks:
-            try:
-                s.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
     def up(self, near, far):
         try:
             while data := near.recv(1 << 16):
                 far.sendall(data)
         except OSError:
             pass
-        self.end(near, far)
+        forward.end(near, far)
 
     def pace(self, n):
         """The link carries n bytes."""
@@ -128,7 +121,7 @@ class Link:
                         near.sendall(HEAD.pack(len(body), kind, ident) + body)
         except OSError:
             pass
-        self.end(near, far)
+        forward.end(near, far)
 
     def close(self):
         self.server.close()

@@ -58,4 +58,5 @@ def main():
             threading.Thread(target=carry, args=(a, b), daemon=True).start()
 
 
-main()
+if __name__ == "__main__":
+    main()
