@@ -12,8 +12,7 @@
 #define PROBE 64         /* one step in so many has no drafts, to know its time */
 #define WINDOW 512       /* steps after which the two are compared */
 #define PROBES_LEAST 4   /* of them without drafts, to compare at all */
-#define WORTH 1.0        /* of the speed without: below it drafts are switched off */
-#define OFF 4096         /* for so many steps */
+#define OFF 4096         /* so many steps have no drafts where those with them were slower */
 #define DRAFTER_STEPS 16 /* after so many it is asked whether the drafter pays; if not, off */
 #define DRAFTER_OFF 1024 /* for so many, and twice as many each time up to */
 #define DRAFTER_OFF_MOST 16384
@@ -160,7 +159,7 @@ static void weigh_drafter(struct spec_plan *p, const struct choice *without,
         l->time[i] += c[i]->ns;
     }
     if (++l->n < DRAFTER_STEPS) return;
-    if (l->tok[1] * l->time[0] < WORTH * l->tok[0] * l->time[1]) {
+    if (l->tok[1] * l->time[0] < l->tok[0] * l->time[1]) {
         drafter_off(p, l->off_for);
         l->off_for = BASE_MIN(2 * l->off_for, (uint64_t)DRAFTER_OFF_MOST);
         return;
@@ -267,7 +266,7 @@ void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, d
     v->new_tok[with] += n_new;
     v->n[with]++;
     if (v->n[1] < WINDOW || v->n[0] < PROBES_LEAST) return;
-    bool worse = v->new_tok[1] * v->ns[0] < WORTH * v->new_tok[0] * v->ns[1];
+    bool worse = v->new_tok[1] * v->ns[0] < v->new_tok[0] * v->ns[1];
     bool drafter = v->drafter;
     *v = (struct spec_window){0};
     if (worse && drafter) {
