@@ -11,15 +11,10 @@
  * a float's bits taken as an exponential that is a little too large, and where even the least v
  * would not do no word is made at all. Only skipping is approximate: every score that decides is
  * computed by base/fp_math.h. */
-#include <string.h>
-
 #include "base/fp_math.h"
 #include "base/rng.h"
 #include "engine/engine_internal.h"
-
-#define TILE 64 /* ids whose words are made together */
-#define LOG2E 0x1.715476p0f
-#define LEAST_E (-22.9f) /* ln of less than the least v, 2^-33 */
+#include "kern/kern.h"
 
 struct race {
     double best; /* score */
@@ -45,47 +40,18 @@ static uint32_t word_of(const struct engine_draw *d, int32_t id)
     return w[id % 4];
 }
 
-/* No less than 2^32 e^(z - best) / 2: with x = k + f, 2^x <= 2^k (1 + f), which is what the bits of
- * a float say that hold x in steps of 2^-23. */
-static float bound(float z, float best)
-{
-    float x = (z - best) * LOG2E + 0.001f, y;
-    x = x > -40.0f ? x : -40.0f;
-    x = x < 1.0f ? x : 1.0f;
-    int32_t b = (int32_t)(x * 0x1p23f) + (158 << 23); /* times 2^31 */
-    memcpy(&y, &b, sizeof y);
-    return y;
-}
-
-/* Half of a word, as a float. */
-static float half_of(uint32_t word)
-{
-    return (float)(int32_t)(word >> 1);
-}
-
-static void tile(struct race *r, const float *z, int n, int32_t id0, const struct engine_draw *d)
-{
-    uint32_t w[TILE];
-    int any = 0;
-    for (int i = 0; i < TILE / 4; i++)
-        rng_philox(d->p->seed, counter(d), (uint64_t)id0 / 4 + (uint64_t)i, w + 4 * i);
-    float best = (float)r->best;
-    for (int i = 0; i < n; i++)
-        any |= half_of(w[i]) <= bound(z[i], best);
-    for (int i = 0; any && i < n; i++)
-        if (half_of(w[i]) <= bound(z[i], (float)r->best)) enter(r, z[i], w[i], id0 + i);
-}
-
 int32_t engine_race_all(const float *z, int n, int32_t first, const struct engine_draw *d)
 {
     struct race r = {-1e300, first};
+    const struct kern *k = kern_get();
+    uint32_t w[DRAW_TILE];
     enter(&r, z[first], word_of(d, first), first);
-    for (int id0 = 0; id0 < n; id0 += TILE) {
-        int m = BASE_MIN(TILE, n - id0);
-        float least = (float)r.best + LEAST_E, top = z[id0];
-        for (int i = 1; i < m; i++)
-            top = z[id0 + i] > top ? z[id0 + i] : top;
-        if (top >= least) tile(&r, z + id0, m, id0, d);
+    struct draw_run run = {z, n, d->p->seed, counter(d), (float)r.best, w};
+    for (int id0 = 0; (id0 = k->draw_next(&run, id0)) < n; id0 += DRAW_TILE) {
+        for (int i = 0; i < BASE_MIN(DRAW_TILE, n - id0); i++)
+            if (draw_may_win(z[id0 + i], w[i], (float)r.best))
+                enter(&r, z[id0 + i], w[i], id0 + i);
+        run.best = (float)r.best;
     }
     return r.id;
 }
@@ -94,6 +60,6 @@ int32_t engine_race(const struct engine_cand *c, int n, const struct engine_draw
 {
     struct race r = {-1e300, c[0].id};
     for (int i = 0; i < n; i++)
-        if (c[i].v >= (float)r.best + LEAST_E) enter(&r, c[i].v, word_of(d, c[i].id), c[i].id);
+        if (c[i].v >= (float)r.best + DRAW_LEAST) enter(&r, c[i].v, word_of(d, c[i].id), c[i].id);
     return r.id;
 }

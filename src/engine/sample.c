@@ -8,6 +8,7 @@
 #include "base/argmax.h"
 #include "base/fp_math.h"
 #include "engine/engine_internal.h"
+#include "kern/kern.h"
 
 sl_status engine_sampler_init(struct engine_sampler *s, int n_vocab, sl_err *err)
 {
@@ -33,6 +34,20 @@ static bool listed(const struct engine_draw *d, int32_t id)
         for (int i = 0; i < d->n_forbid[l]; i++)
             if (d->forbid[l][i] == id) return true;
     return false;
+}
+
+/* Work without the ids that can not be chosen. */
+static void forbid(struct engine_sampler *s, const struct engine_draw *d)
+{
+    for (int l = 0; l < 3; l++)
+        for (int i = 0; i < d->n_forbid[l]; i++)
+            s->work[d->forbid[l][i]] = -INFINITY;
+    for (int i = 0; d->mask && i < s->n_vocab; i += 32) {
+        uint32_t no = ~d->mask[i / 32];
+        int n = BASE_MIN(32, s->n_vocab - i);
+        for (int k = 0; no && k < n; k++)
+            if (no >> k & 1) s->work[i + k] = -INFINITY;
+    }
 }
 
 /* Bias, penalties and forbidden ids on the copy in work. */
@@ -62,15 +77,7 @@ static void adjust(struct engine_sampler *s, const struct engine_draw *d)
     for (int i = 0; i < p->n_bias; i++)
         s->work[p->bias[i].token] =
             p->bias[i].bias <= -100.0f ? -INFINITY : s->work[p->bias[i].token] + p->bias[i].bias;
-    for (int l = 0; l < 3; l++)
-        for (int i = 0; i < d->n_forbid[l]; i++)
-            s->work[d->forbid[l][i]] = -INFINITY;
-    for (int i = 0; d->mask && i < s->n_vocab; i += 32) {
-        uint32_t no = ~d->mask[i / 32];
-        int n = BASE_MIN(32, s->n_vocab - i);
-        for (int k = 0; no && k < n; k++)
-            if (no >> k & 1) s->work[i + k] = -INFINITY;
-    }
+    forbid(s, d);
 }
 
 static bool before(const struct engine_cand *a, const struct engine_cand *b)
@@ -123,50 +130,61 @@ static void best_first(struct engine_cand *c, int n, int want)
         pop(c, &left, true); /* the worst to the end */
 }
 
-/* Leave out candidates that are so small that all of them together can not reach into the nucleus:
- * the others add up to more than half way from top_p to 1. Keeps the order of ids. */
-static int near_nucleus(struct engine_cand *c, int n, double z, double top_p)
+/* The candidates from least on, in the order of ids. */
+static int collect(struct engine_sampler *s, float least)
 {
-    if (1 - top_p < 1e-6) return n;
-    float floor_v = (float)fp_log((1 - top_p) * z / (2.0 * n));
-    int m = 0;
-    for (int i = 0; i < n; i++)
-        if (c[i].v >= floor_v) c[m++] = c[i];
-    return m;
+    int n = 0;
+    for (int i = 0; i < s->n_vocab; i++)
+        if (s->work[i] > -INFINITY && s->work[i] >= least)
+            s->cand[n++] = (struct engine_cand){s->work[i], i};
+    return n;
+}
+
+/* Draw among the top_k of n candidates, or the first of them that reach top_p. */
+static int32_t draw_top(struct engine_cand *c, int n, const struct engine_draw *d, bool nucleus)
+{
+    int k = d->p->top_k, take = 0;
+    double z = 0, kept = 0;
+    best_first(c, n, k);
+    for (int i = 0; i < k; i++)
+        z += fp_exp((double)c[i].v);
+    double goal = nucleus ? (double)d->p->top_p * z : INFINITY;
+    while (take < k && kept < goal)
+        kept += fp_exp((double)c[take++].v);
+    return engine_race(c, take, d);
+}
+
+/* Draw among the likeliest of the candidates from least on that reach top_p. Those are left out
+ * that are so small that all of them together can not reach into the nucleus: the others add up to
+ * more than half way from top_p to 1. */
+static int32_t draw_nucleus(struct engine_sampler *s, const struct engine_draw *d, float least)
+{
+    struct engine_cand *c = s->cand;
+    double top_p = (double)d->p->top_p, kept = 0;
+    struct draw_mass m = kern_get()->draw_mass(s->work, s->n_vocab, least);
+    if (1 - top_p >= 1e-6) {
+        float far = (float)fp_log((1 - top_p) * m.sum / (2.0 * m.n));
+        least = far > least ? far : least;
+    }
+    int n = collect(s, least), left = n;
+    heap(c, n, false);
+    while (left > 0 && kept < top_p * m.sum) {
+        pop(c, &left, false); /* sorted from the end */
+        kept += fp_exp((double)c[left].v);
+    }
+    return engine_race(c + left, n - left, d);
 }
 
 /* Draw among filtered candidates: work holds (logit - max) / temperature. */
 static int32_t draw_filtered(struct engine_sampler *s, const struct engine_draw *d)
 {
     const sl_sampling *p = d->p;
-    struct engine_cand *c = s->cand;
-    float floor_v = p->min_p > 0 ? (float)fp_log((double)p->min_p) : -INFINITY;
-    int n = 0, take = 0;
-    for (int i = 0; i < s->n_vocab; i++)
-        if (s->work[i] > -INFINITY && s->work[i] >= floor_v)
-            c[n++] = (struct engine_cand){s->work[i], i};
-    bool nucleus = p->top_p > 0 && p->top_p<1, some = p->top_k> 0 && p->top_k < n;
-    double z = 0, kept = 0;
-    if (some) {
-        best_first(c, n, p->top_k);
-        n = p->top_k;
-    }
-    for (int i = 0; i < n; i++)
-        z += fp_exp((double)c[i].v);
-    double goal = nucleus ? (double)p->top_p * z : INFINITY;
-    if (some) {
-        while (take < n && kept < goal)
-            kept += fp_exp((double)c[take++].v);
-        return engine_race(c, take, d);
-    }
-    if (nucleus) n = near_nucleus(c, n, z, (double)p->top_p);
-    int left = n, all = n;
-    heap(c, n, false);
-    while (left > 0 && kept < goal) {
-        pop(c, &left, false); /* sorted from the end */
-        kept += fp_exp((double)c[left].v);
-    }
-    return engine_race(c + left, all - left, d);
+    float least = p->min_p > 0 ? (float)fp_log((double)p->min_p) : -INFINITY;
+    bool nucleus = p->top_p > 0 && p->top_p < 1;
+    if (nucleus && p->top_k <= 0) return draw_nucleus(s, d, least);
+    int n = collect(s, least);
+    if (p->top_k > 0 && p->top_k < n) return draw_top(s->cand, n, d, nucleus);
+    return nucleus ? draw_nucleus(s, d, least) : engine_race(s->cand, n, d);
 }
 
 static bool needs_copy(const struct engine_draw *d)
@@ -198,17 +216,22 @@ sl_status engine_sample(struct engine_sampler *s, const struct engine_draw *d, i
         return SL_OK;
     }
     ASSERT(d->logit);
-    adjust(s, d);
-    best = argmax_f32(s->work, s->n_vocab);
-    if (best < 0) return SL_FAIL(err, INTERNAL, "the model's output is not a number");
-    float top = s->work[best];
+    const float *from = d->logit;
+    if (needs_copy(d) || listed(d, best)) {
+        adjust(s, d);
+        from = s->work;
+        best = argmax_f32(from, s->n_vocab);
+        if (best < 0) return SL_FAIL(err, INTERNAL, "the model's output is not a number");
+    }
+    float top = from[best];
     if (top == -INFINITY)
         return SL_FAIL(err, REQUEST,
                        "no token can be chosen: the request forbids all that are possible");
     *token = best;
     if (greedy || top == INFINITY || p->top_k == 1) return SL_OK;
     for (int i = 0; i < s->n_vocab; i++)
-        s->work[i] = (s->work[i] - top) / p->temperature;
+        s->work[i] = (from[i] - top) / p->temperature;
+    forbid(s, d);
     bool filter = p->top_k > 0 || p->min_p > 0 || (p->top_p > 0 && p->top_p < 1);
     *token = filter ? draw_filtered(s, d) : engine_race_all(s->work, s->n_vocab, best, d);
     return SL_OK;

@@ -6,6 +6,7 @@
 
 #include "base/cpu.h"
 #include "kern/attn.h"
+#include "kern/draw.h"
 #include "kern/kern_list.h"
 #include "kern/mm_fmt.h"
 
@@ -82,6 +83,10 @@ const char *kern_op_isa(int op, uint32_t isa_mask);
  * attn_q8_keys: a group of 16 keys of a q8 cache to the pairs of a bf16 one.
  * attn_q8_query: x[d] (finite) to int8 in lane lane of ld: code i to q[4 (i / 4 ld + lane) + i %
  * 4], i < d rounded up to 4, zeros after d; for group g of 32 scale[g ld + lane] = max|x| / 127
- * and bias[g ld + lane] = -128 times the sum of its codes. attn_dot_q8, attn_mix_q8: attn.h. */
+ * and bias[g ld + lane] = -128 times the sum of its codes. attn_dot_q8, attn_mix_q8: attn.h.
+ * draw_next: the first tile of DRAW_TILE ids from id0 (a multiple of it) on in which somebody may
+ * beat r->best, and its words; r->n where there is none.
+ * draw_mass: the sum of base/fp_math.h's e^z over those of n with z > -inf and z >= least, in
+ * order. */
 
 #endif

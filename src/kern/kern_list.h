@@ -65,7 +65,9 @@
     X(attn_dot_i16,     void, (const struct attn_i16 *m))                                          \
     X(attn_weights_i16, void,                                                                      \
       (const struct attn_i16 *m, const int32_t *hi, int16_t *w, float *w_scale))                   \
-    X(attn_mix_i16,     void, (const struct attn_i16 *m))
+    X(attn_mix_i16,     void, (const struct attn_i16 *m))                                          \
+    X(draw_next,  int, (const struct draw_run *r, int id0))                                        \
+    X(draw_mass,  struct draw_mass, (const float *z, int n, float least))
 /* All float formats in one ISA. */
 #define KERN_MM_FLOATS(V, isa) V(mm_f32, isa) V(mm_f16, isa) V(mm_bf16, isa) V(mm_f8, isa)
 /* All code formats in one ISA, for the variants lists. */

@@ -6,6 +6,7 @@
 #define KERN_VARIANTS(V)                                                                           \
     V(mm_amax, avx2) V(mm_quant, avx2)                                                             \
     V(mm_amax, avx512bf16) V(mm_quant, avx512bf16)                                                 \
+    V(draw_next, avx2) V(draw_mass, avx2)                                                          \
     KERN_MM_FLOATS(V, avx2)                                                                        \
     KERN_MM_CODES(V, avx2)                                                                         \
     KERN_MM_CODES(V, avxvnni)                                                                      \
