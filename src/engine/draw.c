@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tokens of a step's rows. The device finds the largest logits, and with that greedy rows are
  * done; workers take whole sequences that draw, whose rows come in turn, as far as drafts are
- * right. Which worker takes what changes nothing: a row's draw is one worker's. */
+ * right; where there are more workers than sequences they take rows, as if all drafts were right.
+ * Which worker takes what changes nothing: a row's draw is one worker's. */
 #include "engine/engine_internal.h"
 #include "par/par.h"
 
@@ -12,7 +13,7 @@ sl_status engine_draw_init(sl_engine *e, sl_err *err)
     struct dev_info di;
     dev_info_get(e->d, &di);
     size_t n_seq = (size_t)e->n_seq_max, n_row = (size_t)e->n_logit_max;
-    int n = BASE_MIN(BASE_MIN(di.n_thread, ENGINE_SAMPLER_MAX), e->n_seq_max);
+    int n = BASE_MIN(BASE_MIN(di.n_thread, ENGINE_SAMPLER_MAX), e->n_logit_max);
     SL_TRY(engine_array((size_t)n, sizeof *e->sampler, &e->sampler, err));
     while (e->n_sampler < n)
         SL_TRY(engine_sampler_init(&e->sampler[e->n_sampler++], e->n_vocab, err));
@@ -74,9 +75,23 @@ sl_status engine_pick_one(sl_engine *e, const struct request *r, const struct en
 
 struct job {
     sl_engine *e;
-    int n_unit; /* rows of the plan */
+    int n_unit; /* items of the plan, or picks */
+    bool by_row;
     struct par_counter at;
 };
+
+/* Whether the row after this one of its sequence, if there is one, has the tokens that it needs:
+ * the draft was right. */
+static bool draw_pick(sl_engine *e, int worker, int i)
+{
+    struct engine_pick *k = &e->pick[i];
+    const struct request *r = k->r;
+    struct place at = {r, r->n_ids + k->at};
+    k->st = draw(e, &e->sampler[worker], at, k, NULL, &k->token, &k->why);
+    k->done = true;
+    bool last = i + 1 == e->n_pick || e->pick[i + 1].r != r;
+    return !last && !k->st && k->token == r->ids[at.n_ids];
+}
 
 static void draw_rows(void *arg, int worker, int n_worker)
 {
@@ -86,17 +101,10 @@ static void draw_rows(void *arg, int worker, int n_worker)
     (void)n_worker;
     if (worker >= e->n_sampler) return;
     while (par_take(&j->at, j->n_unit, 1, &b, &end)) {
-        int i = e->item_pick[b];
+        int i = j->by_row ? b : e->item_pick[b];
         if (i < 0 || e->pick[i].r->grammar) continue; /* its mask is made on the engine thread */
-        const struct request *r = e->pick[i].r;
-        for (; i < e->n_pick && e->pick[i].r == r; i++) {
-            struct engine_pick *k = &e->pick[i];
-            struct place at = {r, r->n_ids + k->at};
-            k->st = draw(e, &e->sampler[worker], at, k, NULL, &k->token, &k->why);
-            k->done = true;
-            bool last = i + 1 == e->n_pick || e->pick[i + 1].r != r;
-            if (last || k->st || k->token != r->ids[at.n_ids]) break;
-        }
+        while (draw_pick(e, worker, i) && !j->by_row)
+            i++;
     }
 }
 
@@ -140,12 +148,19 @@ static void add_picks(sl_engine *e, const struct sched_item *it, int i,
 void engine_pick_all(sl_engine *e, const struct sched_plan *p, const struct model_rows *rows)
 {
     struct job j = {.e = e, .n_unit = p->n_item};
-    int n_draw = 0;
+    int n_draw = 0, n_seq = 0;
     e->n_pick = 0;
     for (int i = 0; i < p->n_item; i++)
         add_picks(e, &p->item[i], i, rows);
-    for (int i = 0; i < e->n_pick; i++)
-        n_draw += !e->pick[i].r->grammar && draws(e->pick[i].r);
+    for (int i = 0; i < e->n_pick; i++) {
+        bool counts = !e->pick[i].r->grammar && draws(e->pick[i].r);
+        n_draw += counts;
+        n_seq += counts && e->pick[i].at == 0;
+    }
+    if (n_seq < e->n_sampler) { /* more workers than sequences */
+        j.by_row = true;
+        j.n_unit = e->n_pick;
+    }
     if (n_draw > 1 && n_draw * e->n_vocab > ALONE)
         dev_host_run(e->d, draw_rows, &j);
     else if (n_draw > 1)
