@@ -89,7 +89,7 @@ struct api_template {
     bool thinking;              /* it reads a switch for thinking */
     bool effort;                /* and reasoning_effort */
     bool always;                /* its prompts end within reasoning */
-    const char *family;         /* of calls: api_parse_family */
+    const struct api_family *family; /* of calls: api_parse_family */
 };
 
 struct api_keys;
@@ -371,6 +371,8 @@ ROUTE(apply_template);
 ROUTE(metrics_get);
 ROUTE(page);
 #undef ROUTE
+/* Has an assistant's message calls, in the newer form or the older one? */
+bool api_has_calls(const struct json *m);
 /* The template's name of a message's role; NULL: it has none. */
 const char *api_role(const struct json *m);
 /* A message's content (NULL is legal): a text, or a list of parts that are text. */
@@ -385,16 +387,17 @@ struct api_put {
     bool tell_user;     /* tell goes to the first message of the user, not to the system's */
     const char *tell;   /* NULL, or a text */
     const char *mark;   /* NULL, or a text at the end of the last message */
-    const char *family; /* of calls_plain */
+    const struct api_family *family; /* of the model; NULL is legal where calls_plain is not set */
 };
 /* Fill a->tmpl, and say what is missing. */
 sl_status api_template_open(api *a, sl_err *err) BASE_MUST_USE;
 /* What a template said of body, with the field that it is about in front. */
 void api_template_blame(const struct json *body, sl_err *err);
 /* What a model is told of tools; many: it may call several at once. */
-void api_plain_tools(struct str *out, const char *family, const struct json *tools, bool many);
+void api_plain_tools(struct str *out, const struct api_family *family, const struct json *tools,
+                     bool many);
 /* The calls of message m (which may have none) after its text. */
-void api_plain_calls(struct str *out, const char *family, const struct json *m);
+void api_plain_calls(struct str *out, const struct api_family *family, const struct json *m);
 /* What stands before a result: the line that names its function. */
 void api_plain_result(struct str *out, const struct json *list, const struct json *m);
 /* think.c: the variables that body gives the template, as a JSON object. */

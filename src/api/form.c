@@ -142,14 +142,19 @@ static enum api_calls calls_of(const struct api_form_in *in, const struct api_fo
     return in->chat ? api_calls_mode(in->chat, f->any) : API_CALLS_FREE;
 }
 
+static const struct api_message_form *messages_of(const struct api_form_in *in)
+{
+    return in->parse ? api_parse_family(in->parse)->messages : NULL;
+}
+
 static sl_status put_all(api *a, const struct api_form *f, const struct api_form_in *in,
                          struct str *out, sl_err *err)
 {
     enum api_calls calls = calls_of(in, f);
     enum think think = think_of(in);
     const char *content = f->kind == SL_GRAMMAR_GBNF ? "root" : "sl-form";
-    if (api_form_is_harmony(in->parse)) {
-        api_form_harmony_root(a, in->parse, calls, f->any ? content : NULL, out);
+    if (messages_of(in)) {
+        messages_of(in)->root(a, in->parse, calls, f->any ? content : NULL, out);
         if (calls != API_CALLS_FREE) SL_TRY(api_calls_put(a, in->parse, in->chat, out, err));
         if (f->any && calls != API_CALLS_MUST) put_form(out, f);
         return str_status(out, err);
@@ -218,7 +223,7 @@ static sl_status compile(api *a, const struct api_form *f, const struct api_form
     struct str s;
     bool calls = calls_of(in, f) != API_CALLS_FREE;
     if (!calls && !f->any) return SL_OK;
-    if (!calls && think_of(in) == THINK_NO && !api_form_is_harmony(in->parse))
+    if (!calls && think_of(in) == THINK_NO && !messages_of(in))
         return name_it(
             sl_grammar_cache_get(a->gcache, f->kind, str_c(&f->text), f->text.n, out, err), f->name,
             err);

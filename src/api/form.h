@@ -21,10 +21,8 @@ sl_status api_format_read(struct net_req *r, const struct json *body, int route,
 /* A literal of GBNF, quotes included. */
 void api_form_literal(struct str *out, const char *p, size_t n);
 
-/* form_tools.c: which calls may, must or can not come. */
-enum api_calls { API_CALLS_FREE, API_CALLS_MAY, API_CALLS_MUST };
-/* FREE: nothing about calls is enforced. Of a body whose tools were checked. form: the content has
- * one, beside which calls must stay possible. */
+/* form_tools.c: of a body whose tools were checked. form: the content has one, beside which calls
+ * must stay possible. */
 enum api_calls api_calls_mode(const struct json *chat, bool form);
 /* The parameters of a tool with "strict": true are held exactly or refused; those of all others as
  * far as they can be (SL_GRAMMAR_JSON_SCHEMA_LOOSE): never refused but for what is no schema. This
@@ -40,14 +38,7 @@ sl_status api_calls_blame(api *a, const struct json *chat, sl_err *err) BASE_MUS
 sl_status api_form_xml_args(struct str *out, const struct json *root, int tool, bool strict,
                             sl_err *err) BASE_MUST_USE;
 /* The rules that those are made of. */
-void api_form_xml_tags(api *a, struct str *out, bool glm);
-/* form_harmony.c: the root and all that stands around calls and content (its rule; NULL = any
- * text), where answers are a row of messages; what stands between a function's name and its
- * arguments. */
-bool api_form_is_harmony(const struct api_parse *parse);
-void api_form_harmony_root(api *a, const struct api_parse *parse, enum api_calls calls,
-                           const char *content, struct str *out);
-void api_form_harmony_call(api *a, struct str *out);
+void api_form_xml_tags(api *a, struct str *out, enum api_xml xml);
 /* Texts that do not hold tag; its first character must be none of its others.
  * until false: rule NAME, which may end anywhere; true: up to and with the tag, or token id. */
 void api_form_without(struct str *out, const char *name, const char *tag, bool until,

@@ -8,9 +8,6 @@
 #include "api/form.h"
 #include "api/parse_internal.h"
 
-#define BAR "\xef\xbd\x9c"
-#define LOW "\xe2\x96\x81"
-
 /* ---- which tools ---- */
 
 static const struct json *function_of(const struct json *tool)
@@ -72,13 +69,6 @@ enum api_calls api_calls_mode(const struct json *chat, bool form)
 
 /* ---- rules ---- */
 
-enum form { DEEPSEEK_3, DEEPSEEK_31, KIMI, GLM, MINIMAX, HARMONY, HERMES, LLAMA, JSON };
-
-static bool is_xml(enum form f)
-{
-    return f == GLM || f == MINIMAX;
-}
-
 /* Does a schema say what arguments look like? Else any value would do, and they are an object. */
 static bool says_form(const struct json *p)
 {
@@ -112,58 +102,60 @@ static void put_schema(struct str *out, const struct json *tool)
     }
 }
 
-/* Names stand between tags in these forms. */
-static sl_status check_name(enum form f, const struct json *name, int i, sl_err *err)
+/* A name that stands between tags holds none. */
+static sl_status check_name(const struct api_call_form *f, const struct json *name, int i,
+                            sl_err *err)
 {
-    bool word = is_xml(f) || f == HARMONY;
-    const char *bad = word ? "<>\" \t\n{" : "<\n";
-    for (size_t k = 0; k < name->n && f < HERMES; k++)
+    const char *bad = f->word ? "<>\" \t\n{" : "<\n";
+    for (size_t k = 0; k < name->n && !f->key; k++)
         if (strchr(bad, name->s[k]))
             return SL_FAIL(err, REQUEST,
                            "tools[%d].function.name: must not hold %s in this model's form", i,
-                           word ? "<, >, {, quotes or white space" : "< or line ends");
+                           f->word ? "<, >, {, quotes or white space" : "< or line ends");
     return SL_OK;
 }
 
+static const char *or_none(const char *s)
+{
+    return s ? s : "";
+}
+
+/* A call up to its arguments, as a text. */
+static void put_head(struct str *out, const struct api_call_form *f, const struct json *name)
+{
+    if (f->key) {
+        str_puts(out, "{\"name\": \"");
+        text_json_escape(out, name->s, name->n);
+        str_printf(out, "\", \"%s\": ", f->key);
+    } else {
+        str_puts(out, or_none(f->head));
+        str_put(out, name->s, name->n);
+        str_puts(out, or_none(f->tail));
+    }
+}
+
 /* sl-call-I: one call of this tool, without what stands around calls. */
-static sl_status put_call(api *a, struct str *out, enum form f, const struct json *tool, int i,
-                          sl_err *err)
+static sl_status put_call(const struct api_family *family, const struct api_call_form *f,
+                          struct str *out, const struct json *tool, int i, sl_err *err)
 {
     const struct json *name = text_json_get(function_of(tool), "name");
     struct str head;
     SL_TRY(check_name(f, name, i, err));
     str_init(&head, MEM_REQUEST, 0);
-    if (f == KIMI) str_puts(&head, "functions.");
-    if (f == MINIMAX) str_puts(&head, "<invoke name=\"");
-    if (f < HERMES)
-        str_put(&head, name->s, name->n);
-    else {
-        str_puts(&head, "{\"name\": \"");
-        text_json_escape(&head, name->s, name->n);
-        str_printf(&head, "\", \"%s\": ", f == LLAMA ? "parameters" : "arguments");
-    }
-    if (f == KIMI) str_putc(&head, ':');
-    if (f == MINIMAX) str_puts(&head, "\">\n");
+    put_head(&head, f, name);
     str_printf(out, "sl-call-%d ::= ", i);
     api_inherit(out, &head);
     api_form_literal(out, str_c(&head), head.n);
     str_fini(&head);
-    if (is_xml(f)) {
-        str_printf(out, " %ssl-args-%d%s\n", f == GLM ? "\"\\n\"? " : "", i,
-                   f == GLM ? "" : " \"</invoke>\"");
-        return api_form_xml_args(out, api_field(function_of(tool), "parameters"), i,
-                                 is_strict(tool), err);
-    }
-    if (f == DEEPSEEK_3) str_puts(out, " \"\\n```json\\n\" ");
-    if (f == DEEPSEEK_31) str_puts(out, " sl-sep ");
-    if (f == KIMI) str_puts(out, " [0-9]{1,5} sl-sep ");
-    if (f == HARMONY) api_form_harmony_call(a, out);
-    if (f > DEEPSEEK_31) str_putc(out, ' ');
-    put_schema(out, tool);
-    if (f == DEEPSEEK_3) str_puts(out, " \"\\n```\"");
-    if (f >= HERMES) str_puts(out, " \"}\"");
-    str_putc(out, '\n');
-    return SL_OK;
+    str_printf(out, " %s", or_none(f->before));
+    if (family->xml)
+        str_printf(out, "sl-args-%d", i);
+    else
+        put_schema(out, tool);
+    str_printf(out, "%s%s\n", or_none(f->after), f->key ? " \"}\"" : "");
+    if (!family->xml) return SL_OK;
+    return api_form_xml_args(out, api_field(function_of(tool), "parameters"), i, is_strict(tool),
+                             err);
 }
 
 static void put_tag(api *a, struct str *out, const char *name, const char *tag)
@@ -173,83 +165,41 @@ static void put_tag(api *a, struct str *out, const char *name, const char *tag)
     str_putc(out, '\n');
 }
 
-/* The five tags of DeepSeek's forms, or Kimi's. */
-static void put_tags(api *a, struct str *out, enum form f)
+/* sl-calls of sl-one, and the tags; more: how many may follow the first. */
+static void put_calls(api *a, struct str *out, const struct api_family *family,
+                      const struct api_call_form *f, int more)
 {
     static const char *const name[] = {"sl-begin", "sl-end", "sl-call-begin", "sl-call-end",
                                        "sl-sep"};
-    for (int i = 0; i < BASE_COUNT_OF(name); i++)
-        put_tag(a, out, name[i], api_parse_tag[(f == KIMI ? T_KIMI_CALLS : T_DS_CALLS) + i]);
-    str_printf(out, "sl-whole ::= sl-call-begin %s sl-one sl-call-end\n",
-               f == DEEPSEEK_3 ? "\"function\" sl-sep" : "");
-}
-
-/* sl-calls of sl-one, and the tags; more: how many may follow the first. */
-static void put_calls(api *a, struct str *out, enum form f, int more)
-{
-    static const char *const between[] = {
-        [DEEPSEEK_3] = "\"\\n\" ", [DEEPSEEK_31] = "",    [KIMI] = "",         [GLM] = "\"\\n\"? ",
-        [MINIMAX] = "\"\\n\" ",    [HERMES] = "\"\\n\" ", [LLAMA] = "\"; \" ", [JSON] = "\", \" "};
-    bool block = f <= KIMI || f == MINIMAX;
-    if (f <= KIMI)
-        put_tags(a, out, f);
-    else if (f == MINIMAX) {
-        put_tag(a, out, "sl-begin", api_parse_tag[T_BLOCK]);
-        put_tag(a, out, "sl-end", api_parse_tag[T_BLOCK_END]);
-    } else if (f == HERMES || f == GLM) {
-        put_tag(a, out, "sl-begin", "<tool_call>");
-        put_tag(a, out, "sl-end", "</tool_call>");
-    }
-    if (is_xml(f)) api_form_xml_tags(a, out, f == GLM);
-    if (f == GLM) str_puts(out, "sl-whole ::= sl-begin sl-one sl-end\n");
-    if (f == HERMES) str_puts(out, "sl-whole ::= sl-begin \"\\n\" sl-one \"\\n\" sl-end\n");
-    if (f > HERMES || f == MINIMAX) str_puts(out, "sl-whole ::= sl-one\n");
-    str_puts(out, "sl-calls ::= ");
-    if (block) str_puts(out, f == MINIMAX ? "sl-begin \"\\n\" " : "sl-begin ");
-    if (f == JSON && more) str_puts(out, "sl-whole | \"[\" ");
+    for (int i = 0; i < f->n_tag; i++)
+        put_tag(a, out, name[i], api_parse_tag[f->tag + i]);
+    if (family->xml) api_form_xml_tags(a, out, family->xml);
+    str_printf(out, "sl-whole ::= %s\nsl-calls ::= %s", f->whole, or_none(f->open));
+    if (f->list && more) str_puts(out, "sl-whole | \"[\" ");
     str_puts(out, "sl-whole");
-    if (more) str_printf(out, " (%ssl-whole){0,%d}", between[f], more);
-    if (f == JSON && more) str_puts(out, " \"]\"");
-    if (block) str_puts(out, f == MINIMAX ? " \"\\n\" sl-end" : " sl-end");
-    str_putc(out, '\n');
+    if (more) str_printf(out, " (%ssl-whole){0,%d}", or_none(f->between), more);
+    if (f->list && more) str_puts(out, " \"]\"");
+    str_printf(out, "%s\n", or_none(f->close));
 }
 
 /* An answer in words, or words and then calls, where the form allows that. */
-static void put_text(struct str *out, enum form f)
+static void put_text(struct str *out, const struct api_call_form *f)
 {
-    if (f <= HERMES) {
-        const char *tag = f == HERMES || f == GLM ? "<tool_call>"
-                          : f == MINIMAX          ? api_parse_tag[T_BLOCK]
-                          : f == KIMI             ? "<|tool_call"
-                                                  : "<" BAR "tool" LOW "call";
-        api_form_without(out, "sl-words", tag, false, "");
+    if (f->not_text) {
+        api_form_without(out, "sl-words", f->not_text, false, "");
         str_puts(out, "sl-text ::= sl-words sl-calls?\n");
     } else
         str_printf(out, "sl-text ::= sl-calls | [ \\t\\r\\n]* ([^{%s \\t\\r\\n] .*)?\n",
-                   f == LLAMA ? "<" : "\\[");
+                   or_none(f->not_first));
 }
 
-static sl_status family_of(const api *a, const struct api_parse *parse, enum form *f, sl_err *err)
+static sl_status form_of(const api *a, const struct api_family *family,
+                         const struct api_call_form **out, sl_err *err)
 {
-    const char *name = api_parse_family(parse), *t = a->mi.chat_template_tools;
-    if (strcmp(name, "deepseek") == 0)
-        *f = t && strstr(t, "```json") ? DEEPSEEK_3 : DEEPSEEK_31;
-    else if (strcmp(name, "kimi") == 0)
-        *f = KIMI;
-    else if (strcmp(name, "glm") == 0)
-        *f = GLM;
-    else if (strcmp(name, "minimax") == 0)
-        *f = MINIMAX;
-    else if (strcmp(name, "hermes") == 0)
-        *f = HERMES;
-    else if (strcmp(name, "llama3") == 0)
-        *f = LLAMA;
-    else if (strcmp(name, "json") == 0)
-        *f = JSON;
-    else if (strcmp(name, "harmony") == 0 &&
-             !(a->o.tool_parser && strcmp(a->o.tool_parser, "none") == 0))
-        *f = HARMONY;
-    else
+    const char *t = a->mi.chat_template_tools;
+    *out = family->fenced && t && strstr(t, "```json") ? family->fenced : family->form;
+    /* messages are read even where calls are not */
+    if (!*out || (family->messages && a->o.tool_parser && strcmp(a->o.tool_parser, "none") == 0))
         return SL_FAIL(
             err, REQUEST,
             "tool_choice: can not be enforced: this server runs with --tool-parser none");
@@ -263,21 +213,22 @@ sl_status api_calls_put(api *a, const struct api_parse *parse, const struct json
     bool first = true;
     bool one = !api_field_bool(chat, "parallel_tool_calls", true);
     struct str names;
-    enum form f = JSON;
+    const struct api_family *family = api_parse_family(parse);
+    const struct api_call_form *f = NULL;
     int i = 0;
-    SL_TRY(family_of(a, parse, &f, err));
+    SL_TRY(form_of(a, family, &f, err));
     str_init(&names, MEM_REQUEST, 0);
     sl_status st = SL_OK;
     for (const struct json *t = tools->child; t && !st; t = t->next, i++) {
         if (!may_call(choice, t)) continue;
-        st = put_call(a, out, f, t, i, err);
+        st = put_call(family, f, out, t, i, err);
         str_printf(&names, "%ssl-call-%d", first ? "" : " | ", i);
         first = false;
     }
     if (!st) {
         str_printf(out, "sl-one ::= %s\n", str_c(&names));
-        if (f != HARMONY) { /* one call a turn, and rules of its own */
-            put_calls(a, out, f, one ? 0 : API_CALL_MAX - 1);
+        if (f->whole) { /* else one call a turn, and rules of its own */
+            put_calls(a, out, family, f, one ? 0 : API_CALL_MAX - 1);
             put_text(out, f);
         }
         st = str_status(&names, err);

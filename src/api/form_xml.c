@@ -12,7 +12,7 @@ struct args {
     struct str *out;
     const struct json *root; /* the parameters */
     int tool;
-    bool strict, glm;
+    bool strict;
     sl_err *err;
 };
 
@@ -207,17 +207,18 @@ sl_status api_form_xml_args(struct str *out, const struct json *root, int tool, 
     return SL_OK;
 }
 
-void api_form_xml_tags(api *a, struct str *out, bool glm)
+void api_form_xml_tags(api *a, struct str *out, enum api_xml xml)
 {
+    bool pairs = xml == API_XML_PAIRS;
     struct str end;
-    int close = glm ? T_ARG_VALUE_END : T_PARAM_END;
+    int close = pairs ? T_ARG_VALUE_END : T_PARAM_END;
     str_init(&end, MEM_REQUEST, 0);
     api_form_tag(a, &end, api_parse_tag[close]);
     api_form_without(out, "sl-value", api_parse_tag[close], true, str_c(&end));
     str_printf(out, "sl-value-end ::= %s\nsl-key ::= ", str_c(&end));
-    api_form_tag(a, out, api_parse_tag[glm ? T_ARG_KEY : T_PARAM]);
+    api_form_tag(a, out, api_parse_tag[pairs ? T_ARG_KEY : T_PARAM]);
     str_puts(out, "\nsl-key-end ::= ");
-    if (glm) {
+    if (pairs) {
         api_form_tag(a, out, api_parse_tag[T_ARG_KEY_END]);
         str_puts(out, " \"\\n\"? ");
         api_form_tag(a, out, api_parse_tag[T_ARG_VALUE]);

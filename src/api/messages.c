@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/api_internal.h"
+#include "api/family.h"
 
 /* Of a part of a message. */
 static const struct json *part_text(const struct json *p)
@@ -97,39 +98,33 @@ static sl_status put_function(struct putter *p, const struct json *f, const stru
 
 #define ID_BYTES 192 /* of an id that holds a function's name */
 
-/* Kimi's models read the ids of calls: functions.NAME:NUMBER, numbered over the whole conversation
- * from 0. Theirs come back as they were given; others, be it one, are all made anew. */
-static bool is_kimi_id(const struct json *id)
-{
-    static const char lead[] = "functions.";
-    const char *colon = id && id->kind == JSON_STR_K ? strrchr(id->s, ':') : NULL;
-    return colon && strncmp(id->s, lead, sizeof lead - 1) == 0 && colon[1] &&
-           strspn(colon + 1, "0123456789") == strlen(colon + 1);
-}
-
 static const struct json *calls_in(const struct json *m)
 {
     const struct json *calls = m->kind == JSON_OBJECT_K ? api_field(m, "tool_calls") : NULL;
     return calls && calls->kind == JSON_ARRAY_K && calls->n ? calls->child : NULL;
 }
 
-static bool needs_ids(const struct json *list, const char *family)
+/* Where the family's models read the ids of calls, numbered over the whole conversation: theirs
+ * come back as they were given; others, be it one, are all made anew. */
+static bool needs_ids(const struct json *list, const struct api_family *family)
 {
-    if (!family || strcmp(family, "kimi") != 0) return false;
+    if (!family || !family->is_id) return false;
     for (const struct json *m = list->child; m; m = m->next) {
         if (m->kind == JSON_OBJECT_K && !calls_in(m) && api_field(m, "function_call")) return true;
-        for (const struct json *c = calls_in(m); c; c = c->next)
-            if (!is_kimi_id(text_json_get(c, "id"))) return true;
+        for (const struct json *c = calls_in(m); c; c = c->next) {
+            const struct json *id = text_json_get(c, "id");
+            if (!id || id->kind != JSON_STR_K || !family->is_id(id->s)) return true;
+        }
     }
     return false;
 }
 
-static void put_id(struct json_w *w, const char *key, const struct json *name, int n)
+static void put_id(struct putter *p, const char *key, const struct json *name, int n)
 {
     char id[ID_BYTES];
-    snprintf(id, sizeof id, "functions.%.*s:%d", (int)BASE_MIN(name->n, (size_t)128), name->s, n);
-    text_jw_key(w, key);
-    text_jw_strz(w, id);
+    p->how->family->put_id(id, sizeof id, name, n);
+    text_jw_key(&p->w, key);
+    text_jw_strz(&p->w, id);
 }
 
 /* The id, made anew, of the call before message m that has this one; false: there is none. id NULL:
@@ -150,7 +145,7 @@ static bool put_new_id(struct putter *p, const struct json *m, const struct json
                 name = text_json_get(text_json_get(c, "function"), "name"), at = n;
     }
     if (!name || name->kind != JSON_STR_K) return false;
-    put_id(&p->w, "tool_call_id", name, at);
+    put_id(p, "tool_call_id", name, at);
     return true;
 }
 
@@ -167,7 +162,7 @@ static sl_status put_function_call(struct putter *p, const struct json *f, int a
     text_jw_arr(w);
     text_jw_obj(w);
     if (p->own_ids)
-        put_id(w, "id", name, p->n_call++);
+        put_id(p, "id", name, p->n_call++);
     else {
         text_jw_key(w, "id");
         text_jw_strz(w, id);
@@ -190,7 +185,7 @@ static sl_status put_calls(struct putter *p, const struct json *calls, int at)
                            at);
         text_jw_obj(w);
         if (p->own_ids)
-            put_id(w, "id", name, p->n_call++);
+            put_id(p, "id", name, p->n_call++);
         else if (id && id->kind == JSON_STR_K) {
             text_jw_key(w, "id");
             text_jw_str(w, id->s, id->n);
@@ -226,15 +221,15 @@ static sl_status calls_of(const struct json *m, int at, const struct json **call
     return SL_OK;
 }
 
-static bool is_harmony(const struct api_put *how)
-{
-    return how->family && strcmp(how->family, "harmony") == 0;
-}
-
-static bool is_called(const struct json *m)
+bool api_has_calls(const struct json *m)
 {
     const struct json *calls = api_field(m, "tool_calls");
     return (calls && calls->n) || api_field(m, "function_call");
+}
+
+static bool puts_reason(const struct api_put *how)
+{
+    return how->family && how->family->put_reason;
 }
 
 /* What stands before and after a message's own text. */
@@ -247,7 +242,7 @@ static void put_content(struct putter *p, const struct json *m, const char *role
     struct str s;
     str_init(&s, MEM_REQUEST, 0);
     if (tell && how->tell_user) str_printf(&s, "%s\n\n", how->tell);
-    if (!(is_harmony(how) && is_called(m))) api_content_text(&s, content);
+    if (!(puts_reason(how) && api_has_calls(m))) api_content_text(&s, content);
     if (is_none(content)) str_puts(&s, api_field_str(m, "refusal", ""));
     if (tell && !how->tell_user) str_printf(&s, "%s%s", s.n ? "\n\n" : "", how->tell);
     p->told |= tell;
@@ -255,24 +250,6 @@ static void put_content(struct putter *p, const struct json *m, const char *role
     if (how->mark && (size_t)at + 1 == p->list->n) str_puts(&s, how->mark);
     text_jw_key(&p->w, "content");
     api_put_text(&p->w, &s);
-    str_fini(&s);
-}
-
-/* Harmony's templates have reasoning under this name, and beside calls only one text: words before
- * a call are part of it. */
-static void put_thinking(struct putter *p, const struct json *m, const struct json *reason)
-{
-    struct str s;
-    str_init(&s, MEM_REQUEST, 0);
-    if (reason) str_put(&s, reason->s, reason->n);
-    if (is_called(m)) {
-        if (s.n && !is_none(text_json_get(m, "content"))) str_putc(&s, '\n');
-        api_content_text(&s, text_json_get(m, "content"));
-    }
-    if (s.n) {
-        text_jw_key(&p->w, "thinking");
-        api_put_text(&p->w, &s);
-    }
     str_fini(&s);
 }
 
@@ -298,7 +275,7 @@ static sl_status put_fields(struct putter *p, const struct json *m, const char *
     if (!reason) reason = api_field(m, "reasoning");
     if (reason && reason->kind != JSON_STR_K)
         return SL_FAIL(p->err, REQUEST, "messages[%d].reasoning_content: must be a string", at);
-    if (is_harmony(p->how)) put_thinking(p, m, reason);
+    if (puts_reason(p->how)) p->how->family->put_reason(&p->w, m, reason);
     if (!reason) return SL_OK;
     text_jw_key(&p->w, "reasoning_content");
     text_jw_str(&p->w, reason->s, reason->n);

@@ -6,153 +6,68 @@
 
 #include "api/parse_internal.h"
 
-#define BAR "\xef\xbd\x9c"
-#define LOW "\xe2\x96\x81"
-#define DS(z) "<" BAR "tool" LOW z BAR ">"
-const char *const api_parse_tag[N_TAG] = {[T_THINK] = "<think>",
-                                          [T_THINK_END] = "</think>",
-                                          [T_CALL] = "<tool_call>",
-                                          [T_CALL_END] = "</tool_call>",
-                                          [T_DS_CALLS] = DS("calls" LOW "begin"),
-                                          [T_DS_CALLS_END] = DS("calls" LOW "end"),
-                                          [T_DS_CALL] = DS("call" LOW "begin"),
-                                          [T_DS_CALL_END] = DS("call" LOW "end"),
-                                          [T_DS_SEP] = DS("sep"),
-                                          [T_KIMI_CALLS] = "<|tool_calls_section_begin|>",
-                                          [T_KIMI_CALLS_END] = "<|tool_calls_section_end|>",
-                                          [T_KIMI_CALL] = "<|tool_call_begin|>",
-                                          [T_KIMI_CALL_END] = "<|tool_call_end|>",
-                                          [T_KIMI_SEP] = "<|tool_call_argument_begin|>",
-                                          [T_PYTHON] = "<|python_tag|>",
-                                          [T_ARG_KEY] = "<arg_key>",
-                                          [T_ARG_KEY_END] = "</arg_key>",
-                                          [T_ARG_VALUE] = "<arg_value>",
-                                          [T_ARG_VALUE_END] = "</arg_value>",
-                                          [T_BLOCK] = "<minimax:tool_call>",
-                                          [T_BLOCK_END] = "</minimax:tool_call>",
-                                          [T_INVOKE] = "<invoke name=\"",
-                                          [T_INVOKE_END] = "</invoke>",
-                                          [T_PARAM] = "<parameter name=\"",
-                                          [T_PARAM_END] = "</parameter>",
-                                          [T_H_START] = "<|start|>",
-                                          [T_H_END] = "<|end|>",
-                                          [T_H_MESSAGE] = "<|message|>",
-                                          [T_H_CHANNEL] = "<|channel|>",
-                                          [T_H_CONSTRAIN] = "<|constrain|>",
-                                          [T_H_RETURN] = "<|return|>",
-                                          [T_H_CALL] = "<|call|>"};
-static const char *const family_name[] = {"none", "deepseek", "hermes", "llama3", "json",
-                                          "glm",  "minimax",  "kimi",   "harmony"};
-
 /* ---- choice ---- */
 
-static bool is_harmony(const char *t)
+/* A name that no row has: err says which there are. */
+static sl_status not_known(const char *option, const char *name, bool reasoning, sl_err *err)
 {
-    return t && strstr(t, api_parse_tag[T_H_CHANNEL]) && strstr(t, api_parse_tag[T_H_MESSAGE]);
-}
-
-static bool family_named(const char *name, enum family *out)
-{
-    static const struct {
-        const char *name;
-        enum family f;
-    } row[] = {{"none", F_NONE},
-               {"deepseek_v3", F_DEEPSEEK},
-               {"deepseek_r1", F_DEEPSEEK},
-               {"deepseek_v31", F_DEEPSEEK},
-               {"deepseek", F_DEEPSEEK},
-               {"hermes", F_HERMES},
-               {"qwen3", F_HERMES},
-               {"llama3", F_LLAMA},
-               {"llama3_json", F_LLAMA},
-               {"json", F_JSON},
-               {"glm45", F_GLM},
-               {"glm47", F_GLM},
-               {"glm", F_GLM},
-               {"minimax_m2", F_MINIMAX},
-               {"minimax", F_MINIMAX},
-               {"kimi_k2", F_KIMI},
-               {"kimi", F_KIMI},
-               {"harmony", F_HARMONY},
-               {"openai", F_HARMONY}};
-    for (int i = 0; i < BASE_COUNT_OF(row); i++)
-        if (strcmp(row[i].name, name) == 0) {
-            *out = row[i].f;
-            return true;
-        }
-    return false;
+    struct str s;
+    str_init(&s, MEM_REQUEST, 0);
+    api_family_names(&s, reasoning);
+    sl_status st = str_status(&s, err);
+    if (!st) st = SL_FAIL(err, REQUEST, "%s %.40s: not known: %s", option, name, str_c(&s));
+    str_fini(&s);
+    return st;
 }
 
 /* By what the template writes around calls; of one that shows none of the forms, as the models of
  * the architecture were trained. */
-static enum family family_auto(const char *t, const char *trained)
-{
-    enum family f = F_JSON;
-    if (!t) return F_JSON;
-    if (is_harmony(t)) return F_HARMONY;
-    if (strstr(t, api_parse_tag[T_DS_CALLS])) return F_DEEPSEEK;
-    if (strstr(t, api_parse_tag[T_KIMI_CALLS])) return F_KIMI;
-    if (strstr(t, api_parse_tag[T_BLOCK])) return F_MINIMAX;
-    if (strstr(t, api_parse_tag[T_ARG_KEY])) return F_GLM;
-    if (strstr(t, api_parse_tag[T_CALL])) return F_HERMES;
-    if (strstr(t, api_parse_tag[T_PYTHON]) || strstr(t, "ipython")) return F_LLAMA;
-    return trained && family_named(trained, &f) ? f : F_JSON;
-}
-
-static sl_status family_of(const struct api_parse_opts *o, enum family *out, sl_err *err)
+static sl_status family_of(const struct api_parse_opts *o, const struct api_family **out,
+                           sl_err *err)
 {
     const char *name = o->tool_parser ? o->tool_parser : "auto";
-    if (family_named(name, out)) return SL_OK;
-    if (strcmp(name, "auto") != 0)
-        return SL_FAIL(err, REQUEST,
-                       "--tool-parser %.40s: not known: auto, none, deepseek_v3, deepseek_r1, "
-                       "deepseek_v31, hermes, qwen3, llama3, glm45, minimax_m2, kimi_k2, harmony "
-                       "or json",
-                       name);
-    *out = family_auto(o->template_text, o->trained);
+    if ((*out = api_family_named(name))) return SL_OK;
+    if (strcmp(name, "auto") != 0) return not_known("--tool-parser", name, false, err);
+    *out = api_family_shown(o->template_text);
+    if (!*out && o->template_text && o->trained) *out = api_family_named(o->trained);
+    if (!*out) *out = &api_family_json;
     return SL_OK;
 }
 
 static sl_status reasoning_of(const struct api_parse_opts *o, struct api_parse *p, sl_err *err)
 {
-    static const char *const row[] = {"deepseek_r1", "deepseek_v3", "deepseek_v31",
-                                      "qwen3",       "glm45",       "minimax_m2",
-                                      "kimi_k2",     "harmony",     "think"};
     const char *name = o->reasoning_parser ? o->reasoning_parser : "auto", *t = o->template_text;
+    const struct api_family *shown = api_family_shown(t);
     bool think = t && (strstr(t, "<think>") || strstr(t, "</think>"));
-    if (p->family == F_NONE && is_harmony(t)) p->family = F_HARMONY; /* headers all the same */
-    think |= p->family == F_HARMONY;
-    p->reasoning = strcmp(name, "auto") == 0 && (think || o->prompt_thinks);
-    for (int i = 0; i < BASE_COUNT_OF(row); i++)
-        p->reasoning |= strcmp(row[i], name) == 0;
-    if (!p->reasoning && strcmp(name, "auto") != 0 && strcmp(name, "none") != 0)
-        return SL_FAIL(err, REQUEST,
-                       "--reasoning-parser %.40s: not known: auto, none, deepseek_r1, "
-                       "deepseek_v3, deepseek_v31, qwen3, glm45, minimax_m2, kimi_k2 or harmony",
-                       name);
+    bool is_auto = strcmp(name, "auto") == 0;
+    if (p->f == &api_family_none && shown && shown->messages)
+        p->f = shown; /* headers all the same */
+    think |= p->f->messages != NULL;
+    p->reasoning = is_auto ? think || o->prompt_thinks : api_family_reasons(name);
+    if (!p->reasoning && !is_auto && strcmp(name, "none") != 0)
+        return not_known("--reasoning-parser", name, true, err);
     p->state = !p->reasoning ? S_START : o->prompt_thinks ? S_REASON : S_BEGIN;
     p->strip = p->state == S_REASON;
-    if (p->family == F_HARMONY) api_parse_harmony_begin(p, 0);
+    if (p->f->messages) p->f->messages->begin(p, 0);
     return SL_OK;
 }
 
 sl_status api_parse_open(const struct api_parse_opts *o, struct api_parse **out, sl_err *err)
 {
     void *v = NULL;
-    enum family f = F_NONE;
+    const struct api_family *f = NULL;
     *out = NULL;
     SL_TRY(family_of(o, &f, err));
     SL_TRY(mem_alloc_array(MEM_REQUEST, 1, sizeof **out, &v, err));
     struct api_parse *p = v;
-    p->family = f;
-    p->tools = o->tools && f != F_NONE;
+    p->f = f;
+    p->tools = o->tools && f != &api_family_none;
     p->max_calls = o->max_calls;
     struct str *const s[] = {&p->buf, &p->out, &p->gap, &p->held, &p->head, &p->func, &p->id};
     for (int i = 0; i < BASE_COUNT_OF(s); i++)
         str_init(s[i], MEM_REQUEST, 0);
     sl_status st = reasoning_of(o, p, err);
-    if (!st && p->tools && (f == F_GLM || f == F_MINIMAX))
-        st = api_parse_types_read(&p->types, o->tool_list, err);
+    if (!st && p->tools && f->xml) st = api_parse_types_read(&p->types, o->tool_list, err);
     if (st) {
         api_parse_close(p);
         return st;
@@ -178,12 +93,12 @@ void api_parse_close(struct api_parse *p)
 
 bool api_parse_in_reasoning(const struct api_parse *p)
 {
-    return p->state == S_REASON || p->state == S_H_REASON;
+    return p->state == S_REASON;
 }
 
 bool api_parse_in_content(const struct api_parse *p)
 {
-    return p->state == S_BEGIN || p->state == S_START || p->state == S_TEXT || p->state == S_H_TEXT;
+    return p->state == S_BEGIN || p->state == S_START || p->state == S_TEXT;
 }
 
 bool api_parse_has_reasoning(const struct api_parse *p)
@@ -191,9 +106,9 @@ bool api_parse_has_reasoning(const struct api_parse *p)
     return p->reasoning;
 }
 
-const char *api_parse_family(const struct api_parse *p)
+const struct api_family *api_parse_family(const struct api_parse *p)
 {
-    return family_name[p->family];
+    return p->f;
 }
 
 const char *api_parse_call_id(const struct api_parse *p)
@@ -203,7 +118,7 @@ const char *api_parse_call_id(const struct api_parse *p)
 
 bool api_parse_wants_special(const struct api_parse *p)
 {
-    return p->reasoning || p->family == F_HARMONY || (p->tools && p->family != F_JSON);
+    return p->reasoning || p->f->messages || (p->tools && p->f->marks);
 }
 
 /* ---- output: pieces of one kind are given out together ---- */
@@ -295,7 +210,7 @@ size_t api_parse_white_run(const char *s, size_t n)
     return k;
 }
 
-int api_parse_tag_at(const char *s, size_t n, bool last, unsigned tags)
+int api_parse_tag_at(const char *s, size_t n, bool last, api_tags tags)
 {
     int r = -1;
     for (int t = 0; t < N_TAG; t++) {
@@ -308,7 +223,7 @@ int api_parse_tag_at(const char *s, size_t n, bool last, unsigned tags)
     return r;
 }
 
-size_t api_parse_run_of(const char *s, size_t n, bool last, unsigned tags, int *tag)
+size_t api_parse_run_of(const char *s, size_t n, bool last, api_tags tags, int *tag)
 {
     size_t k = 0;
     *tag = -1;
@@ -363,46 +278,30 @@ static size_t in_begin(struct api_parse *p, const char *s, size_t n, bool last)
 }
 
 /* Tags that mean something in content. */
-static unsigned text_tags(const struct api_parse *p)
+static api_tags text_tags(const struct api_parse *p)
 {
-    unsigned end = p->cut_reason ? BIT(T_THINK_END) : 0;
-    if (!p->tools) return 0;
-    switch (p->family) {
-    case F_HERMES:
-    case F_GLM:
-        return BIT(T_CALL) | end;
-    case F_MINIMAX:
-        return BIT(T_BLOCK) | end;
-    case F_DEEPSEEK:
-    case F_KIMI:
-        return BIT(api_parse_ds(p, T_DS_CALLS)) | BIT(api_parse_ds(p, T_DS_CALLS_END)) |
-               BIT(api_parse_ds(p, T_DS_CALL)) | BIT(api_parse_ds(p, T_DS_CALL_END)) | end;
-    default:
-        return 0;
-    }
+    if (!p->tools || !p->f->text_tags) return 0;
+    return p->f->text_tags | (p->cut_reason ? BIT(T_THINK_END) : 0);
 }
 
-/* Calls that end reasoning which no tag has closed: these families' models write some. */
-static unsigned cut_tags(const struct api_parse *p)
+static api_tags cut_tags(const struct api_parse *p)
 {
-    if (!p->tools) return 0;
-    if (p->family == F_GLM) return BIT(T_CALL);
-    if (p->family == F_MINIMAX) return BIT(T_BLOCK);
-    return p->family == F_KIMI ? BIT(T_KIMI_CALLS) | BIT(T_KIMI_CALL) : 0;
+    return p->tools ? p->f->cut_tags : 0;
 }
 
 /* A tag of calls was found, k bytes. */
 static size_t begin_tag(struct api_parse *p, const char *s, size_t k, int t)
 {
-    if (t == T_CALL || t == T_BLOCK || t == api_parse_ds(p, T_DS_CALL)) api_parse_hold(p, s, k);
-    if (t == T_CALL && p->family == F_HERMES)
-        api_parse_begin_json(p, false);
-    else if (t == T_CALL || t == T_BLOCK)
-        api_parse_xml_begin(p, t);
-    else if (t == api_parse_ds(p, T_DS_CALL)) {
+    bool call = t == p->f->call_tag;
+    if (call) api_parse_hold(p, s, k);
+    if (call && p->f->xml)
+        api_parse_xml_begin(p);
+    else if (call && p->f->block_tag) {
         api_parse_clear(p, &p->head);
         p->state = S_HEAD;
-    } else if (p->state == S_REASON) { /* of several calls: what follows are they */
+    } else if (call)
+        api_parse_begin_json(p, false);
+    else if (p->state == S_REASON) { /* of several calls: what follows are they */
         api_parse_clear(p, &p->gap);
         p->cut_reason = true;
         p->from_reason = false;
@@ -442,7 +341,7 @@ static size_t in_reason(struct api_parse *p, const char *s, size_t n, bool last)
 static size_t in_start(struct api_parse *p, const char *s, size_t n, bool last)
 {
     size_t k = api_parse_white_run(s, n);
-    bool object = p->tools && (p->family == F_LLAMA || p->family == F_JSON);
+    bool object = p->tools && p->f->bare;
     if (k && p->strip) return k;
     if (k && object) {
         api_parse_hold_white(p, s, k, O_TEXT);
@@ -451,15 +350,15 @@ static size_t in_start(struct api_parse *p, const char *s, size_t n, bool last)
     p->strip = false;
     p->state = S_TEXT;
     if (!object) return 0;
-    if (s[0] == '<' && p->family == F_LLAMA) {
-        int t = api_parse_tag_at(s, n, last, BIT(T_PYTHON));
+    if (s[0] == '<' && p->f->lead_tags) {
+        int t = api_parse_tag_at(s, n, last, p->f->lead_tags);
         if (t == -2) p->state = S_START;
         if (t < 0) return 0;
-        api_parse_hold(p, api_parse_tag[T_PYTHON], strlen(api_parse_tag[T_PYTHON]));
+        api_parse_hold(p, api_parse_tag[t], strlen(api_parse_tag[t]));
         api_parse_begin_json(p, true);
-        return strlen(api_parse_tag[T_PYTHON]);
+        return strlen(api_parse_tag[t]);
     }
-    if (s[0] == '[' && p->family == F_JSON) {
+    if (s[0] == '[' && p->f->form->list) {
         str_putc(&p->held, '[');
         p->in_list = true;
         api_parse_begin_json(p, true);
@@ -471,7 +370,7 @@ static size_t in_start(struct api_parse *p, const char *s, size_t n, bool last)
 
 static size_t in_text(struct api_parse *p, const char *s, size_t n, bool last)
 {
-    unsigned tags = text_tags(p);
+    api_tags tags = text_tags(p);
     int t;
     size_t k = api_parse_white_run(s, n);
     if (k && !p->after_call && !tags) {
@@ -496,6 +395,7 @@ static size_t in_text(struct api_parse *p, const char *s, size_t n, bool last)
 
 static size_t step(struct api_parse *p, const char *s, size_t n, bool last)
 {
+    if (p->f->messages) return p->f->messages->step(p, s, n, last);
     switch (p->state) {
     case S_BEGIN:
         return in_begin(p, s, n, last);
@@ -506,7 +406,6 @@ static size_t step(struct api_parse *p, const char *s, size_t n, bool last)
     case S_TEXT:
         return in_text(p, s, n, last);
     default:
-        if (p->state >= S_H_HEAD) return api_parse_harmony_step(p, s, n, last);
         return p->state < S_X_BLOCK ? api_parse_calls_step(p, s, n, last)
                                     : api_parse_xml_step(p, s, n, last);
     }
@@ -515,31 +414,31 @@ static size_t step(struct api_parse *p, const char *s, size_t n, bool last)
 /* ---- control tokens ---- */
 
 /* Tags that mean something where p stands. */
-static unsigned tags_now(const struct api_parse *p)
+static api_tags tags_now(const struct api_parse *p)
 {
-    const unsigned ends = BIT(api_parse_ds(p, T_DS_CALL_END)) |
+    const api_tags ends = BIT(api_parse_ds(p, T_DS_CALL_END)) |
                           BIT(api_parse_ds(p, T_DS_CALLS_END)) | BIT(api_parse_ds(p, T_DS_CALL));
-    unsigned python = p->tools && p->family == F_LLAMA ? BIT(T_PYTHON) : 0;
+    api_tags lead = p->tools ? p->f->lead_tags : 0;
+    if (p->f->messages) return p->f->messages->tags();
     switch (p->state) {
     case S_BEGIN:
-        return BIT(T_THINK) | python | text_tags(p);
+        return BIT(T_THINK) | lead | text_tags(p);
     case S_REASON:
         return BIT(T_THINK_END) | (p->strip ? BIT(T_THINK) : 0) | cut_tags(p);
     case S_START:
-        return python | text_tags(p);
+        return lead | text_tags(p);
     case S_TEXT:
         return text_tags(p);
     case S_JSON:
-        return p->family == F_HERMES ? BIT(T_CALL) | BIT(T_CALL_END) : python;
+        return p->f->closed ? BIT(T_CALL) | BIT(T_CALL_END) : lead;
     case S_CLOSE:
         return BIT(T_CALL) | BIT(T_CALL_END);
     case S_NEXT:
-        return python;
+        return lead;
     case S_HEAD:
         return BIT(api_parse_ds(p, T_DS_SEP)) | BIT(api_parse_ds(p, T_DS_CALL_END)) |
                BIT(api_parse_ds(p, T_DS_CALLS_END));
     default:
-        if (p->state >= S_H_HEAD) return api_parse_harmony_tags();
         return p->state < S_X_BLOCK ? ends : api_parse_xml_tags(p);
     }
 }
@@ -554,7 +453,7 @@ static void take_control(struct api_parse *p, const char *s, size_t n)
     if (t == N_TAG || !(tags_now(p) & BIT(t))) return;
     if (p->state == S_JSON && p->json.open) {
         api_parse_end_call(p);
-        p->state = p->family == F_HERMES ? S_CLOSE : S_NEXT;
+        p->state = p->f->closed ? S_CLOSE : S_NEXT;
     } else if (p->state == S_JSON || p->state == S_NAME)
         api_parse_give_up(p);
     p->control = true;
@@ -569,8 +468,8 @@ static void take_control(struct api_parse *p, const char *s, size_t n)
 /* The text is over. */
 static void finish(struct api_parse *p)
 {
-    if (p->state >= S_H_HEAD) {
-        api_parse_harmony_finish(p);
+    if (p->f->messages) {
+        p->f->messages->finish(p);
         return;
     }
     if (p->state >= S_X_BLOCK) {
@@ -648,8 +547,8 @@ sl_status api_parse_prompt(struct api_parse *p, const char *s, size_t n,
                            const struct api_parse_sink *sink, sl_err *err)
 {
     p->sink = sink;
-    if (p->family == F_HARMONY) {
-        api_parse_harmony_begin(p, n);
+    if (p->f->messages) {
+        p->f->messages->begin(p, n);
         return SL_OK;
     }
     str_put(&p->buf, s, n);

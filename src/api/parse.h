@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "api/family.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
@@ -25,11 +26,9 @@ struct api_parse_sink {
 };
 
 struct api_parse_opts {
-    const char *tool_parser;      /* "auto", "none", "deepseek_v3", "deepseek_r1", "deepseek_v31",
-                                     "hermes", "qwen3", "llama3", "glm45", "minimax_m2",
-                                     "kimi_k2", "harmony", "json" */
-    const char *reasoning_parser; /* "auto", "none", "deepseek_r1", "deepseek_v3", "deepseek_v31",
-                                     "qwen3", "glm45", "minimax_m2", "kimi_k2", "harmony" */
+    /* "auto" (NULL is that), "none", or a name of a row of family.h: its parsers or alias; its
+     * reasoning. */
+    const char *tool_parser, *reasoning_parser;
     const char *template_text;    /* the chat template, for "auto"; may be NULL */
     const char *trained;          /* a tool parser's name: "auto" where the template writes tools in
                                      none of the forms; NULL = "json" */
@@ -60,9 +59,8 @@ sl_status api_parse_prompt(struct api_parse *p, const char *s, size_t n,
 bool api_parse_in_reasoning(const struct api_parse *p);  /* now */
 bool api_parse_in_content(const struct api_parse *p);    /* now, as far as is known */
 bool api_parse_has_reasoning(const struct api_parse *p); /* a reasoning parser is at work */
-/* The family that "auto" chose; "none", "deepseek", "hermes", "llama3", "json", "glm",
- * "minimax", "kimi", "harmony". */
-const char *api_parse_family(const struct api_parse *p);
+/* The row of the family whose form is read; static. */
+const struct api_family *api_parse_family(const struct api_parse *p);
 /* The id that the model gave the call that began last; "" where its family gives none. */
 const char *api_parse_call_id(const struct api_parse *p);
 /* Control tokens must be part of the text that is fed, marked: the calls of this family, or the

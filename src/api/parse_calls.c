@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls whose arguments are written as JSON: Hermes, Llama and plain objects, DeepSeek's and Kimi's
- * tags. */
+/* Calls whose arguments are written as JSON: objects, plain or between tags, and calls of a block
+ * of tags. */
 #include <string.h>
 
 #include "api/parse_internal.h"
@@ -36,7 +36,7 @@ static size_t in_json(struct api_parse *p, const char *s, size_t n)
         if (r == API_PARSE_JSON_BAD || over) {
             if (p->json.open) { /* the call stands as far as it came */
                 api_parse_end_call(p);
-                p->state = p->family == F_HERMES ? S_CLOSE : S_NEXT;
+                p->state = p->f->closed ? S_CLOSE : S_NEXT;
                 return i; /* the byte is looked at again there */
             }
             api_parse_give_up(p);
@@ -48,7 +48,7 @@ static size_t in_json(struct api_parse *p, const char *s, size_t n)
                 api_parse_put_args(p, str_c(&p->json.args), p->json.args.n);
             }
             api_parse_end_call(p);
-            p->state = p->family == F_HERMES ? S_CLOSE : S_NEXT;
+            p->state = p->f->closed ? S_CLOSE : S_NEXT;
             return i + 1;
         }
     }
@@ -74,8 +74,8 @@ static size_t in_next(struct api_parse *p, const char *s, size_t n, bool last)
         p->state = S_TEXT;
         return 1;
     }
-    if (s[0] == '<' && p->family == F_LLAMA) {
-        int t = api_parse_tag_at(s, n, last, BIT(T_PYTHON));
+    if (s[0] == '<' && p->f->lead_tags) {
+        int t = api_parse_tag_at(s, n, last, p->f->lead_tags);
         if (t == -2) return 0;
         if (t >= 0) return strlen(api_parse_tag[t]);
     }
@@ -86,46 +86,22 @@ static size_t in_next(struct api_parse *p, const char *s, size_t n, bool last)
 
 int api_parse_ds(const struct api_parse *p, enum tag t)
 {
-    return p->family == F_KIMI ? (int)t + (T_KIMI_CALLS - T_DS_CALLS) : (int)t;
+    return p->f->block_tag ? (int)t + (p->f->block_tag - T_DS_CALLS) : (int)t;
 }
 
-static unsigned head_tags(const struct api_parse *p)
+static api_tags head_tags(const struct api_parse *p)
 {
     return BIT(api_parse_ds(p, T_DS_SEP)) | BIT(api_parse_ds(p, T_DS_CALL_END)) |
            BIT(api_parse_ds(p, T_DS_CALLS_END));
 }
 
-static unsigned args_tags(const struct api_parse *p)
+static api_tags args_tags(const struct api_parse *p)
 {
     return BIT(api_parse_ds(p, T_DS_CALL_END)) | BIT(api_parse_ds(p, T_DS_CALLS_END)) |
            BIT(api_parse_ds(p, T_DS_CALL));
 }
 
-/* KIMI: the head is the call's id, functions.NAME:NUMBER. */
-static void begin_kimi(struct api_parse *p)
-{
-    static const char lead[] = "functions.";
-    size_t at = api_parse_white_run(p->head.p, p->head.n), k = sizeof lead - 1, end;
-    const char *s = p->head.p + at;
-    size_t n = p->head.n - at;
-    while (n && api_parse_white(s[n - 1]))
-        n--;
-    for (end = n; end && s[end - 1] >= '0' && s[end - 1] <= '9';)
-        end--;
-    bool numbered = end < n && end > 0 && s[end - 1] == ':';
-    end = numbered ? end - 1 : n;
-    api_parse_clear(p, &p->id);
-    if (numbered) str_put(&p->id, s, n);
-    if (end < k || memcmp(s, lead, k) != 0) k = 0;
-    if (end == k) {
-        api_parse_give_up(p);
-        return;
-    }
-    api_parse_begin_call(p, s + k, end - k);
-    p->state = S_FENCE;
-}
-
-/* DEEPSEEK, KIMI: what stands before the separator: "function", the name itself, or Kimi's id. */
+/* What stands before the separator: "function", the name itself, or what the family reads. */
 static size_t in_head(struct api_parse *p, const char *s, size_t n, bool last)
 {
     int t = -1;
@@ -143,8 +119,8 @@ static size_t in_head(struct api_parse *p, const char *s, size_t n, bool last)
         api_parse_give_up(p);
         return k;
     }
-    if (p->family == F_KIMI) {
-        begin_kimi(p);
+    if (p->f->head) {
+        p->f->head(p);
         return k;
     }
     p->fenced = p->head.n == 8 && memcmp(p->head.p, "function", 8) == 0;
@@ -194,7 +170,7 @@ static size_t in_fence(struct api_parse *p, const char *s, size_t n, bool last)
 
 static size_t in_args(struct api_parse *p, const char *s, size_t n, bool last)
 {
-    const unsigned ends = args_tags(p);
+    const api_tags ends = args_tags(p);
     int t;
     size_t k = api_parse_white_run(s, n);
     if (k) {

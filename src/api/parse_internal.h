@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the parser's files share: parse.c has the loop, reasoning and content; parse_calls.c calls
  * whose arguments are JSON; parse_xml.c calls with one tag for each argument; parse_types.c what a
- * tool's schema says of them; parse_harmony.c answers that are a row of messages. */
+ * tool's schema says of them. */
 #ifndef API_PARSE_INTERNAL_H
 #define API_PARSE_INTERNAL_H
 
+#include "api/family.h"
 #include "api/parse.h"
 #include "api/parse_json.h"
 
@@ -12,44 +13,12 @@
 #define API_PARSE_NAME ((size_t)512) /* bytes of the name of a function or an argument */
 
 enum tag {
-    T_THINK,
-    T_THINK_END,
-    T_CALL,
-    T_CALL_END,
-    T_DS_CALLS, /* the five of DeepSeek and of Kimi are in the same order: api_parse_ds */
-    T_DS_CALLS_END,
-    T_DS_CALL,
-    T_DS_CALL_END,
-    T_DS_SEP,
-    T_KIMI_CALLS,
-    T_KIMI_CALLS_END,
-    T_KIMI_CALL,
-    T_KIMI_CALL_END,
-    T_KIMI_SEP,
-    T_PYTHON,
-    T_ARG_KEY,
-    T_ARG_KEY_END,
-    T_ARG_VALUE,
-    T_ARG_VALUE_END,
-    T_BLOCK,
-    T_BLOCK_END,
-    T_INVOKE,
-    T_INVOKE_END,
-    T_PARAM,
-    T_PARAM_END,
-    T_H_START,
-    T_H_END,
-    T_H_MESSAGE,
-    T_H_CHANNEL,
-    T_H_CONSTRAIN,
-    T_H_RETURN,
-    T_H_CALL,
+#define API_TAG(name, text) T_##name,
+#include "api/family_list.h"
     N_TAG
 };
 extern const char *const api_parse_tag[N_TAG];
-#define BIT(t) (1u << (t))
-
-enum family { F_NONE, F_DEEPSEEK, F_HERMES, F_LLAMA, F_JSON, F_GLM, F_MINIMAX, F_KIMI, F_HARMONY };
+#define BIT(t) ((api_tags)1 << (t))
 
 enum state {
     S_BEGIN, /* nothing but white space yet; reasoning may begin */
@@ -57,23 +26,19 @@ enum state {
     S_START, /* of the content */
     S_TEXT,
     S_JSON,  /* inside a call's object */
-    S_CLOSE, /* HERMES: after the object, before the closing tag */
-    S_NEXT,  /* LLAMA, JSON: after an object, another may follow */
-    S_HEAD,  /* DEEPSEEK, KIMI: before the separator */
-    S_NAME,  /* DEEPSEEK, older form: the line with the name */
+    S_CLOSE, /* after the object, before the closing tag */
+    S_NEXT,  /* after an object, another may follow */
+    S_HEAD,  /* a block of five tags: before the separator. Messages: in a header */
+    S_NAME,  /* the older form of that: the line with the name */
     S_FENCE, /* before the arguments */
     S_ARGS,
     S_TAIL,    /* after the arguments, before the closing tag */
-    S_X_BLOCK, /* MINIMAX: between calls */
-    S_X_NAME,  /* GLM, MINIMAX: the function's name */
+    S_X_BLOCK, /* XML, NAMED: between calls */
+    S_X_NAME,  /* the function's name */
     S_X_NEXT,  /* between arguments */
     S_X_KEY,
-    S_X_GAP, /* GLM: between a name and its value */
-    S_X_VALUE,
-    S_H_HEAD, /* HARMONY: a message's header, then its body */
-    S_H_REASON,
-    S_H_TEXT,
-    S_H_ARGS
+    S_X_GAP, /* PAIRS: between a name and its value */
+    S_X_VALUE
 };
 
 enum out_kind { O_NONE, O_TEXT, O_REASON, O_ARGS };
@@ -106,7 +71,7 @@ unsigned api_parse_kinds(const struct json *schema, const struct json *root);
 
 struct api_parse {
     /* fixed after open */
-    enum family family;
+    const struct api_family *f;
     bool reasoning, tools;
     int max_calls;
     struct api_parse_types types;
@@ -120,9 +85,9 @@ struct api_parse {
     bool cut_reason;           /* a call ended reasoning: its closing tag may still come */
     bool named;                /* XML: the name is complete, its tag is not */
     bool open_str;             /* XML: a value that is a string is on its way out */
-    bool any_call;             /* MINIMAX: of this block */
-    bool started;              /* HARMONY: the header at hand has its <|start|> */
-    bool any_text, any_reason; /* HARMONY: some came out */
+    bool any_call;             /* XML, NAMED: of this block */
+    bool started;              /* messages: the header at hand has its beginning */
+    bool any_text, any_reason; /* messages: some came out */
     unsigned kinds;            /* XML: of the value at hand */
     int n_call;
     struct str buf; /* fed, not taken yet */
@@ -133,7 +98,7 @@ struct api_parse {
     size_t n_prompt; /* bytes of held that stand in the prompt */
     struct str head; /* a name */
     struct str func; /* XML: the function's name, while its arguments come */
-    struct str id;   /* KIMI: of the last call */
+    struct str id;   /* of the last call, where the family gives one */
     struct api_parse_json json;
     bool json_open;
     const struct api_parse_sink *sink;
@@ -153,30 +118,23 @@ void api_parse_give_up(struct api_parse *p);
 bool api_parse_white(char c);
 size_t api_parse_white_run(const char *s, size_t n);
 /* Which of the tags begins s: its number; -1 = none; -2 = more text is needed to know. */
-int api_parse_tag_at(const char *s, size_t n, bool last, unsigned tags);
+int api_parse_tag_at(const char *s, size_t n, bool last, api_tags tags);
 /* Text up to a tag or white space at its end. Takes at least one byte, or 0 to wait; *tag: the tag
  * that was taken, -1 = none. */
-size_t api_parse_run_of(const char *s, size_t n, bool last, unsigned tags, int *tag);
+size_t api_parse_run_of(const char *s, size_t n, bool last, api_tags tags, int *tag);
 void api_parse_hold_white(struct api_parse *p, const char *s, size_t n, enum out_kind kind);
 /* How many of n bytes may go into a name: one more than it may have ends it, at the same byte
  * however the text was cut. */
 size_t api_parse_name_part(const struct api_parse *p, size_t n);
 
 /* ---- parse_calls.c, parse_xml.c: a step in one of their states ---- */
-/* A DeepSeek tag, or Kimi's in its place. */
+/* One of the five tags of a block: of the family's in the place of DeepSeek's. */
 int api_parse_ds(const struct api_parse *p, enum tag t);
 void api_parse_begin_json(struct api_parse *p, bool strict);
 size_t api_parse_calls_step(struct api_parse *p, const char *s, size_t n, bool last);
-void api_parse_xml_begin(struct api_parse *p, int tag);
+void api_parse_xml_begin(struct api_parse *p);
 size_t api_parse_xml_step(struct api_parse *p, const char *s, size_t n, bool last);
-unsigned api_parse_xml_tags(const struct api_parse *p);
+api_tags api_parse_xml_tags(const struct api_parse *p);
 void api_parse_xml_finish(struct api_parse *p);
-
-/* ---- parse_harmony.c ---- */
-/* Of the answer's text, n bytes stand in the prompt. */
-void api_parse_harmony_begin(struct api_parse *p, size_t n);
-size_t api_parse_harmony_step(struct api_parse *p, const char *s, size_t n, bool last);
-unsigned api_parse_harmony_tags(void);
-void api_parse_harmony_finish(struct api_parse *p);
 
 #endif

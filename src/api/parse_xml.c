@@ -10,29 +10,29 @@
 
 #include "api/parse_internal.h"
 
-static bool is_glm(const struct api_parse *p)
+static bool pairs(const struct api_parse *p)
 {
-    return p->family == F_GLM;
+    return p->f->xml == API_XML_PAIRS;
 }
 
 static int call_end(const struct api_parse *p)
 {
-    return is_glm(p) ? T_CALL_END : T_INVOKE_END;
+    return pairs(p) ? T_CALL_END : T_INVOKE_END;
 }
 
 static int key_tag(const struct api_parse *p)
 {
-    return is_glm(p) ? T_ARG_KEY : T_PARAM;
+    return pairs(p) ? T_ARG_KEY : T_PARAM;
 }
 
 static int value_end(const struct api_parse *p)
 {
-    return is_glm(p) ? T_ARG_VALUE_END : T_PARAM_END;
+    return pairs(p) ? T_ARG_VALUE_END : T_PARAM_END;
 }
 
-void api_parse_xml_begin(struct api_parse *p, int tag)
+void api_parse_xml_begin(struct api_parse *p)
 {
-    p->state = tag == T_BLOCK ? S_X_BLOCK : S_X_NAME;
+    p->state = pairs(p) ? S_X_NAME : S_X_BLOCK;
     p->any_call = false;
     p->named = false;
     api_parse_clear(p, &p->head);
@@ -217,8 +217,8 @@ static size_t in_block(struct api_parse *p, const char *s, size_t n, bool last)
     return t < 0 ? 0 : strlen(api_parse_tag[t]);
 }
 
-/* GLM's name: one word, then the tag of an argument or the end. */
-static size_t glm_name(struct api_parse *p, const char *s, size_t n, bool last)
+/* The name before pairs of tags: one word, then the tag of an argument or the end. */
+static size_t paired_name(struct api_parse *p, const char *s, size_t n, bool last)
 {
     size_t k = 0;
     if (api_parse_white(s[0])) {
@@ -268,7 +268,7 @@ static int quoted(struct api_parse *p, const char *s, size_t n, size_t *k)
 static size_t in_name(struct api_parse *p, const char *s, size_t n, bool last)
 {
     size_t k = 0;
-    if (is_glm(p)) return glm_name(p, s, n, last);
+    if (pairs(p)) return paired_name(p, s, n, last);
     int r = quoted(p, s, n, &k);
     if (r == 1) trim(&p->head);
     api_parse_hold(p, s, k);
@@ -295,14 +295,14 @@ static size_t in_next(struct api_parse *p, const char *s, size_t n, bool last)
         p->state = S_X_KEY;
         return strlen(api_parse_tag[t]);
     }
-    end_call(p, is_glm(p) ? S_TEXT : S_X_BLOCK);
+    end_call(p, pairs(p) ? S_TEXT : S_X_BLOCK);
     return t < 0 ? 0 : strlen(api_parse_tag[t]);
 }
 
 static size_t in_key(struct api_parse *p, const char *s, size_t n, bool last)
 {
     size_t k = 0;
-    if (!is_glm(p)) {
+    if (!pairs(p)) {
         int r = quoted(p, s, n, &k);
         if (r == 1) begin_value(p);
         if (r < 0) end_call(p, S_X_BLOCK);
@@ -338,7 +338,7 @@ static size_t in_gap(struct api_parse *p, const char *s, size_t n, bool last)
 
 static size_t in_value(struct api_parse *p, const char *s, size_t n, bool last)
 {
-    unsigned tags = BIT(value_end(p)) | (p->control ? api_parse_xml_tags(p) : 0);
+    api_tags tags = BIT(value_end(p)) | (p->control ? api_parse_xml_tags(p) : 0);
     int t = s[0] == '<' ? api_parse_tag_at(s, n, last, tags) : -1;
     size_t k = 1;
     if (t == -2) return 0;
@@ -374,18 +374,18 @@ size_t api_parse_xml_step(struct api_parse *p, const char *s, size_t n, bool las
     }
 }
 
-unsigned api_parse_xml_tags(const struct api_parse *p)
+api_tags api_parse_xml_tags(const struct api_parse *p)
 {
-    unsigned block = is_glm(p) ? 0 : BIT(T_BLOCK_END);
+    api_tags block = pairs(p) ? 0 : BIT(T_BLOCK_END);
     switch (p->state) {
     case S_X_BLOCK:
         return BIT(T_INVOKE) | block;
     case S_X_NAME:
-        return is_glm(p) ? BIT(T_ARG_KEY) | BIT(T_CALL_END) : 0;
+        return pairs(p) ? BIT(T_ARG_KEY) | BIT(T_CALL_END) : 0;
     case S_X_NEXT:
         return BIT(key_tag(p)) | BIT(call_end(p)) | block;
     case S_X_KEY:
-        return is_glm(p) ? BIT(T_ARG_KEY_END) : 0;
+        return pairs(p) ? BIT(T_ARG_KEY_END) : 0;
     case S_X_GAP:
         return BIT(T_ARG_VALUE);
     default:

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/api_internal.h"
+#include "api/family.h"
 #include "api/parse.h"
 #include "base/log.h"
 
@@ -71,12 +72,13 @@ void api_template_blame(const struct json *body, sl_err *err)
 
 /* ---- the plain form ---- */
 
-static bool is(const char *family, const char *name)
+static bool is(const struct api_family *family, const char *name)
 {
-    return strcmp(family, name) == 0;
+    return strcmp(family->name, name) == 0;
 }
 
-void api_plain_tools(struct str *out, const char *family, const struct json *tools, bool many)
+void api_plain_tools(struct str *out, const struct api_family *family, const struct json *tools,
+                     bool many)
 {
     struct json_w w;
     bool hermes = is(family, "hermes"), llama = is(family, "llama3");
@@ -110,7 +112,7 @@ void api_plain_tools(struct str *out, const char *family, const struct json *too
     str_puts(out, "Otherwise answer in words.");
 }
 
-static void put_plain_call(struct str *out, const char *family, const struct json *f)
+static void put_plain_call(struct str *out, const struct api_family *family, const struct json *f)
 {
     const struct json *name = text_json_get(f, "name"), *args = text_json_get(f, "arguments");
     struct json_w w;
@@ -132,7 +134,7 @@ static void put_plain_call(struct str *out, const char *family, const struct jso
     str_puts(out, is(family, "hermes") ? "}\n</tool_call>" : "}");
 }
 
-void api_plain_calls(struct str *out, const char *family, const struct json *m)
+void api_plain_calls(struct str *out, const struct api_family *family, const struct json *m)
 {
     const struct json *calls = api_field(m, "tool_calls"), *fc = api_field(m, "function_call");
     const char *between = is(family, "hermes") ? "\n" : is(family, "llama3") ? "; " : ", ";

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/api_internal.h"
+#include "api/family.h"
 
 #define KWARG_MAX 16
 
@@ -71,13 +72,6 @@ static sl_status check_effort(const api *a, const char *effort, const char *fiel
                    effort);
 }
 
-/* These models know low, medium and high. */
-static const char *harmony_effort(const char *effort)
-{
-    if (strcmp(effort, "none") == 0 || strcmp(effort, "minimal") == 0) return "low";
-    return strcmp(effort, "xhigh") == 0 || strcmp(effort, "max") == 0 ? "high" : effort;
-}
-
 /* The template has no switch: is what is wanted so all the same? */
 static sl_status check_fixed(const api *a, struct net_req *r, const struct think *t,
                              const char *effort_field, sl_err *err)
@@ -135,7 +129,7 @@ sl_status api_kwargs_put(const api *a, struct net_req *r, struct str *out, const
     SL_TRY(api_members_check(reason, "reasoning",
                              "effort|enabled|summary|generate_summary|context", err));
     if (effort) SL_TRY(check_effort(a, effort, field, err));
-    if (effort && strcmp(a->tmpl.family, "harmony") == 0) effort = harmony_effort(effort);
+    if (effort && a->tmpl.family->effort) effort = a->tmpl.family->effort(effort);
     SL_TRY(read_think(body, kw, effort, field, &t, err));
     if (t.want != UNSAID && !a->tmpl.thinking && !(a->tmpl.effort && effort))
         SL_TRY(check_fixed(a, r, &t, field, err));

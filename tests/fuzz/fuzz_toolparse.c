@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rooms: api text base. Property: any text is taken apart without harm, calls come in order, and
+/* Rooms: api engine. Property: any text is taken apart without harm, calls come in order, and
  * pieces give what the whole gives. First byte: the family and options; second: where to cut; then
  * the text. */
 #include <stdint.h>

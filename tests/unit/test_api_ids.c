@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/api_internal.h"
+#include "api/family.h"
 #include "test.h"
 
 #define CALL(id, name)                                                                             \
@@ -15,7 +16,7 @@
 /* The ids of calls and results, in order. */
 static void ids_of(const char *family, const char *messages, char *out, size_t n)
 {
-    struct api_put how = {.family = family};
+    struct api_put how = {.family = api_family_named(family)};
     struct arena a;
     struct str s;
     const struct json *list = NULL, *got = NULL;

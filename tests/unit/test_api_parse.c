@@ -607,7 +607,7 @@ TEST(api_parse_auto_reads_the_template)
             .template_text = row[i].tmpl, .trained = row[i].trained, .tools = true};
         struct api_parse *p = NULL;
         ASSERT_OK(api_parse_open(&o, &p, &err));
-        assert_string_equal(api_parse_family(p), row[i].family);
+        assert_string_equal(api_parse_family(p)->name, row[i].family);
         assert_int_equal(api_parse_has_reasoning(p), row[i].reasoning);
         api_parse_close(p);
     }

@@ -7,6 +7,8 @@
  * out to be none: text that no <|message|> follows. */
 #include <string.h>
 
+#include "api/api_internal.h"
+#include "api/family_harmony.h"
 #include "api/parse_internal.h"
 
 #define HEAD_MAX ((size_t)512) /* bytes of a header */
@@ -15,9 +17,9 @@
 #define CHANNEL '\x01'
 #define CONSTRAIN '\x02'
 
-void api_parse_harmony_begin(struct api_parse *p, size_t n)
+static void begin(struct api_parse *p, size_t n)
 {
-    p->state = n ? S_H_TEXT : S_H_HEAD; /* a message that goes on is an answer's last one */
+    p->state = n ? S_TEXT : S_HEAD; /* a message that goes on is an answer's last one */
     p->any_text = n > 0;
     p->strip = false;
 }
@@ -78,29 +80,29 @@ static void begin_body(struct api_parse *p)
     const char *to = recipient(p, &n);
     if (to) {
         api_parse_begin_call(p, to, n);
-        p->state = S_H_ARGS;
+        p->state = S_ARGS;
     } else {
-        p->state = p->reasoning && is_analysis(p) ? S_H_REASON : S_H_TEXT;
-        p->strip = p->state == S_H_REASON ? p->any_reason : p->any_text;
+        p->state = p->reasoning && is_analysis(p) ? S_REASON : S_TEXT;
+        p->strip = p->state == S_REASON ? p->any_reason : p->any_text;
     }
     api_parse_clear(p, &p->head);
 }
 
 static void end_body(struct api_parse *p)
 {
-    if (p->state == S_H_ARGS) {
+    if (p->state == S_ARGS) {
         api_parse_end_call(p);
         api_parse_clear(p, &p->gap);
     }
     api_parse_clear(p, &p->head);
     p->started = false;
-    p->state = S_H_HEAD;
+    p->state = S_HEAD;
 }
 
 static void put_body(struct api_parse *p, const char *s, size_t n)
 {
-    bool reason = p->state == S_H_REASON, *any = reason ? &p->any_reason : &p->any_text;
-    if (p->state == S_H_ARGS) {
+    bool reason = p->state == S_REASON, *any = reason ? &p->any_reason : &p->any_text;
+    if (p->state == S_ARGS) {
         size_t white = api_parse_white_run(s, n);
         if (white == n) {
             if (p->any_args) api_parse_hold_white(p, s, n, p->muted ? O_NONE : O_ARGS);
@@ -120,7 +122,7 @@ static void put_body(struct api_parse *p, const char *s, size_t n)
 /* What was taken for a header is content: the model does without. */
 static void no_header(struct api_parse *p)
 {
-    p->state = S_H_TEXT;
+    p->state = S_TEXT;
     p->strip = p->any_text;
     for (size_t i = 0; i < p->head.n; i++)
         if (p->head.p[i] != CHANNEL && p->head.p[i] != CONSTRAIN) put_body(p, p->head.p + i, 1);
@@ -140,7 +142,7 @@ static bool is_bare(const struct api_parse *p)
 
 static void take_tag(struct api_parse *p, enum tag t)
 {
-    bool head = p->state == S_H_HEAD;
+    bool head = p->state == S_HEAD;
     switch (t) {
     case T_H_MESSAGE:
         if (head) begin_body(p);
@@ -164,12 +166,12 @@ static void take_tag(struct api_parse *p, enum tag t)
     (BIT(T_H_START) | BIT(T_H_END) | BIT(T_H_MESSAGE) | BIT(T_H_CHANNEL) | BIT(T_H_CONSTRAIN) |    \
      BIT(T_H_RETURN) | BIT(T_H_CALL))
 
-unsigned api_parse_harmony_tags(void)
+static api_tags tags(void)
 {
     return TAGS;
 }
 
-size_t api_parse_harmony_step(struct api_parse *p, const char *s, size_t n, bool last)
+static size_t step(struct api_parse *p, const char *s, size_t n, bool last)
 {
     int t = -1;
     size_t k = api_parse_white_run(s, n);
@@ -179,7 +181,7 @@ size_t api_parse_harmony_step(struct api_parse *p, const char *s, size_t n, bool
         take_tag(p, (enum tag)t);
         return k;
     }
-    if (p->state != S_H_HEAD) {
+    if (p->state != S_HEAD) {
         put_body(p, s, k);
         return k;
     }
@@ -190,8 +192,54 @@ size_t api_parse_harmony_step(struct api_parse *p, const char *s, size_t n, bool
 }
 
 /* The end: what has begun as a header is one that was cut off. */
-void api_parse_harmony_finish(struct api_parse *p)
+static void finish(struct api_parse *p)
 {
-    if (p->state == S_H_HEAD && is_bare(p)) no_header(p);
+    if (p->state == S_HEAD && is_bare(p)) no_header(p);
     end_body(p);
 }
+
+/* ---- prompts ---- */
+
+/* These models know low, medium and high. */
+static const char *effort(const char *word)
+{
+    if (strcmp(word, "none") == 0 || strcmp(word, "minimal") == 0) return "low";
+    return strcmp(word, "xhigh") == 0 || strcmp(word, "max") == 0 ? "high" : word;
+}
+
+/* Templates have reasoning under this name, and beside calls only one text: words before a call are
+ * part of it. */
+static void put_reason(struct json_w *w, const struct json *m, const struct json *reason)
+{
+    const struct json *content = text_json_get(m, "content");
+    struct str s;
+    str_init(&s, MEM_REQUEST, 0);
+    if (reason) str_put(&s, reason->s, reason->n);
+    if (api_has_calls(m)) {
+        if (s.n && content && content->kind != JSON_NULL_K) str_putc(&s, '\n');
+        api_content_text(&s, content);
+    }
+    if (s.n) {
+        text_jw_key(w, "thinking");
+        api_put_text(w, &s);
+    }
+    str_fini(&s);
+}
+
+static const struct api_message_form messages = {
+    .begin = begin, .step = step, .tags = tags, .finish = finish, .root = api_form_harmony_root};
+
+static const struct api_call_form form = {.word = true,
+                                          .before = "\" \" sl-constrain \"json\" sl-message "};
+
+const struct api_family api_family_harmony = {
+    .name = "harmony",
+    .parsers = "harmony",
+    .alias = "openai",
+    .reasoning = "harmony",
+    .marks = BIT(T_H_CHANNEL) | BIT(T_H_MESSAGE),
+    .messages = &messages,
+    .form = &form,
+    .effort = effort,
+    .put_reason = put_reason,
+};

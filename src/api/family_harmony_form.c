@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The form of an answer in Harmony (parse_harmony.c): any number of messages of reasoning and of
+/* The form of an answer in Harmony (family_harmony.c): any number of messages of reasoning and of
  * words before calls (none where a call is forced), then one call, whose token ends the answer, or
  * the final message. */
-#include <string.h>
-
+#include "api/family_harmony.h"
 #include "api/form.h"
 #include "api/parse_internal.h"
 
@@ -23,11 +22,6 @@ static void put_words(api *a, struct str *out)
     api_inherit(out, &end);
     api_form_without(out, "sl-words", api_parse_tag[T_H_END], true, str_c(&end));
     str_fini(&end);
-}
-
-bool api_form_is_harmony(const struct api_parse *parse)
-{
-    return parse && strcmp(api_parse_family(parse), "harmony") == 0;
 }
 
 void api_form_harmony_root(api *a, const struct api_parse *parse, enum api_calls calls,
@@ -52,12 +46,6 @@ void api_form_harmony_root(api *a, const struct api_parse *parse, enum api_calls
     put_tag(a, out, "sl-channel", T_H_CHANNEL);
     put_tag(a, out, "sl-message", T_H_MESSAGE);
     put_tag(a, out, "sl-start", T_H_START);
+    put_tag(a, out, "sl-constrain", T_H_CONSTRAIN);
     put_words(a, out);
-}
-
-void api_form_harmony_call(api *a, struct str *out)
-{
-    str_puts(out, " \" \" ");
-    api_form_tag(a, out, api_parse_tag[T_H_CONSTRAIN]);
-    str_puts(out, " \"json\" sl-message ");
 }

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GLM-4.5 and later: each call between two tags, its arguments with a tag for name and value. */
+#include "api/family.h"
+#include "api/parse_internal.h"
+
+static const struct api_call_form form = {.word = true,
+                                          .before = "\"\\n\"? ",
+                                          .tag = T_CALL,
+                                          .n_tag = 2,
+                                          .whole = "sl-begin sl-one sl-end",
+                                          .between = "\"\\n\"? ",
+                                          .not_text = "<tool_call>"};
+
+const struct api_family api_family_glm = {
+    .name = "glm",
+    .parsers = "glm45",
+    .alias = "glm47|glm",
+    .reasoning = "glm45",
+    .marks = BIT(T_ARG_KEY),
+    .text_tags = BIT(T_CALL),
+    .cut_tags = BIT(T_CALL),
+    .call_tag = T_CALL,
+    .xml = API_XML_PAIRS,
+    .form = &form,
+};
