@@ -108,13 +108,15 @@ static sl_status open_kernel(struct kernel *k, const struct opt_common *o, enum 
                            .data = stored,
                            .row_bytes = row,
                            .tensor_scale = 1.0f};
-        st = dev_mat_load(k->d, &w, NULL, 1, use, NULL, NULL, &k->mat[k->n_mat], err);
+        st = dev_mat_load(k->d, &(struct dev_weights){.first = &w, .n = 1, .use = use},
+                          &k->mat[k->n_mat], err);
         if (!st) bytes += dev_mat_bytes(k->mat[k->n_mat]);
     }
     mem_free(stored);
     SL_TRY(st);
-    SL_TRY(dev_act_open(k->d, (const dev_mat *const *)k->mat, k->n_mat, COLS, N_TOK_MAX, &k->act,
-                        err));
+    SL_TRY(dev_act_open(
+        k->d, &(struct dev_inputs){(const dev_mat *const *)k->mat, k->n_mat, COLS, N_TOK_MAX},
+        &k->act, err));
     SL_TRY(dev_alloc(k->d, MEM_SCRATCH, (int64_t)N_TOK_MAX * COLS * 4, &p, err));
     k->x = p;
     SL_TRY(dev_alloc(k->d, MEM_SCRATCH, (int64_t)DEV_MATMUL_MAX * N_TOK_MAX * ROWS * 4, &p, err));

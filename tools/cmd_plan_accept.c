@@ -161,7 +161,7 @@ static void unseen_lines(const struct plan_data *d)
     static const struct {
         const char *group, *name;
         double mean, worst;
-    } rows[] = {{"unseen_moe", "GLM-4.5-Air and Kimi-K2 on H20, one row of each is known", 10, 20},
+    } rows[] = {{"unseen_moe", "GLM-4.5-Air, Kimi-K2 on H20, a row of each known", 10, 20},
                 {"unseen_dsa", "DeepSeek-V3.2 on A3, no row of it is known", 15, 25},
                 {"unseen_ep", "R1 on 64 A3 cards, no decode of it is known", 15, 25},
                 {"unseen_awq", "R1 in AWQ on NVIDIA, no AWQ there is known", 0, 0}};
@@ -185,7 +185,7 @@ static int load_published(struct plan_run *r, struct plan_data *d)
     int n, n_rule;
     if (plan_read_rows(r->a, plan_embedded(PLAN_FILE_PUBLISHED), &row, &n, &err) ||
         plan_read_rules(r->a, plan_embedded(PLAN_FILE_HELDOUT), &rule, &n_rule, &err) ||
-        plan_data_init(d, r->a, &r->t, row, n, rule, n_rule, &err)) {
+        plan_data_init(d, r->a, &r->t, &(struct plan_rows){row, n, rule, n_rule}, &err)) {
         return cmd_fail(&err);
     }
     return CMD_OK;

@@ -33,7 +33,7 @@ static sl_status load_rows(struct plan_run *r, const char *path, struct loaded *
         if (r->o->hardware && !*w->hardware)
             snprintf(w->hardware, sizeof w->hardware, "%s", r->o->hardware);
     }
-    return plan_data_init(&l->d, r->a, &r->t, l->row, l->n, rule, n_rule, err);
+    return plan_data_init(&l->d, r->a, &r->t, &(struct plan_rows){l->row, l->n, rule, n_rule}, err);
 }
 
 /* A row that cannot be true: weights that no memory of this size holds. NULL when it can. */

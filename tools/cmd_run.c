@@ -222,8 +222,13 @@ static sl_status print_json(const struct answer *a, const struct speed *s,
 /* ---- prompts ---- */
 
 /* The ids of a chat prompt: rendered, control tokens only from the template. */
+struct ids {
+    int32_t *v; /* from sl_chat_render */
+    int n;
+};
+
 static sl_status chat_ids(const struct compute *c, const struct run_opts *o, const char *user,
-                          size_t n_user, int32_t **ids, int *n, sl_err *err)
+                          size_t n_user, struct ids *out, sl_err *err)
 {
     struct str s;
     struct json_w w;
@@ -241,7 +246,7 @@ static sl_status chat_ids(const struct compute *c, const struct run_opts *o, con
     text_jw_arr_end(&w);
     sl_status st = str_status(&s, err);
     sl_chat chat = {.messages = str_c(&s)};
-    if (!st) st = sl_chat_render(c->m, &chat, NULL, ids, n, err);
+    if (!st) st = sl_chat_render(c->m, &chat, NULL, &out->v, &out->n, err);
     str_fini(&s);
     return st;
 }
@@ -285,8 +290,7 @@ static sl_status one(struct compute *c, const struct run_opts *o, const char *te
                      sl_err *err)
 {
     struct answer a;
-    int32_t *ids = NULL;
-    int n_ids = 0;
+    struct ids ids = {0};
     sl_status st = SL_OK;
     SL_TRY(answer_init(&a, c, o->n, err));
     a.stream = !o->common.json;
@@ -296,9 +300,9 @@ static sl_status one(struct compute *c, const struct run_opts *o, const char *te
         q.ids = o->ids.v;
         q.n_ids = o->ids.n;
     } else if (o->chat) {
-        SL_TRY_OUT(chat_ids(c, o, text, n_text, &ids, &n_ids, err));
-        q.ids = ids;
-        q.n_ids = n_ids;
+        SL_TRY_OUT(chat_ids(c, o, text, n_text, &ids, err));
+        q.ids = ids.v;
+        q.n_ids = ids.n;
     } else {
         SL_TRY_OUT(whole(text, n_text, err));
         q.text = text;
@@ -319,7 +323,7 @@ static sl_status one(struct compute *c, const struct run_opts *o, const char *te
         compute_draft_line(c, compute_draft_source(&o->common));
     if (!o->common.json && !o->common.quiet) compute_ranks_line(c);
 out:
-    sl_free(ids);
+    sl_free(ids.v);
     answer_fini(&a);
     return st;
 }
@@ -377,10 +381,12 @@ static sl_status submit_line(struct compute *c, const struct run_opts *o, struct
         q.text = prompt->s;
         return sl_submit(c->e, &q, NULL, err);
     }
-    SL_TRY(chat_ids(c, o, prompt->s, prompt->n, &ids, &q.n_ids, err));
-    q.ids = ids;
+    struct ids chat = {0};
+    SL_TRY(chat_ids(c, o, prompt->s, prompt->n, &chat, err));
+    q.ids = chat.v;
+    q.n_ids = chat.n;
     sl_status st = sl_submit(c->e, &q, NULL, err);
-    sl_free(ids);
+    sl_free(chat.v);
     return st;
 }
 

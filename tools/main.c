@@ -116,16 +116,15 @@ static int check_cap(void)
     return cmd_usage("bad value: SL_CPU=%.40s: there are%s", cap, list);
 }
 
-static int run_cmd(const struct cmd *cmd, int argc, char **argv)
+static int run_cmd(const struct cmd *cmd, char **argv)
 {
     struct cmd_ctx c = {.cmd = cmd};
     sl_err err = {0};
-    bool help = false;
     int rc;
     mem_arena_init(&c.arena, MEM_MISC, 0);
     if (mem_arena_alloc(&c.arena, cmd->opts_bytes, &c.opts, &err)) return cmd_fail(&err);
-    sl_status st = opt_parse(cmd->opts, argc, argv, c.opts, &c.arena, &c.rest, &help, &err);
-    if (help) {
+    sl_status st = opt_parse(cmd->opts, argv, c.opts, &c.arena, &c.rest, &err);
+    if (c.rest.help) {
         cmd_help(cmd, stdout);
         rc = CMD_OK;
     } else if (st) {
@@ -176,5 +175,5 @@ int main(int argc, char **argv)
     if (name[0] == '-')
         return cmd_usage("unknown option: %.40s: a command comes first, see sluice --help", name);
     const struct cmd *c = find(name);
-    return c ? run_cmd(c, argc - 2, argv + 2) : unknown(name);
+    return c ? run_cmd(c, argv + 2) : unknown(name);
 }

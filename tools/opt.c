@@ -326,7 +326,6 @@ struct walk {
     void *dst;
     struct arena *a;
     struct opt_rest *rest;
-    bool *help;
     bool seen[OPT_ROWS_MAX]; /* lists that the command line has begun */
 };
 
@@ -346,7 +345,7 @@ static sl_status long_opt(struct walk *w, int *i, sl_err *err)
     size_t n = eq ? (size_t)(eq - s) : strlen(s);
     char where[WHERE_MAX];
     if (n == 4 && strncmp(s, "help", 4) == 0) {
-        *w->help = true;
+        w->rest->help = true;
         return SL_OK;
     }
     const struct opt *o = find(w->opts, s, n);
@@ -368,7 +367,7 @@ static sl_status short_opts(struct walk *w, int *i, sl_err *err)
         char where[3] = {'-', *s, 0};
         const struct opt *o = w->opts;
         if (*s == 'h') {
-            *w->help = true;
+            w->rest->help = true;
             return SL_OK;
         }
         while (o->name && o->letter != *s)
@@ -393,7 +392,7 @@ static sl_status walk(struct walk *w, sl_err *err)
 {
     bool plain = false;
     w->rest->n = 0;
-    for (int i = 0; i < w->argc && !*w->help; i++) {
+    for (int i = 0; i < w->argc && !w->rest->help; i++) {
         char *s = w->argv[i];
         if (plain || s[0] != '-' || !s[1])
             w->rest->v[w->rest->n++] = s;
@@ -407,23 +406,25 @@ static sl_status walk(struct walk *w, sl_err *err)
     return SL_OK;
 }
 
-sl_status opt_parse(const struct opt *opts, int argc, char **argv, void *dst, struct arena *a,
-                    struct opt_rest *rest, bool *help, sl_err *err)
+sl_status opt_parse(const struct opt *opts, char **argv, void *dst, struct arena *a,
+                    struct opt_rest *rest, sl_err *err)
 {
     void *p = NULL;
-    *help = false;
+    int argc = 0;
+    while (argv[argc])
+        argc++;
+    rest->help = false;
     SL_TRY(mem_arena_array(a, (size_t)argc + 1, sizeof *rest->v, &p, err));
     rest->v = p;
     for (const struct opt *o = opts; o->name; o++)
         if (o->def) SL_TRY(replace(o, o->name, o->def, dst, a, err));
-    struct walk w = {
-        .opts = opts, .argc = argc, .argv = argv, .dst = dst, .a = a, .rest = rest, .help = help};
+    struct walk w = {.opts = opts, .argc = argc, .argv = argv, .dst = dst, .a = a, .rest = rest};
     w.only = find(opts, "config", 6);
     if (w.only) {
         const char *env = getenv("SLUICE_CONFIG");
         if (env) SL_TRY(replace(w.only, "SLUICE_CONFIG", env, dst, a, err));
         SL_TRY(walk(&w, err));
-        if (*help) return SL_OK;
+        if (rest->help) return SL_OK;
         const char *path = *(const char **)((char *)dst + w.only->at);
         if (path) SL_TRY(from_file(opts, path, dst, a, err));
     }

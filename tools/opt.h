@@ -183,16 +183,16 @@ struct opt_common {
 
 /* What stands on the command line besides options. */
 struct opt_rest {
-    char **v;
+    char **v; /* [n] */
     int n;
+    bool help; /* -h or --help is there, and nothing else was checked */
 };
 
-/* Fill dst (opts' struct, zeroed) from defaults, config file, environment and argv[0..argc). Texts
- * live in the arena or in argv. *help is set when -h or --help is there, and then nothing else was
- * checked. Errors: REQUEST for wrong usage: one line that names the option and the nearest valid
- * one; else what reading the config file gives. */
-sl_status opt_parse(const struct opt *opts, int argc, char **argv, void *dst, struct arena *a,
-                    struct opt_rest *rest, bool *help, sl_err *err) BASE_MUST_USE;
+/* Fill dst (opts' struct, zeroed) from defaults, config file, environment and argv, up to its NULL.
+ * Texts live in the arena or in argv. Errors: REQUEST for wrong usage: one line that names the
+ * option and the nearest valid one; else what reading the config file gives. */
+sl_status opt_parse(const struct opt *opts, char **argv, void *dst, struct arena *a,
+                    struct opt_rest *rest, sl_err *err) BASE_MUST_USE;
 
 /* Is the option of that name as if nobody had given it? dst: as opt_parse has filled it. */
 bool opt_is_default(const struct opt *opts, const char *name, const void *dst);

@@ -92,20 +92,15 @@ sl_status api_ids_parse(const api *a, struct arena *ar, const char *name, const 
     return SL_OK;
 }
 
-static sl_status parse_prompt(const api *a, struct arena *ar, const char *name,
-                              const struct json *v, bool ids_only, struct api_prompt *out,
-                              sl_err *err)
+/* A prompt is a text, where those are taken, or a list of ids. */
+static sl_status check_prompt(const char *name, const struct json *v, bool ids_only, sl_err *err)
 {
-    if (v->kind == JSON_STR_K && !ids_only) {
-        if (memchr(v->s, 0, v->n)) return SL_FAIL(err, REQUEST, "%s: holds a NUL", name);
-        *out = (struct api_prompt){.text = v->s};
-        return SL_OK;
-    }
+    if (v->kind == JSON_STR_K && !ids_only)
+        return memchr(v->s, 0, v->n) ? SL_FAIL(err, REQUEST, "%s: holds a NUL", name) : SL_OK;
     if (v->kind != JSON_ARRAY_K)
         return SL_FAIL(err, REQUEST, "%s: must be %stoken ids or lists of token ids", name,
                        ids_only ? "" : "text, texts, ");
-    if (!v->n) return SL_FAIL(err, REQUEST, "%s: empty", name);
-    return api_ids_parse(a, ar, name, v, out, err);
+    return v->n ? SL_OK : SL_FAIL(err, REQUEST, "%s: empty", name);
 }
 
 sl_status api_prompts_parse(const api *a, struct arena *ar, const char *name, const struct json *v,
@@ -120,8 +115,13 @@ sl_status api_prompts_parse(const api *a, struct arena *ar, const char *name, co
     SL_TRY(mem_arena_array(ar, n, sizeof *out->v, &p, err));
     out->v = p;
     out->n = (int)n;
-    for (int i = 0; i < out->n; i++, e = e->next)
-        SL_TRY(parse_prompt(a, ar, name, e, out->ids_only, &out->v[i], err));
+    for (int i = 0; i < out->n; i++, e = e->next) {
+        SL_TRY(check_prompt(name, e, out->ids_only, err));
+        if (e->kind == JSON_STR_K)
+            out->v[i] = (struct api_prompt){.text = e->s};
+        else
+            SL_TRY(api_ids_parse(a, ar, name, e, &out->v[i], err));
+    }
     return SL_OK;
 }
 

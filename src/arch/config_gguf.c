@@ -228,8 +228,8 @@ sl_status arch_gguf_moe(const io_model *m, struct arch_cfg *c, sl_err *err)
      * are there. */
     for (int i = 0; i < c->n_layer; i++) {
         char router[96], gate[96];
-        arch_tensor_name(&c->naming, ROLE_ROUTER, i, 0, "weight", router, sizeof router);
-        arch_tensor_name(&c->naming, ROLE_GATE, i, 0, "weight", gate, sizeof gate);
+        arch_tensor_name(&c->naming, ROLE_ROUTER, i, "weight", router, sizeof router);
+        arch_tensor_name(&c->naming, ROLE_GATE, i, "weight", gate, sizeof gate);
         bool has_router = io_find(m, router), has_dense = io_find(m, gate);
         if (has_router || (!has_dense && i >= c->n_dense_lead)) c->layer[i].ffn = ARCH_MOE;
     }
@@ -251,6 +251,6 @@ sl_status arch_gguf_router(const io_model *m, bool norm, bool sigmoid, struct ar
 bool arch_gguf_has(const io_model *m, const struct arch_cfg *c, enum arch_role role)
 {
     char name[128];
-    arch_tensor_name(&c->naming, role, 0, 0, "weight", name, sizeof name);
+    arch_tensor_name(&c->naming, role, 0, "weight", name, sizeof name);
     return io_find(m, name) != NULL;
 }

@@ -42,7 +42,7 @@ static sl_status shared_count(const io_model *m, struct arch_cfg *c, sl_err *err
         io_meta_u64(m, "deepseek2.expert_shared_count", &n, NULL) == SL_OK)
         return SL_OK;
     for (int i = 0; i < c->n_layer; i++) {
-        arch_tensor_name(&c->naming, ROLE_UP_SHEXP, i, 0, "weight", name, sizeof name);
+        arch_tensor_name(&c->naming, ROLE_UP_SHEXP, i, "weight", name, sizeof name);
         const struct tensor *t = io_find(m, name);
         if (!t || t->n_dim != 2) continue;
         if (t->shape[0] % c->d_ff_expert || t->shape[0] / c->d_ff_expert > 64)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which tensors a folder has whose configuration is known: the names and shapes that a loader asks
  * for. Heads and tables that MTP layers may have of their own are left out: those of the model. */
+#include <stdio.h>
 #include <string.h>
 
 #include "arch/arch.h"
@@ -45,7 +46,9 @@ static sl_status add(struct list *l, const struct row *r, const char *suffix,
 {
     char name[NAME];
     if (!r->is_there) return SL_OK;
-    arch_tensor_name(&l->c->naming, r->role, l->layer, l->expert, suffix, name, sizeof name);
+    struct arch_name id = {.global = -1, .role = r->role, .layer = l->layer, .expert = l->expert};
+    snprintf(id.suffix, sizeof id.suffix, "%s", suffix);
+    arch_name_put(&l->c->naming, &id, name, sizeof name);
     return add_name(l, name, kind, r->rows, r->cols, err);
 }
 

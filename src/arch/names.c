@@ -27,26 +27,34 @@ const char *arch_role_name(const struct arch_naming *by, enum arch_role role)
     return by->kind == IO_GGUF ? roles[role].gguf : roles[role].hf;
 }
 
-void arch_tensor_name(const struct arch_naming *by, enum arch_role role, int layer, int expert,
-                      const char *suffix, char *buf, int n)
+void arch_name_put(const struct arch_naming *by, const struct arch_name *id, char *buf, int n)
 {
     char part[64];
-    const char *name = arch_role_name(by, role);
+    enum arch_role role = (enum arch_role)id->role;
+    const char *name = arch_role_name(by, role), *suffix = id->suffix;
     if (role == ROLE_ROUTER_BIAS) suffix = by->kind == IO_GGUF ? "bias" : selection_bias;
     if (by->kind == IO_GGUF) {
-        snprintf(buf, (size_t)n, "blk.%d.%s.%s", layer, name, suffix);
+        snprintf(buf, (size_t)n, "blk.%d.%s.%s", id->layer, name, suffix);
         return;
     }
     const char *hole = strstr(name, "%d");
     if (hole)
-        snprintf(part, sizeof part, "%.*s%d%s", (int)(hole - name), name, expert, hole + 2);
+        snprintf(part, sizeof part, "%.*s%d%s", (int)(hole - name), name, id->expert, hole + 2);
     else
         snprintf(part, sizeof part, "%s", name);
     if (role == ROLE_SINKS) { /* the one without a suffix */
-        snprintf(buf, (size_t)n, "model.layers.%d.%s", layer, part);
+        snprintf(buf, (size_t)n, "model.layers.%d.%s", id->layer, part);
         return;
     }
-    snprintf(buf, (size_t)n, "model.layers.%d.%s.%s", layer, part, suffix);
+    snprintf(buf, (size_t)n, "model.layers.%d.%s.%s", id->layer, part, suffix);
+}
+
+void arch_tensor_name(const struct arch_naming *by, enum arch_role role, int layer,
+                      const char *suffix, char *buf, int n)
+{
+    struct arch_name id = {.global = -1, .role = (int)role, .layer = layer, .expert = 0};
+    snprintf(id.suffix, sizeof id.suffix, "%s", suffix);
+    arch_name_put(by, &id, buf, n);
 }
 
 const char *arch_global_name(enum io_kind kind, enum arch_global g)

@@ -68,19 +68,22 @@ struct arch_naming {
 
 /* The tensor's name within its block or layer, without a suffix; "" = that kind has none. */
 const char *arch_role_name(const struct arch_naming *by, enum arch_role role);
-/* The tensor's name with suffix ("weight", "bias"; the router's selection bias has its own). expert
- * is used where the name has a number. */
-void arch_tensor_name(const struct arch_naming *by, enum arch_role role, int layer, int expert,
+/* The tensor's name with suffix ("weight", "bias"; the router's selection bias has its own); of
+ * experts that have tensors of their own, the first one's. */
+void arch_tensor_name(const struct arch_naming *by, enum arch_role role, int layer,
                       const char *suffix, char *buf, int n);
 const char *arch_global_name(enum io_kind kind, enum arch_global g);
 
-/* The reverse. */
+/* A name in its parts. */
 struct arch_name {
     int global;        /* enum arch_global, -1 = none */
     int role;          /* enum arch_role, -1 = unknown */
     int layer, expert; /* -1 = none; expert: -1 in stacks too */
     char suffix[32];   /* "weight", "bias", ...; "" where role is unknown */
 };
+/* The name of a tensor of a layer: global is -1, role and layer are there. */
+void arch_name_put(const struct arch_naming *by, const struct arch_name *id, char *buf, int n);
+/* The reverse. */
 void arch_name_parse(const struct arch_naming *by, const char *name, struct arch_name *out);
 
 #endif

@@ -144,14 +144,12 @@ void dev_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker), void 
     d->cls->host_run(d, fn, arg);
 }
 
-sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
-                       enum dev_use use, void (*drop)(void *user, const struct weight *w),
-                       void *user, dev_mat **out, sl_err *err)
+sl_status dev_mat_load(dev *d, const struct dev_weights *of, dev_mat **out, sl_err *err)
 {
     struct dev_image_sink sink;
-    if (d->cls->mat_load) return d->cls->mat_load(d, first, second, n, use, drop, user, out, err);
-    SL_TRY(d->cls->mat_take(d, use, &sink, err));
-    SL_TRY(dev_mat_pack(d, first, second, n, &sink, drop, user, err));
+    if (d->cls->mat_load) return d->cls->mat_load(d, of, out, err);
+    SL_TRY(d->cls->mat_take(d, of->use, &sink, err));
+    SL_TRY(dev_mat_pack(d, of, &sink, err));
     return d->cls->mat_taken(d, out, err);
 }
 
@@ -208,12 +206,11 @@ sl_status dev_mat_map(dev *d, const char *name, const struct dev_image *im, enum
     return d->cls->mat_map(d, name, im, use, out, err);
 }
 
-sl_status dev_mat_pack(dev *d, const struct weight *first, const struct weight *second, int n,
-                       const struct dev_image_sink *sink,
-                       void (*drop)(void *user, const struct weight *w), void *user, sl_err *err)
+sl_status dev_mat_pack(dev *d, const struct dev_weights *of, const struct dev_image_sink *sink,
+                       sl_err *err)
 {
     if (d->cls->packer) d = d->cls->packer(d);
-    return d->cls->mat_pack(d, first, second, n, sink, drop, user, err);
+    return d->cls->mat_pack(d, of, sink, err);
 }
 
 void dev_mat_view(const dev_mat *m, int i, struct dev_image *out)
@@ -254,13 +251,11 @@ int dev_mat_cols(const dev_mat *m)
     return m->cols;
 }
 
-sl_status dev_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
-                       dev_act **out, sl_err *err)
+sl_status dev_act_open(dev *d, const struct dev_inputs *in, dev_act **out, sl_err *err)
 {
-    for (int i = 0; i < n_mat; i++)
-        ASSERT(!mats[i] || mats[i]->d == d);
-    struct dev_inputs in = {mats, n_mat, n_col, n_tok_max};
-    return d->cls->act_open(d, &in, out, err);
+    for (int i = 0; i < in->n_mat; i++)
+        ASSERT(!in->mats[i] || in->mats[i]->d == d);
+    return d->cls->act_open(d, in, out, err);
 }
 
 enum dev_kv_type dev_kv_auto(const dev *d)

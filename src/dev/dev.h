@@ -9,8 +9,7 @@
  * An operator that a device lacks is a NULL entry and found when a program is opened, never in a
  * step. Operators cannot fail: shapes were checked at open. Nothing allocates in a step.
  * Determinism: a token's results depend on that token's sequence only: not on n_tok, on the other
- * rows, on the chunking or on the threads.
- */
+ * rows, on the chunking or on the threads. */
 #ifndef DEV_DEV_H
 #define DEV_DEV_H
 
@@ -39,8 +38,7 @@ struct dev_opts {
 };
 
 typedef struct dev dev;
-typedef struct dev_mat
-    dev_mat; /* packed weights: one matrix, a stack of them, or a stack of pairs */
+typedef struct dev_mat dev_mat;   /* packed weights: a matrix, a stack of some, or of pairs */
 typedef struct dev_act dev_act;   /* prepared activations of one layer input */
 typedef struct dev_kv dev_kv;     /* KV cache of all layers */
 typedef struct dev_prog dev_prog; /* operators of a pass, accepted by the device */
@@ -77,7 +75,7 @@ struct dev_info {
     const char *units; /* what products of prompts run on, of a card; else NULL */
 };
 void dev_info_get(const dev *d, struct dev_info *out);
-/* Bytes of the device's memory: what is free for buffers, weights and the cache, and all of it. */
+/* Bytes of its memory: what is free, and all of it. Errors: NOMEM; DEVICE (its driver's). */
 sl_status dev_memory(const dev *d, int64_t *free_bytes, int64_t *total, sl_err *err) BASE_MUST_USE;
 /* Its memory is the machine's: what one such device takes all others lack. */
 bool dev_takes_host(const dev *d);
@@ -116,24 +114,26 @@ enum dev_use {
     DEV_USE_EXACT    /* routers, MLA's per-head matrices: f32 whatever dev_opts.acts says; integer
                         codes take 15 bits unless acts = f32 */
 };
-/* Pack n matrices of one shape and type as a stack (n = 1 for a plain one). second: NULL, or the n
- * partners of pairs (gate in first, up in second). Slab memory, first touched by the worker that
- * will read it. Source pages are dropped after it: drop (may be NULL) is called from the calling
- * thread with views of rows that are packed: data, rows and row_bytes say which bytes are not
- * needed any more; every row comes once. Errors: NOMEM, UNSUPPORTED (type), FORMAT (shapes differ).
- */
-sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
-                       enum dev_use use, void (*drop)(void *user, const struct weight *w),
-                       void *user, dev_mat **out, sl_err *err) BASE_MUST_USE;
-/* Of a stack some matrices, or pairs. */
-struct dev_some {
-    const struct weight *first, *second; /* as of dev_mat_load: those that are packed */
+/* What a stack is packed from: n matrices [rows, cols] of one shape and type (1: a plain one), or
+ * pairs: gate in first, up in second, else NULL. drop: NULL, or called from the calling thread with
+ * views of rows that are packed: data, rows and row_bytes say which bytes are not needed any more;
+ * every row comes once. dev_mat_pack reads no use. */
+struct dev_weights {
+    const struct weight *first, *second; /* [n] */
     int n;
-    const struct weight *all_first, *all_second; /* the whole stack: they run as all of it would */
-    int n_all;
     enum dev_use use;
     void (*drop)(void *user, const struct weight *w);
     void *user;
+};
+/* Pack them into slab memory, first touched by the worker that will read it. Errors: NOMEM,
+ * UNSUPPORTED (type), FORMAT (shapes differ). */
+sl_status dev_mat_load(dev *d, const struct dev_weights *of, dev_mat **out,
+                       sl_err *err) BASE_MUST_USE;
+/* Of a stack some matrices, or pairs. */
+struct dev_some {
+    struct dev_weights of;                       /* those that are packed */
+    const struct weight *all_first, *all_second; /* the whole stack: they run as all of it would */
+    int n_all;
 };
 /* dev_mat_load of them. Errors: its; UNSUPPORTED: of devices that share no stack with others. */
 sl_status dev_mat_load_some(dev *d, const struct dev_some *s, dev_mat **out,
@@ -164,8 +164,7 @@ void dev_one_swap(dev_mat *stack, int i, struct dev_one *one);
 struct dev_image {
     const char *fmt[2]; /* run formats by name; fmt[1] NULL unless the halves of a pair differ */
     int n, is_pair;
-    int is_rounded; /* no run format holds its weights exactly: the reference mode must not use it
-                     */
+    int is_rounded; /* no run format holds its weights exactly: not for the reference mode */
     int64_t rows, cols;
     uint64_t unit_bytes[2];
     const float *scale; /* [n][2] */
@@ -178,8 +177,7 @@ struct dev_image {
                             long as the bytes */
 };
 uint64_t dev_image_bytes(const struct dev_image *im);
-/* Name of the layout that this device's kernels read. Images of another layout mean nothing to it.
- */
+/* The layout that this device's kernels read, by name: it takes images of no other. */
 const char *dev_layout(const dev *d);
 /* Take an image as it is: no copy, its memory (read-only is enough) stays until the device closes.
  * Pages are touched by the worker that will read them. Errors: NOMEM; FORMAT (what the image says
@@ -194,9 +192,7 @@ struct dev_image_sink {
     void (*bytes)(void *user, int worker, uint64_t at, const void *p, uint64_t n);
     void *user;
 };
-sl_status dev_mat_pack(dev *d, const struct weight *first, const struct weight *second, int n,
-                       const struct dev_image_sink *sink,
-                       void (*drop)(void *user, const struct weight *w), void *user,
+sl_status dev_mat_pack(dev *d, const struct dev_weights *of, const struct dev_image_sink *sink,
                        sl_err *err) BASE_MUST_USE;
 
 /* Matrices of a device whose memory is the host's also on another one. like: matrix i of m as an
@@ -217,10 +213,14 @@ int dev_mat_cols(const dev_mat *m);
 /* ---- prepared activations: the input of one or several products ---- */
 /* mats: every matrix that will ever take this input (of all layers). Each matrix has one activation
  * form, fixed when it was loaded (from dev_opts.acts, its use and its storage type: integer codes
- * take int8 or 15 bits, float weights take bf16 or f32); the union of the forms is prepared.
- * n_tok_max tokens of n_col values. */
-sl_status dev_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
-                       dev_act **out, sl_err *err) BASE_MUST_USE;
+ * take int8 or 15 bits, float weights take bf16 or f32); the union of the forms is prepared, of
+ * n_tok_max tokens of n_col values. NULLs among them are skipped. Errors: NOMEM. */
+struct dev_inputs {
+    const dev_mat *const *mats; /* [n_mat], borrowed for the call */
+    int n_mat, n_col, n_tok_max;
+};
+sl_status dev_act_open(dev *d, const struct dev_inputs *in, dev_act **out,
+                       sl_err *err) BASE_MUST_USE;
 
 /* ---- the KV cache: groups of layers that are stored alike; pages of blk_tok tokens ---- */
 #define DEV_KV_GROUPS 3
@@ -705,8 +705,7 @@ enum dev_op_kind {
 #undef DEV_OP_KIND
         DEV_N_OP
 };
-/* An operator and its parameters: plain data. What changes from step to step comes from the step.
- */
+/* An operator and its parameters: plain data. What changes with each step comes from the step. */
 struct dev_op {
     enum dev_op_kind kind;
     int layer; /* of the model, for whoever reads it; -1 = of none */
@@ -766,7 +765,7 @@ int64_t dev_now_ns(const dev *d);
 
 /* ---- a device to look at models with ---- */
 /* It keeps of a model's matrices their shapes and types, takes no program, and its addresses can
- * not be read. No other function but those of memory, weights and inputs may be called. */
+ * not be read. Only functions of memory, weights and inputs may be called. Errors: NOMEM. */
 sl_status dev_dry_open(dev **out, sl_err *err) BASE_MUST_USE;
 struct dev_dry_mat {
     int n, rows, cols; /* n: of a stack */

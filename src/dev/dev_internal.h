@@ -25,12 +25,6 @@ struct dev_shapes {
 struct dev_shapes dev_shapes_of(const dev *d, const struct dev_op *op, int n_op,
                                 const struct dev_limits *max);
 
-/* What dev_act_open is asked for. */
-struct dev_inputs {
-    const dev_mat *const *mats;
-    int n_mat, n_col, n_tok_max;
-};
-
 /* As the functions of those names. */
 struct dev_one_ops {
     void (*bytes)(const dev_mat *stack, int64_t out[2]);
@@ -57,7 +51,7 @@ struct dev_class {
     sl_status (*get)(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err);
     sl_status (*sync)(dev *d, sl_err *err);
     /* Of a device that runs while the host goes on: a mark is reached when all that is queued so
-     * far has run; who waits for it is told what of the step failed. NULL: it is waited for by
+     * far has run; what waits for it is told what of the step failed. NULL: it is waited for by
      * sync. */
     uint64_t (*mark)(dev *d);
     sl_status (*wait_mark)(dev *d, uint64_t mark, sl_err *err);
@@ -72,9 +66,7 @@ struct dev_class {
     bool takes_late;     /* its moe knows terms that come late */
     bool frees_poisoned; /* dev_kv_free is to poison: nothing may read a free block */
     void (*host_run)(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg);
-    sl_status (*mat_load)(dev *d, const struct weight *first, const struct weight *second, int n,
-                          enum dev_use use, void (*drop)(void *user, const struct weight *w),
-                          void *user, dev_mat **out, sl_err *err);
+    sl_status (*mat_load)(dev *d, const struct dev_weights *of, dev_mat **out, sl_err *err);
     sl_status (*mat_load_some)(dev *d, const struct dev_some *s, dev_mat **out, sl_err *err);
     const struct dev_one_ops *one; /* NULL: no matrix of a stack is replaced */
     /* In place of mat_load and mat_pack, of a device whose matrices are another's images: that
@@ -85,9 +77,7 @@ struct dev_class {
     const char *layout;
     sl_status (*mat_map)(dev *d, const char *name, const struct dev_image *im, enum dev_use use,
                          dev_mat **out, sl_err *err);
-    sl_status (*mat_pack)(dev *d, const struct weight *first, const struct weight *second, int n,
-                          const struct dev_image_sink *sink,
-                          void (*drop)(void *user, const struct weight *w), void *user,
+    sl_status (*mat_pack)(dev *d, const struct dev_weights *of, const struct dev_image_sink *sink,
                           sl_err *err);
     void (*mat_view)(const dev_mat *m, int i, struct dev_image *out); /* NULL: its memory is not
                                                                          the host's */

@@ -79,17 +79,12 @@ static void type_text(const struct weight *w, char *buf, size_t cap)
         snprintf(buf, cap, "%s", tensor_dtype(w->type)->text);
 }
 
-static sl_status dry_mat_load(dev *d, const struct weight *first, const struct weight *second,
-                              int n, enum dev_use use,
-                              void (*drop)(void *user, const struct weight *w), void *user,
-                              dev_mat **out, sl_err *err)
+static sl_status dry_mat_load(dev *d, const struct dev_weights *of, dev_mat **out, sl_err *err)
 {
-    (void)use;
-    (void)drop;
-    (void)user;
+    const struct weight *first = of->first, *second = of->second;
     struct dry_mat *m = NULL;
     char a[28], b[28];
-    SL_TRY(new_mat(d, first->rows, first->cols, n, &m, err));
+    SL_TRY(new_mat(d, first->rows, first->cols, of->n, &m, err));
     type_text(first, a, sizeof a);
     type_text(second ? second : first, b, sizeof b);
     if (strcmp(a, b) == 0)

@@ -39,7 +39,8 @@ static sl_status load(struct rig *r, int rows, int cols, dev_mat **out, sl_err *
                          .data = p,
                          .row_bytes = (uint64_t)cols * 2,
                          .tensor_scale = 1.0f};
-    sl_status st = dev_mat_load(r->d, &one, NULL, 1, DEV_USE_MATMUL, NULL, NULL, out, err);
+    sl_status st = dev_mat_load(
+        r->d, &(struct dev_weights){.first = &one, .n = 1, .use = DEV_USE_MATMUL}, out, err);
     mem_free(p);
     return st;
 }
@@ -120,9 +121,9 @@ static sl_status open_rig(struct rig *r, sl_err *err)
     SL_TRY(load(r, ROWS, COLS, &r->large, err));
     SL_TRY(load(r, SMALL, SMALL, &r->small, err));
     const dev_mat *one[1] = {r->large};
-    SL_TRY(dev_act_open(r->d, one, 1, COLS, TOK, &r->a_large, err));
+    SL_TRY(dev_act_open(r->d, &(struct dev_inputs){one, 1, COLS, TOK}, &r->a_large, err));
     one[0] = r->small;
-    SL_TRY(dev_act_open(r->d, one, 1, SMALL, TOK, &r->a_small, err));
+    SL_TRY(dev_act_open(r->d, &(struct dev_inputs){one, 1, SMALL, TOK}, &r->a_small, err));
     SL_TRY(dev_alloc(r->d, MEM_ACTS, (int64_t)TOK * COLS * 4, &p, err));
     r->x = p;
     SL_TRY(dev_alloc(r->d, MEM_ACTS, (int64_t)TOK * ROWS * 4, &p, err));

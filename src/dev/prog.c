@@ -16,7 +16,7 @@ struct dev_prog {
     struct dev_fused **fused; /* [n_op] what begins there; NULL = nothing */
     bool *last_touch; /* [n_op] the last of its device's operators in a row that touches host memory
                        */
-    void (*fn)(void *user, int layer); /* NULL, or who watches */
+    void (*fn)(void *user, int layer); /* NULL, or what watches */
     void *user;
 };
 

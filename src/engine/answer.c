@@ -48,21 +48,24 @@ static sl_status put_token(sl_engine *e, struct request *r, int32_t token, sl_er
     return str_status(held, err);
 }
 
-/* The text that a token makes visible: *n_out bytes at the front of held. True when a stop string
- * follows. */
-static sl_status put_text(sl_engine *e, struct request *r, int32_t token, bool last, size_t *n_out,
-                          bool *stopped, sl_err *err)
+/* What a token makes visible: n bytes at the front of held. stopped: a stop string follows. */
+struct shown {
+    size_t n;
+    bool stopped;
+};
+
+static sl_status put_text(sl_engine *e, struct request *r, int32_t token, bool last,
+                          struct shown *out, sl_err *err)
 {
     struct engine_stop *s = &r->stop;
-    *n_out = 0;
-    *stopped = false;
+    *out = (struct shown){0, false};
     if (!e->m->tok) return SL_OK;
     if (token >= 0) SL_TRY(put_token(e, r, token, err));
-    *stopped = engine_stop_scan(s, n_out);
-    if (*stopped || !last) return SL_OK;
+    out->stopped = engine_stop_scan(s, &out->n);
+    if (out->stopped || !last) return SL_OK;
     SL_TRY(tok_stream_end(&r->stream, &s->held, err));
-    *stopped = engine_stop_scan(s, n_out);
-    if (!*stopped) *n_out = s->held.n;
+    out->stopped = engine_stop_scan(s, &out->n);
+    if (!out->stopped) out->n = s->held.n;
     return SL_OK;
 }
 
@@ -81,8 +84,8 @@ static bool answer(sl_engine *e, struct request *r, const struct engine_pick *pi
     const float *logit = pick->logit;
     sl_err err = {0};
     int32_t token = -1;
-    size_t n_out = 0;
-    bool stopped = false, done = false;
+    struct shown shown;
+    bool done = false;
     sl_event ev = {.prompt_pos = -1};
     if (e->tap) e->tap(e->tap_user, r, logit);
     if (choose(e, r, pick, &token, &done, &err)) {
@@ -105,19 +108,19 @@ static bool answer(sl_engine *e, struct request *r, const struct engine_pick *pi
         finish = SL_FINISH_STOP; /* nothing but an end of sequence could follow */
     else if (!silent && n_new >= r->g->max_new)
         finish = SL_FINISH_LENGTH;
-    if (put_text(e, r, silent ? -1 : token, finish != SL_FINISH_NONE, &n_out, &stopped, &err)) {
+    if (put_text(e, r, silent ? -1 : token, finish != SL_FINISH_NONE, &shown, &err)) {
         engine_request_end(e, r, token, SL_FINISH_ERROR, &err);
         return false;
     }
-    if (stopped) finish = SL_FINISH_STOP_STRING;
-    ev.stop = stopped ? r->stop.which : -1;
+    if (shown.stopped) finish = SL_FINISH_STOP_STRING;
+    ev.stop = shown.stopped ? r->stop.which : -1;
     ev.text = str_c(&r->stop.held);
-    ev.n_text = n_out;
-    ev.n_held = r->stop.held.n - n_out;
+    ev.n_text = shown.n;
+    ev.n_held = r->stop.held.n - shown.n;
     ev.is_end = silent;
     if (finish == SL_FINISH_NONE) {
         engine_event(e, r, &ev);
-        engine_stop_drop(&r->stop, n_out);
+        engine_stop_drop(&r->stop, shown.n);
         return true;
     }
     ev.finish = finish;
@@ -127,14 +130,14 @@ static bool answer(sl_engine *e, struct request *r, const struct engine_pick *pi
 
 sl_status engine_answer_given(sl_engine *e, struct request *r, const int32_t *given, sl_err *err)
 {
-    bool done = false, stopped = false;
-    size_t n_out = 0;
+    bool done = false;
+    struct shown shown;
     for (int i = 0; i < r->g->n_given; i++) {
         if (r->grammar) SL_TRY(engine_grammar_push(r->grammar, given[i], &done, err));
-        SL_TRY(put_text(e, r, given[i], false, &n_out, &stopped, err));
-        if (done || stopped)
+        SL_TRY(put_text(e, r, given[i], false, &shown, err));
+        if (done || shown.stopped)
             return SL_FAIL(err, REQUEST, "given: the answer ends with token number %d", i);
-        engine_stop_drop(&r->stop, n_out);
+        engine_stop_drop(&r->stop, shown.n);
         r->ids[r->n_ids++] = given[i];
     }
     return SL_OK;

@@ -36,11 +36,11 @@ void engine_draw_fini(sl_engine *e)
 struct place {
     const struct request *r;
     int n_ids;
+    const uint32_t *mask; /* of its grammar; NULL = any token */
 };
 
 static sl_status draw(const sl_engine *e, struct engine_sampler *s, struct place at,
-                      const struct engine_pick *pick, const uint32_t *mask, int32_t *token,
-                      sl_err *err)
+                      const struct engine_pick *pick, int32_t *token, sl_err *err)
 {
     const struct request *r = at.r;
     const struct group *g = r->g;
@@ -48,7 +48,7 @@ static sl_status draw(const sl_engine *e, struct engine_sampler *s, struct place
     bool early = n_new < g->min_new;
     struct engine_draw d = {.logit = pick->logit,
                             .best = &pick->best,
-                            .mask = mask,
+                            .mask = at.mask,
                             .p = &g->sampling,
                             .known = r->ids,
                             .n_prompt = r->n_prompt,
@@ -65,7 +65,7 @@ sl_status engine_pick_one(sl_engine *e, const struct request *r, const struct en
                           const uint32_t *mask, int32_t *token, sl_err *err)
 {
     if (!pick->done || r != pick->r)
-        return draw(e, &e->sampler[0], (struct place){r, r->n_ids}, pick, mask, token, err);
+        return draw(e, &e->sampler[0], (struct place){r, r->n_ids, mask}, pick, token, err);
     *token = pick->token;
     if (pick->st && err) *err = pick->why;
     return pick->st;
@@ -86,8 +86,8 @@ static bool draw_pick(sl_engine *e, int worker, int i)
 {
     struct engine_pick *k = &e->pick[i];
     const struct request *r = k->r;
-    struct place at = {r, r->n_ids + k->at};
-    k->st = draw(e, &e->sampler[worker], at, k, NULL, &k->token, &k->why);
+    struct place at = {r, r->n_ids + k->at, NULL};
+    k->st = draw(e, &e->sampler[worker], at, k, &k->token, &k->why);
     k->done = true;
     bool last = i + 1 == e->n_pick || e->pick[i + 1].r != r;
     return !last && !k->st && k->token == r->ids[at.n_ids];

@@ -128,7 +128,8 @@ static sl_status write_pack(const sl_model *m, dev *d, const char *path, const s
     bool exact = false;
     os_out_sweep(path);
     SL_TRY(io_pack_out_open(path, m->io, dev_layout(d), &o, err));
-    sl_status st = model_pack(m->io, d, o, packing, (void *)(uintptr_t)watch, &exact, err);
+    const struct model_opts told = {.progress = packing, .user = (void *)(uintptr_t)watch};
+    sl_status st = model_pack(m->io, d, &told, o, &exact, err);
     if (!st) return io_pack_out_commit(o, exact, err);
     io_pack_out_abort(o);
     return st;

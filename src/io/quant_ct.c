@@ -232,11 +232,10 @@ static sl_status list_has(const struct ct *c, const struct ct_list *l, const cha
     *out = 0;
     for (int i = 0; i < l->n && *out < 2; i++) {
         const struct ct_target *t = &l->target[i];
-        bool found = false;
-        size_t begin = 0, end = 0;
+        struct text_hit hit = {0};
         if (t->re) {
-            SL_TRY(text_regex_find(t->re, c->match, p, n, 0, &found, &begin, &end, err));
-            if (found && begin == 0) *out = 2;
+            SL_TRY(text_regex_find(t->re, c->match, (struct text_subject){p, n, 0}, &hit, err));
+            if (hit.found && hit.begin == 0) *out = 2;
         } else if (strlen(t->text) == n && memcmp(t->text, p, n) == 0) {
             *out = 2;
         } else if (strcasecmp(t->text, "Linear") == 0) {

@@ -68,7 +68,7 @@ void io_out_tensor(io_out *o, const char *name, enum tensor_dtype type, int n_di
     if (o->kind == IO_GGUF)
         io_out_gguf_tensor(o, name, type, n_dim, shape, t.offset);
     else
-        io_out_safetensors_tensor(o, name, type, n_dim, shape, t.offset, t.n_bytes);
+        io_out_safetensors_tensor(o, name, type, n_dim, shape, &t);
     str_put(&o->names, name, strlen(name) + 1);
     str_put(&o->sizes, (const char *)&t, sizeof t);
     o->n_info++;

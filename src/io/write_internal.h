@@ -35,7 +35,7 @@ sl_status io_out_safetensors_header(io_out *o, sl_err *err) BASE_MUST_USE;
 void io_out_gguf_tensor(io_out *o, const char *name, enum tensor_dtype type, int n_dim,
                         const int64_t *shape, uint64_t offset);
 void io_out_safetensors_tensor(io_out *o, const char *name, enum tensor_dtype type, int n_dim,
-                               const int64_t *shape, uint64_t offset, uint64_t n_bytes);
+                               const int64_t *shape, const struct io_out_tensor_info *at);
 void io_out_safetensors_str(io_out *o, const char *key, const char *p, uint64_t n);
 
 #define IO_OUT_ALIGN 32 /* of GGUF data */

@@ -23,15 +23,15 @@ void io_out_safetensors_str(io_out *o, const char *key, const char *p, uint64_t 
 }
 
 void io_out_safetensors_tensor(io_out *o, const char *name, enum tensor_dtype type, int n_dim,
-                               const int64_t *shape, uint64_t offset, uint64_t n_bytes)
+                               const int64_t *shape, const struct io_out_tensor_info *at)
 {
     if (o->n_info) str_putc(&o->info, ',');
     put_json_str(&o->info, name, strlen(name));
     str_printf(&o->info, ":{\"dtype\":\"%s\",\"shape\":[", tensor_dtype(type)->text);
     for (int i = 0; i < n_dim; i++)
         str_printf(&o->info, "%s%lld", i ? "," : "", (long long)shape[i]);
-    str_printf(&o->info, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)offset,
-               (unsigned long long)(offset + n_bytes));
+    str_printf(&o->info, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at->offset,
+               (unsigned long long)(at->offset + at->n_bytes));
 }
 
 sl_status io_out_safetensors_header(io_out *o, sl_err *err)

@@ -67,8 +67,9 @@ static sl_status open_exps(struct model *m, struct side *s, sl_err *err)
         const struct layer *l = model_layer(m, i);
         if (l->gate_up_exps) w[n++] = l->gate_up_exps;
     }
-    sl_status st =
-        dev_act_open(s->d, w, n, m->cfg.d_model, m->dims.n_dp * m->opts.n_tok_max, &s->a_exps, err);
+    sl_status st = dev_act_open(
+        s->d, &(struct dev_inputs){w, n, m->cfg.d_model, m->dims.n_dp * m->opts.n_tok_max},
+        &s->a_exps, err);
     mem_free(p);
     return st;
 }
@@ -87,7 +88,9 @@ static sl_status open_input(struct model *m, const struct side *side, enum input
     for (int i = 0; i < m->n_mtp; i++)
         add_layer(&s, n_layer + i, &m->mtp[i].layer, in);
     sl_status st =
-        s.n ? dev_act_open(side->d, s.p, s.n, n_col, m->opts.n_tok_max, out, err) : SL_OK;
+        s.n ? dev_act_open(side->d, &(struct dev_inputs){s.p, s.n, n_col, m->opts.n_tok_max}, out,
+                           err)
+            : SL_OK;
     mem_free(p);
     return st;
 }
@@ -116,10 +119,13 @@ static sl_status open_inputs(struct model *m, struct side *s, sl_err *err)
         if (m->mtp[i].head != m->head) heads[n_mat++] = m->mtp[i].head;
     }
     if (m->n_mtp && s == model_side(m, MODEL_ATTN))
-        SL_TRY(dev_act_open(s->d, ehs, m->n_mtp, 2 * D, m->opts.n_tok_max, &s->a_eh, err));
+        SL_TRY(dev_act_open(s->d, &(struct dev_inputs){ehs, m->n_mtp, 2 * D, m->opts.n_tok_max},
+                            &s->a_eh, err));
     if (s != model_side(m, MODEL_HEAD) || !m->head) return SL_OK;
-    return dev_act_open(s->d, heads, n_mat, D, BASE_MAX(m->opts.n_logit_max, m->opts.n_tok_max),
-                        &s->a_head, err);
+    return dev_act_open(
+        s->d,
+        &(struct dev_inputs){heads, n_mat, D, BASE_MAX(m->opts.n_logit_max, m->opts.n_tok_max)},
+        &s->a_head, err);
 }
 
 /* ---- step buffers ---- */

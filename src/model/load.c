@@ -139,14 +139,14 @@ static sl_status load_k_v_b(struct model *m, int il, const struct want s[2], str
     struct want all[2] = {s[0], s[1]}; /* as one matrix */
     for (int i = 0; i < 2; i++)
         all[i].rows *= H;
-    arch_tensor_name(&m->cfg.naming, ROLE_K_B, il, 0, "weight", name, sizeof name);
+    arch_tensor_name(&m->cfg.naming, ROLE_K_B, il, "weight", name, sizeof name);
     SL_TRY(io_weight(m->io, name, &kb, err));
     if (kb.rows == nope && kb.cols == H * r &&
         nope != H * r) /* ik's [H * r, nope] seen as 2-D the other way round */
         return SL_FAIL(err, UNSUPPORTED, "%s: attn_k_b as [%lld, %lld] is not supported", kb.name,
                        (long long)kb.rows, (long long)kb.cols);
     SL_TRY(model_load_weight(m, name, &all[0], &kb, err));
-    arch_tensor_name(&m->cfg.naming, ROLE_V_B, il, 0, "weight", name, sizeof name);
+    arch_tensor_name(&m->cfg.naming, ROLE_V_B, il, "weight", name, sizeof name);
     SL_TRY(model_load_weight(m, name, &all[1], &vb, err));
     SL_TRY(load_stack(m, &s[0], &kb, false, &l->k_b, err));
     return load_stack(m, &s[1], &vb, false, &l->v_b, err);
@@ -162,13 +162,13 @@ static sl_status load_kv_b(struct model *m, int il, struct layer *l, sl_err *err
     char name[LOAD_NAME];
     for (int i = 0; i < 2; i++) { /* whatever the source's spelling */
         s[i].use = DEV_USE_EXACT;
-        arch_tensor_name(&gguf, s[i].role, il, 0, "weight", s[i].name, sizeof s[i].name);
+        arch_tensor_name(&gguf, s[i].role, il, "weight", s[i].name, sizeof s[i].name);
     }
     if (m->opts.pack) {
         SL_TRY(model_load_map(m, &s[0], &l->k_b, err));
         return model_load_map(m, &s[1], &l->v_b, err);
     }
-    arch_tensor_name(&c->naming, ROLE_K_B, il, 0, "weight", name, sizeof name);
+    arch_tensor_name(&c->naming, ROLE_K_B, il, "weight", name, sizeof name);
     if (m->kind == IO_GGUF && io_find(m->io, name)) return load_k_v_b(m, il, s, l, err);
     struct weight both, kb, vb;
     struct want kv = model_want(m, il, ROLE_KV_B, H * (nope + v), r, DEV_USE_EXACT);
@@ -304,7 +304,7 @@ sl_status model_load_mtp(struct model *m, int i, sl_err *err)
     SL_TRY(model_load_role_vector(m, il, ROLE_MTP_ENORM, D, &t->enorm, err));
     SL_TRY(model_load_role_vector(m, il, ROLE_MTP_HNORM, D, &t->hnorm, err));
     SL_TRY(matrices(m, il, eh, 1, err));
-    arch_tensor_name(&c->naming, ROLE_MTP_HEAD_NORM, il, 0, "weight", name, sizeof name);
+    arch_tensor_name(&c->naming, ROLE_MTP_HEAD_NORM, il, "weight", name, sizeof name);
     t->head_norm = m->norm;
     if (io_find(m->io, name))
         SL_TRY(model_load_vector(m, name, ROLE_MTP_HEAD_NORM, D, &t->head_norm, err));

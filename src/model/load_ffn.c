@@ -23,7 +23,7 @@ static sl_status load_gated(struct model *m, int il, bool shared, int64_t F, str
         struct weight a, b;
         char name_up[LOAD_NAME];
         SL_TRY(model_load_weight(m, pair.name, &pair, &a, err));
-        arch_tensor_name(&m->cfg.naming, up, il, 0, "weight", name_up, sizeof name_up);
+        arch_tensor_name(&m->cfg.naming, up, il, "weight", name_up, sizeof name_up);
         SL_TRY(model_load_weight(m, name_up, &pair, &b, err));
         SL_TRY(model_load_part(m, &pair, &a, &b, &l->gate_up, err));
     }
@@ -47,13 +47,13 @@ static sl_status expert_stack(const struct model *m, const struct want *s, struc
     const struct arch_naming *by = &m->cfg.naming;
     char name[LOAD_NAME];
     struct want stack = *s;
-    arch_tensor_name(by, ROLE_GATE_UP_EXPS, s->layer, 0, "weight", name, sizeof name);
+    arch_tensor_name(by, ROLE_GATE_UP_EXPS, s->layer, "weight", name, sizeof name);
     *fused = s->role != ROLE_DOWN_EXPS && io_find(m->io, name);
     stack.rows *= (*fused ? 2 : 1) * (int64_t)m->cfg.n_expert;
     if (*fused)
         stack.role = ROLE_GATE_UP_EXPS;
     else
-        arch_tensor_name(by, s->role, s->layer, 0, "weight", name, sizeof name);
+        arch_tensor_name(by, s->role, s->layer, "weight", name, sizeof name);
     return model_load_weight(m, name, &stack, all, err);
 }
 
@@ -71,7 +71,8 @@ static sl_status some_experts(const struct model *m, const struct want *s, int e
             w[i] = weight_rows(&all, at * s->rows, s->rows);
             continue;
         }
-        arch_tensor_name(&m->cfg.naming, s->role, s->layer, (int)e, "weight", name, sizeof name);
+        const struct arch_name id = {-1, (int)s->role, s->layer, (int)e, "weight"};
+        arch_name_put(&m->cfg.naming, &id, name, sizeof name);
         SL_TRY(model_load_weight(m, name, s, &w[i], err));
     }
     return SL_OK;
@@ -159,7 +160,8 @@ static sl_status expert_bias(struct model *m, int il, enum arch_role role, int64
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof(float), &p, err));
     sl_status st = SL_OK;
     for (int e = 0; e < m->cfg.n_expert && !st; e++) {
-        arch_tensor_name(&m->cfg.naming, role, il, e, "bias", name, sizeof name);
+        const struct arch_name id = {-1, (int)role, il, e, "bias"};
+        arch_name_put(&m->cfg.naming, &id, name, sizeof name);
         st = read_bias(m, name, e, n, p, err);
         for (int64_t i = 0; i < s.n_row && !st; i++)
             out.to[e * out.ld + i] = ((float *)p)[s.row0 + i];
@@ -177,7 +179,7 @@ static sl_status load_moe_biases(struct model *m, int il, struct layer *l, sl_er
             f = model_slice_of(c, &m->dims, ROLE_UP_EXPS, F).n_row;
     char name[LOAD_NAME];
     void *p = NULL;
-    arch_tensor_name(&c->naming, ROLE_ROUTER, il, 0, "bias", name, sizeof name);
+    arch_tensor_name(&c->naming, ROLE_ROUTER, il, "bias", name, sizeof name);
     SL_TRY(model_load_vector(m, name, ROLE_ROUTER, E, &l->router_add, err));
     SL_TRY(
         mem_alloc_array(MEM_SCRATCH, (size_t)(E * BASE_MAX(2 * f, d) + 1), sizeof(float), &p, err));
@@ -197,7 +199,7 @@ out:
 static void router_bias_name(const struct model *m, int il, char *name, int n)
 {
     static const char *const tail[] = {"", ".weight"};
-    arch_tensor_name(&m->cfg.naming, ROLE_ROUTER_BIAS, il, 0, "", name, n);
+    arch_tensor_name(&m->cfg.naming, ROLE_ROUTER_BIAS, il, "", name, n);
     for (int i = 0; i < 2 && m->kind == IO_GGUF && !io_find(m->io, name); i++) {
         char other[LOAD_NAME];
         snprintf(other, sizeof other, "blk.%d.exp_probs_b%s", il, tail[i]);

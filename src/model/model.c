@@ -22,7 +22,7 @@ static int count_mtp(const struct model *m, const io_model *io)
     int n = 0;
     for (; n < m->cfg.n_mtp; n++) {
         char name[128];
-        arch_tensor_name(&m->cfg.naming, ROLE_MTP_EH, m->cfg.n_layer + n, 0, "weight", name,
+        arch_tensor_name(&m->cfg.naming, ROLE_MTP_EH, m->cfg.n_layer + n, "weight", name,
                          sizeof name);
         if (!io_has_weight(io, name)) break;
     }
@@ -215,12 +215,12 @@ sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, 
     return st;
 }
 
-sl_status model_pack(const io_model *io, dev *d, io_pack_out *out,
-                     int (*progress)(void *user, const char *what, int64_t done, int64_t total),
-                     void *user, bool *exact, sl_err *err)
+sl_status model_pack(const io_model *io, dev *d, const struct model_opts *opts, io_pack_out *out,
+                     bool *exact, sl_err *err)
 {
     struct model *m = NULL;
-    struct model_opts o = {.progress = progress, .user = user};
+    struct model_opts o = {0};
+    if (opts) o = (struct model_opts){.progress = opts->progress, .user = opts->user};
     sl_status st = new_model(io, d, &o, &m, err);
     if (!st) {
         m->out = out;

@@ -206,10 +206,10 @@ sl_status model_open(const io_model *m, dev *d, const struct model_opts *opts, m
 void model_close(model *m);
 
 /* Pack the matrices of a model, MTP layers too, on d into out (all but the commit). *exact: nothing
- * was rounded. Peak memory: a few buffers. Errors: as model_open, IO. progress may be NULL. */
-sl_status model_pack(const io_model *m, dev *d, io_pack_out *out,
-                     int (*progress)(void *user, const char *what, int64_t done, int64_t total),
-                     void *user, bool *exact, sl_err *err) BASE_MUST_USE;
+ * was rounded. Peak memory: a few buffers. opts: of which progress and its user are read; NULL =
+ * none. Errors: as model_open, IO. */
+sl_status model_pack(const io_model *m, dev *d, const struct model_opts *opts, io_pack_out *out,
+                     bool *exact, sl_err *err) BASE_MUST_USE;
 const struct arch_cfg *model_config(const model *m);
 /* arch_unused's line of the folder that the model was opened from; NULL = nothing is unused. */
 const char *model_unused_text(const model *m);

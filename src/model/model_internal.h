@@ -149,7 +149,8 @@ struct model_own {
     struct dev_step step;
     /* what each has of the whole step; tok_before: where its tokens began in the pass before */
     int32_t n_tok[DIST_RANK_MAX], n_seq[DIST_RANK_MAX], n_row[DIST_RANK_MAX], tok_before;
-    /* of several stages, what each has of the whole step's pieces; n_piece: of who has most */
+    /* of several stages, what each has of the whole step's pieces; n_piece: of the one that has
+     * most */
     int32_t piece_tok[DIST_RANK_MAX][MODEL_PIECES];
     int n_piece;
     int32_t *seq_tok0, *copy, *row_tok, *hidden_row, *blk[DEV_KV_GROUPS];
@@ -290,7 +291,7 @@ int model_n_late(const struct model *m, int il);
 sl_status model_load_layer(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
 sl_status model_load_globals(struct model *m, sl_err *err) BASE_MUST_USE;
 sl_status model_load_mtp(struct model *m, int i, sl_err *err) BASE_MUST_USE;
-/* weights.c: n more bytes of the source are done. True: who is told wants to stop. */
+/* weights.c: n more bytes of the source are done. True: progress wants to stop. */
 bool model_load_tell(struct model *m, int64_t n);
 /* All is there. The same. */
 bool model_load_told(struct model *m);
@@ -338,7 +339,8 @@ static inline bool model_is_own(const struct model *m)
 {
     return m->dims.n_dp > 1;
 }
-/* ranks.c: who computes which columns. Errors: REQUEST, UNSUPPORTED: what can not be shared so. */
+/* ranks.c: which rank computes which columns. Errors: REQUEST, UNSUPPORTED: what can not be shared
+ * so. */
 sl_status model_ranks_open(struct model *m, sl_err *err) BASE_MUST_USE;
 /* mla.c */
 /* The position from which prompt tokens use materialised keys and values; INT_MAX = never. */

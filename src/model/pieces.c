@@ -134,7 +134,7 @@ static void cut(const struct model *m, const struct dev_step *s, struct model_pi
     model_pieces_cut(s, least_of(&m->cfg), PER_STAGE * (m->dims.n_stage - 1), c);
 }
 
-/* What the pieces of every group are, who all run at the same time. */
+/* What the pieces of every group are, all of which run at the same time. */
 static void cut_all(struct model *m, const struct dev_step *all)
 {
     struct model_own *o = &m->own;

@@ -135,8 +135,11 @@ struct pattern {
 
 static sl_status matches(const struct pattern *r, const char *name, bool *found, sl_err *err)
 {
-    size_t begin, end;
-    return text_regex_find(r->re, r->m, name, strlen(name), 0, found, &begin, &end, err);
+    struct text_hit hit = {0};
+    sl_status st =
+        text_regex_find(r->re, r->m, (struct text_subject){name, strlen(name), 0}, &hit, err);
+    *found = hit.found;
+    return st;
 }
 
 /* A part's matrices in a layer lie together: all of them match, or none. */
@@ -153,7 +156,7 @@ static sl_status match_part(struct placing *g, const struct pattern *r, int il,
     for (int i = 0; i < BASE_COUNT_OF(all); i++) {
         bool found = false;
         if (model_part_of(all[i]) != part) continue;
-        arch_tensor_name(&by, all[i], il, 0, "weight", name, sizeof name);
+        arch_tensor_name(&by, all[i], il, "weight", name, sizeof name);
         SL_TRY(matches(r, name, &found, err));
         memcpy(found ? yes : no, name, sizeof name);
     }

@@ -10,7 +10,7 @@ struct want model_want(const struct model *m, int il, enum arch_role role, int64
                        int64_t cols, enum dev_use use)
 {
     struct want w = {.role = role, .layer = il, .n = 1, .rows = rows, .cols = cols, .use = use};
-    arch_tensor_name(&m->cfg.naming, role, il, 0, "weight", w.name, sizeof w.name);
+    arch_tensor_name(&m->cfg.naming, role, il, "weight", w.name, sizeof w.name);
     return w;
 }
 
@@ -180,14 +180,15 @@ sl_status model_load_pack(struct model *m, const struct want *w, const struct we
                           const struct weight *b, dev_mat **out, sl_err *err)
 {
     struct dev_image_sink sink = {out_begin, out_bytes, m};
+    const struct dev_weights of = {a, b, w->n, w->use, dropped, m};
     m->out_name = w->name;
     if (m->out) {
-        SL_TRY(dev_mat_pack(m->d, a, b, w->n, &sink, dropped, m, err));
+        SL_TRY(dev_mat_pack(m->d, &of, &sink, err));
         SL_TRY(io_pack_out_failed(m->out, err));
     } else {
         dev *d = side_of(m, w->role)->d;
         io_reading_next(&m->reading, a, b, w->n);
-        SL_TRY(dev_mat_load(d, a, b, w->n, w->use, dropped, m, out, err));
+        SL_TRY(dev_mat_load(d, &of, out, err));
         count(m, w->role, dev_mat_bytes(*out));
     }
     return m->cancelled ? SL_FAIL(err, CANCELLED, "cancelled while packing %s", a->name) : SL_OK;
@@ -203,16 +204,11 @@ static sl_status load_picked(struct model *m, const struct want *w, const struct
     for (int half = 0; half < 2 && of[half]; half++)
         for (int i = 0; i < p->n; i++)
             to[half][i] = weight_slice(&of[half][p->pick[i]], p->row0, p->n_row);
-    struct dev_some s = {.first = to[0],
-                         .second = of[1] ? to[1] : NULL,
-                         .n = p->n,
+    struct dev_some s = {.of = {to[0], of[1] ? to[1] : NULL, p->n, w->use, dropped, m},
                          .all_first = of[0],
                          .all_second = of[1],
-                         .n_all = w->n,
-                         .use = w->use,
-                         .drop = dropped,
-                         .user = m};
-    io_reading_next(&m->reading, s.first, s.second, p->n);
+                         .n_all = w->n};
+    io_reading_next(&m->reading, s.of.first, s.of.second, p->n);
     sl_status st = dev_mat_load_some(side_of(m, w->role)->d, &s, out, err);
     io_reading_next(&m->reading, NULL, NULL, 0);
     mem_free(mem);
@@ -345,7 +341,7 @@ sl_status model_load_role_vector(struct model *m, int il, enum arch_role role, i
                                  float **out, sl_err *err)
 {
     char name[LOAD_NAME];
-    arch_tensor_name(&m->cfg.naming, role, il, 0, "weight", name, sizeof name);
+    arch_tensor_name(&m->cfg.naming, role, il, "weight", name, sizeof name);
     return model_load_vector(m, name, role, n, out, err);
 }
 
@@ -358,7 +354,7 @@ static sl_status stored_bias(struct model *m, const struct want *s, float **out,
     void *host = NULL;
     *any = false;
     if (io_model_pack(m->io)) return SL_OK; /* it has become the layer's own there */
-    arch_tensor_name(&m->cfg.naming, s->role, s->layer, 0, "bias", own, sizeof own);
+    arch_tensor_name(&m->cfg.naming, s->role, s->layer, "bias", own, sizeof own);
     SL_TRY(io_weight(m->io, s->name, &w, err));
     if (w.scheme != TENSOR_SCHEME_GROUP || w.rows != s->rows) return SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)s->rows, sizeof(float), &host, err));
@@ -376,7 +372,7 @@ sl_status model_load_bias(struct model *m, const struct want *w, bool must, floa
     bool any;
     SL_TRY(stored_bias(m, w, out, &any, err));
     if (any || !arch_reads_bias(m->io, &m->cfg, w->role)) return SL_OK;
-    arch_tensor_name(&m->cfg.naming, w->role, w->layer, 0, "bias", name, sizeof name);
+    arch_tensor_name(&m->cfg.naming, w->role, w->layer, "bias", name, sizeof name);
     if (!must && !io_find(m->io, name)) return SL_OK;
     return model_load_vector(m, name, w->role, w->rows, out, err);
 }

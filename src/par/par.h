@@ -80,7 +80,11 @@ static inline void par_range_set(struct par_range *r, int begin, int end)
     atomic_store_explicit(&r->next, begin, memory_order_relaxed); /* published by par_run */
     r->end = end;
 }
-static inline int par_range_take(struct par_range *r, int worker, int n_worker, int min, int max,
+/* The least and the most items of a piece. */
+struct par_piece {
+    int min, max;
+};
+static inline int par_range_take(struct par_range *r, int worker, int n_worker, struct par_piece of,
                                  int *begin, int *end)
 {
     for (int i = 0; i < n_worker; i++) {
@@ -88,7 +92,7 @@ static inline int par_range_take(struct par_range *r, int worker, int n_worker, 
         int left = v->end - atomic_load_explicit(&v->next, memory_order_relaxed);
         if (left <= 0) continue;
         int step = i == 0 ? left - left / 4 : left / 2;
-        step = step < min ? min : step > max ? max : step;
+        step = step < of.min ? of.min : step > of.max ? of.max : step;
         int b = atomic_fetch_add_explicit(&v->next, step, memory_order_relaxed);
         if (b >= v->end) continue;
         *begin = b;

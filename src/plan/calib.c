@@ -47,9 +47,9 @@ sl_status plan_read_rules(struct arena *a, struct plan_bytes b, struct plan_rule
         SL_TRY(keep_text(a, &c, "model", &r->model, err));
         SL_TRY(keep_text(a, &c, "hardware", &r->hardware, err));
         SL_TRY(keep_text(a, &c, "metric", &r->metric, err));
-        SL_TRY(plan_csv_num(&c, "input_len", NAN, 0, 1e9, &r->in, err));
-        SL_TRY(plan_csv_num(&c, "concurrency", NAN, 0, 1e9, &r->conc, err));
-        SL_TRY(plan_csv_num(&c, "cards", NAN, 0, 1e9, &r->cards, err));
+        SL_TRY(plan_csv_num(&c, "input_len", PLAN_NUM(NAN, 0, 1e9), &r->in, err));
+        SL_TRY(plan_csv_num(&c, "concurrency", PLAN_NUM(NAN, 0, 1e9), &r->conc, err));
+        SL_TRY(plan_csv_num(&c, "cards", PLAN_NUM(NAN, 0, 1e9), &r->cards, err));
         const char *role = plan_csv_text(&c, "role");
         r->role = !strcmp(role, "held")   ? PLAN_ROLE_HELD
                   : !strcmp(role, "skip") ? PLAN_ROLE_SKIP
@@ -75,22 +75,21 @@ static bool is_prefill(const struct plan_item *it)
 }
 
 sl_status plan_data_init(struct plan_data *d, struct arena *a, const struct plan_tables *t,
-                         const struct plan_row *rows, int n, const struct plan_rule *rules,
-                         int n_rule, sl_err *err)
+                         const struct plan_rows *of, sl_err *err)
 {
     void *mem;
-    *d = (struct plan_data){.n = n};
-    SL_TRY(mem_arena_array(a, (size_t)n + 1, sizeof *d->item, &mem, err));
+    *d = (struct plan_data){.n = of->n};
+    SL_TRY(mem_arena_array(a, (size_t)of->n + 1, sizeof *d->item, &mem, err));
     d->item = mem;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < of->n; i++) {
         struct plan_item *it = &d->item[i];
-        it->row = &rows[i];
+        it->row = &of->row[i];
         it->skip = plan_row_setup(t, it->row, &it->s);
         if (!it->skip) plan_setup_fix(&it->s);
         it->group = "rows", it->role = PLAN_ROLE_FIT;
-        for (int j = 0; j < n_rule; j++) {
-            if (!matches(&rules[j], it->row)) continue;
-            it->group = rules[j].group, it->role = rules[j].role;
+        for (int j = 0; j < of->n_rule; j++) {
+            if (!matches(&of->rule[j], it->row)) continue;
+            it->group = of->rule[j].group, it->role = of->rule[j].role;
             break;
         }
         if (it->role == PLAN_ROLE_SKIP && !it->skip) it->skip = "not to be believed";

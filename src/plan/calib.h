@@ -38,10 +38,16 @@ struct plan_data {
 /* Errors: FORMAT with file, line and column, NOMEM. */
 sl_status plan_read_rules(struct arena *a, struct plan_bytes b, struct plan_rule **rules, int *n,
                           sl_err *err) BASE_MUST_USE;
-/* Set up all rows. rules may be NULL: everything may be fitted. Errors: NOMEM. */
+/* What was measured, and which of it may be fitted. */
+struct plan_rows {
+    const struct plan_row *row; /* [n] */
+    int n;
+    const struct plan_rule *rule; /* [n_rule]; NULL: everything may be fitted */
+    int n_rule;
+};
+/* Set up all rows. Errors: NOMEM. */
 sl_status plan_data_init(struct plan_data *d, struct arena *a, const struct plan_tables *t,
-                         const struct plan_row *rows, int n, const struct plan_rule *rules,
-                         int n_rule, sl_err *err) BASE_MUST_USE;
+                         const struct plan_rows *of, sl_err *err) BASE_MUST_USE;
 
 /* Fit one set from chosen items (indices). Which keys follows from the mode and what the rows vary.
  * name: of the set's model, "" for all. */

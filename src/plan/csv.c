@@ -125,13 +125,13 @@ const char *plan_csv_text(const struct plan_csv *c, const char *col)
     return i >= 0 && i < c->n ? c->cell[i] : "";
 }
 
-sl_status plan_csv_num(const struct plan_csv *c, const char *col, double def, double lo, double hi,
-                       double *out, sl_err *err)
+sl_status plan_csv_num(const struct plan_csv *c, const char *col, struct plan_span may, double *out,
+                       sl_err *err)
 {
     const char *s = plan_csv_text(c, col);
     while (*s == ' ' || *s == '~')
         s++;
-    *out = def;
+    *out = may.def;
     if (!*s || strncasecmp(s, "none", 4) == 0 || strcmp(s, "-") == 0) return SL_OK;
     char *end;
     double v = strtod(s, &end);
@@ -142,9 +142,9 @@ sl_status plan_csv_num(const struct plan_csv *c, const char *col, double def, do
     if (*end == '-' && end[1] >= '0' && end[1] <= '9') { /* a range: its middle */
         v = 0.5 * (v + strtod(end + 1, NULL));
     }
-    if (!(v >= lo && v <= hi)) {
+    if (!(v >= may.lo && v <= may.hi)) {
         return SL_FAIL(err, FORMAT, "%s line %d column %d (%s): %.6g is outside %.6g .. %.6g",
-                       c->src.name, c->line, column(c, col) + 1, col, v, lo, hi);
+                       c->src.name, c->line, column(c, col) + 1, col, v, may.lo, may.hi);
     }
     *out = v;
     return SL_OK;

@@ -26,11 +26,15 @@ sl_status plan_csv_open(struct plan_csv *c, struct plan_bytes src, sl_err *err) 
 sl_status plan_csv_next(struct plan_csv *c, bool *more, sl_err *err) BASE_MUST_USE;
 /* Column by name: its text, "" when the file has no such column. */
 const char *plan_csv_text(const struct plan_csv *c, const char *col);
+/* What a number may be: lo .. hi; def: what it is where there is none. */
+struct plan_span {
+    double def, lo, hi;
+};
+#define PLAN_NUM(def, lo, hi) ((struct plan_span){def, lo, hi})
 /* A number of a data sheet: "378 estimate (FP16 400)" 378, "~4000" 4000, "180-192" 186, "80 / 40"
- * 80, "none" and
- * "" give def. Text without a number, or one outside [lo, hi], is FORMAT with file, line and
- * column. */
-sl_status plan_csv_num(const struct plan_csv *c, const char *col, double def, double lo, double hi,
-                       double *out, sl_err *err) BASE_MUST_USE;
+ * 80, "none" and "" give def. Errors: FORMAT with file, line and column: text without a number, or
+ * one that may not be. */
+sl_status plan_csv_num(const struct plan_csv *c, const char *col, struct plan_span may, double *out,
+                       sl_err *err) BASE_MUST_USE;
 
 #endif

@@ -361,6 +361,7 @@ struct plan_memory {
     double free_seq; /* sequences in all that fit beside the rest */
     bool fits;
 };
+/* batch: sequences at a time on all ranks; ctx: tokens of each. */
 void plan_memory(const struct plan_case *c, double batch, double ctx, struct plan_memory *out);
 
 struct plan_load {
@@ -383,6 +384,7 @@ struct plan_result {
     double lo, hi;     /* factors of an 80 % interval on TPOT and rates */
     double lo_ttft, hi_ttft; /* the same on TTFT */
 };
+/* What a load of that kind sees. Cost: milliseconds at most. */
 void plan_eval(const struct plan_case *c, const struct plan_load *w, struct plan_result *r);
 
 /* What a service promises. */

@@ -27,7 +27,7 @@ static sl_status count_cell(const struct plan_csv *c, const char *col, double *o
         *out = strtod(s + 4, NULL);
         return SL_OK;
     }
-    return plan_csv_num(c, col, NAN, 0, 1e9, out, err);
+    return plan_csv_num(c, col, PLAN_NUM(NAN, 0, 1e9), out, err);
 }
 
 static sl_status read_row(const struct plan_csv *c, struct plan_row *r, sl_err *err)
@@ -54,7 +54,7 @@ static sl_status read_row(const struct plan_csv *c, struct plan_row *r, sl_err *
     const char *v = plan_csv_text(c, "value");
     r->value = NAN;
     if (*v == '<' || *v == '>' || !*v) return SL_OK;
-    SL_TRY(plan_csv_num(c, "value", NAN, -1e15, 1e15, &r->value, err));
+    SL_TRY(plan_csv_num(c, "value", PLAN_NUM(NAN, -1e15, 1e15), &r->value, err));
     if (!(r->value > 0)) {
         return SL_FAIL(err, FORMAT, "%s line %d column value: %.6g: a measurement is above zero",
                        c->src.name, c->line, r->value);

@@ -67,14 +67,14 @@ static sl_status model_row(const struct plan_csv *c, struct plan_model *m, sl_er
                                      : PLAN_ATTN_GQA;
     double v;
     for (size_t i = 0; i < sizeof INTS / sizeof INTS[0]; i++) {
-        SL_TRY(plan_csv_num(c, INTS[i].col, 0, 0, 1e8, &v, err));
+        SL_TRY(plan_csv_num(c, INTS[i].col, PLAN_NUM(0, 0, 1e8), &v, err));
         *(int *)((char *)m + INTS[i].off) = (int)v;
     }
-    SL_TRY(plan_csv_num(c, "params_total_B", 0, 0, 1e6, &v, err));
+    SL_TRY(plan_csv_num(c, "params_total_B", PLAN_NUM(0, 0, 1e6), &v, err));
     m->total = v * 1e9;
-    SL_TRY(plan_csv_num(c, "params_active_B", 0, 0, 1e6, &v, err));
+    SL_TRY(plan_csv_num(c, "params_active_B", PLAN_NUM(0, 0, 1e6), &v, err));
     m->active = v * 1e9;
-    SL_TRY(plan_csv_num(c, "kv_bytes_per_token_bf16", 0, 0, 1e9, &m->kv_token, err));
+    SL_TRY(plan_csv_num(c, "kv_bytes_per_token_bf16", PLAN_NUM(0, 0, 1e9), &m->kv_token, err));
     if (strstr(m->name, "V4-") && m->n_c4 == 0) { /* the shared table has these in prose */
         bool pro = strstr(m->name, "Pro") != NULL;
         m->n_c4 = pro ? 30 : 21, m->n_c128 = pro ? 31 : 20, m->window = 128;
@@ -108,22 +108,22 @@ static sl_status device_row(const struct plan_csv *c, struct plan_device *d, sl_
     d->vendor = vendor_of(c, plan_csv_text(c, "kind"));
     double v;
     bool package = strstr(d->name, "910C package") != NULL;
-    SL_TRY(plan_csv_num(c, "dies", package ? 2 : 1, 1, 64, &v, err));
+    SL_TRY(plan_csv_num(c, "dies", PLAN_NUM(package ? 2 : 1, 1, 64), &v, err));
     d->dies = (int)v;
-    SL_TRY(plan_csv_num(c, "mem_GiB", 0, 0.1, 1e5, &v, err));
+    SL_TRY(plan_csv_num(c, "mem_GiB", PLAN_NUM(0, 0.1, 1e5), &v, err));
     d->mem = v * PLAN_GIB / d->dies;
-    SL_TRY(plan_csv_num(c, "mem_bw_GBps", 0, 0.1, 1e6, &v, err));
+    SL_TRY(plan_csv_num(c, "mem_bw_GBps", PLAN_NUM(0, 0.1, 1e6), &v, err));
     d->bw = v * 1e9 / d->dies;
     static const char *peak[] = {"tflops_bf16", "tops_int8", "tflops_fp8", "tflops_fp4"};
     for (int i = 0; i < PLAN_NUM_COUNT; i++) {
-        SL_TRY(plan_csv_num(c, peak[i], 0, 0, 1e6, &v, err));
+        SL_TRY(plan_csv_num(c, peak[i], PLAN_NUM(0, 0, 1e6), &v, err));
         d->peak[i] = v * 1e12 / d->dies;
     }
-    SL_TRY(plan_csv_num(c, "intra_node_GBps_per_card_unidir", 0, 0, 1e5, &v, err));
+    SL_TRY(plan_csv_num(c, "intra_node_GBps_per_card_unidir", PLAN_NUM(0, 0, 1e5), &v, err));
     d->link = v * 1e9 / d->dies;
-    SL_TRY(plan_csv_num(c, "inter_node_GBps_per_card", 0, 0, 1e5, &v, err));
+    SL_TRY(plan_csv_num(c, "inter_node_GBps_per_card", PLAN_NUM(0, 0, 1e5), &v, err));
     d->net = v * 1e9 / d->dies;
-    SL_TRY(plan_csv_num(c, "cards_per_node", 8, 1, 4096, &v, err));
+    SL_TRY(plan_csv_num(c, "cards_per_node", PLAN_NUM(8, 1, 4096), &v, err));
     d->cards_per_node = (int)v;
     d->a3 = d->vendor == PLAN_ASCEND && d->net >= 100e9;
     d->consumer = d->link < 100e9;
@@ -140,18 +140,18 @@ static sl_status host_row(const struct plan_csv *c, struct plan_host *h, sl_err 
     *h = (struct plan_host){0};
     copy_name(h->name, plan_csv_text(c, "name"));
     double peak, v;
-    SL_TRY(plan_csv_num(c, "cpu_dram_GBps_peak", 0, 1, 1e5, &peak, err));
-    SL_TRY(plan_csv_num(c, "cpu_dram_GBps_measured", 0, 1, 1e5, &v, err));
+    SL_TRY(plan_csv_num(c, "cpu_dram_GBps_peak", PLAN_NUM(0, 1, 1e5), &peak, err));
+    SL_TRY(plan_csv_num(c, "cpu_dram_GBps_measured", PLAN_NUM(0, 1, 1e5), &v, err));
     h->bw = (v > 0 ? v : 0.8 * peak) * 1e9;
-    SL_TRY(plan_csv_num(c, "cpu_cores", 16, 1, 1e5, &v, err));
+    SL_TRY(plan_csv_num(c, "cpu_cores", PLAN_NUM(16, 1, 1e5), &v, err));
     h->cores = (int)v;
     const char *tops = plan_csv_text(c, "cpu_matmul_TOPS_measured");
     v = 0;
     if (isdigit((unsigned char)*tops)) {
-        SL_TRY(plan_csv_num(c, "cpu_matmul_TOPS_measured", 0, 0, 1e5, &v, err));
+        SL_TRY(plan_csv_num(c, "cpu_matmul_TOPS_measured", PLAN_NUM(0, 0, 1e5), &v, err));
     }
     h->ops = v * 1e12;
-    SL_TRY(plan_csv_num(c, "host_mem_GiB", 0, 0, 1e6, &v, err));
+    SL_TRY(plan_csv_num(c, "host_mem_GiB", PLAN_NUM(0, 0, 1e6), &v, err));
     h->mem = v * PLAN_GIB;
     if (h->bw <= 0) {
         return SL_FAIL(err, FORMAT, "%s line %d: %s: cpu_dram_GBps_peak or _measured is needed",
@@ -236,9 +236,9 @@ static sl_status add_engine(struct plan_tables *t, struct arena *a, const struct
     double v;
     void *p;
     SL_TRY(keep_alias(a, c, &e.alias, err));
-    SL_TRY(plan_csv_num(c, "gen", 1, 0, 2, &v, err));
+    SL_TRY(plan_csv_num(c, "gen", PLAN_NUM(1, 0, 2), &v, err));
     e.gen = (int)v;
-    SL_TRY(plan_csv_num(c, "pp_batch", 1, 1, 1e6, &e.pp_batch, err));
+    SL_TRY(plan_csv_num(c, "pp_batch", PLAN_NUM(1, 1, 1e6), &e.pp_batch, err));
     SL_TRY(grow(a, t->engine, t->n_engine, sizeof e, &p, err));
     t->engine = p;
     t->engine[t->n_engine++] = e;

@@ -56,7 +56,7 @@ void quant_name_in(const struct arch_naming *by, const struct arch_name *id, cha
     if (id->global >= 0)
         snprintf(buf, (size_t)n, "%s", arch_global_name(by->kind, (enum arch_global)id->global));
     else if (id->role >= 0 && arch_role_name(by, (enum arch_role)id->role)[0])
-        arch_tensor_name(by, (enum arch_role)id->role, id->layer, id->expert, id->suffix, buf, n);
+        arch_name_put(by, id, buf, n);
 }
 
 static enum quant_class class_by_name(const char *name, int n_dim)

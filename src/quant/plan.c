@@ -514,10 +514,13 @@ static enum quant_type wanted(const struct quant_plan *p, const struct quant_ite
 
 static sl_status kept_by_name(const struct quant_plan *p, const char *name, bool *kept, sl_err *err)
 {
-    size_t b, e;
+    struct text_hit hit = {0};
     *kept = false;
     if (!p->keep) return SL_OK;
-    return text_regex_find(p->keep, p->match, name, strlen(name), 0, kept, &b, &e, err);
+    SL_TRY(text_regex_find(p->keep, p->match, (struct text_subject){name, strlen(name), 0}, &hit,
+                           err));
+    *kept = hit.found;
+    return SL_OK;
 }
 
 /* The largest group that nine tenths of the weights can have; the other matrices are kept. */

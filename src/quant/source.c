@@ -29,7 +29,7 @@ static sl_status find_pair(const struct quant_plan *p, const struct quant_item *
 {
     char name[QUANT_MAX_NAME];
     const struct arch_cfg *c = &p->cfg;
-    arch_tensor_name(&p->naming[IO_GGUF], ROLE_V_B, it->id.layer, 0, "weight", name, sizeof name);
+    arch_tensor_name(&p->naming[IO_GGUF], ROLE_V_B, it->id.layer, "weight", name, sizeof name);
     SL_TRY(quant_weight(p->src, it->src, kb, err));
     SL_TRY(quant_weight(p->src, name, vb, err));
     if (kb->rows != (int64_t)c->n_head * c->kv_lora || kb->cols != c->d_nope ||

@@ -240,34 +240,34 @@ void text_match_close(text_match *m)
     mem_free(m);
 }
 
-sl_status text_regex_find(const text_regex *r, text_match *m, const char *p, size_t n, size_t from,
-                          bool *found, size_t *begin, size_t *end, sl_err *err)
+sl_status text_regex_find(const text_regex *r, text_match *m, struct text_subject in,
+                          struct text_hit *out, sl_err *err)
 {
-    uint64_t limit = 10000000u + (uint64_t)n * 4;
+    PCRE2_SPTR p = (PCRE2_SPTR)in.p;
+    uint64_t limit = 10000000u + (uint64_t)in.n * 4;
     pcre2_set_match_limit(m->ctx, limit > UINT32_MAX ? UINT32_MAX : (uint32_t)limit);
     int rc;
     if (r->jit) {
-        rc = pcre2_jit_match(r->code, (PCRE2_SPTR)p, n, from, PCRE2_NO_UTF_CHECK, m->data, m->ctx);
+        rc = pcre2_jit_match(r->code, p, in.n, in.from, PCRE2_NO_UTF_CHECK, m->data, m->ctx);
         if (rc == PCRE2_ERROR_JIT_STACKLIMIT && !m->stack) {
             m->stack = pcre2_jit_stack_create(32768, 8u << 20, m->gen);
             if (!m->stack) return SL_FAIL(err, NOMEM, "out of memory: regular expression");
             pcre2_jit_stack_assign(m->ctx, NULL, m->stack);
-            rc = pcre2_jit_match(r->code, (PCRE2_SPTR)p, n, from, PCRE2_NO_UTF_CHECK, m->data,
-                                 m->ctx);
+            rc = pcre2_jit_match(r->code, p, in.n, in.from, PCRE2_NO_UTF_CHECK, m->data, m->ctx);
         }
     } else {
-        rc = pcre2_match(r->code, (PCRE2_SPTR)p, n, from, PCRE2_NO_UTF_CHECK, m->data, m->ctx);
+        rc = pcre2_match(r->code, p, in.n, in.from, PCRE2_NO_UTF_CHECK, m->data, m->ctx);
     }
-    *found = rc >= 0;
+    out->found = rc >= 0;
     if (rc >= 0) {
         const PCRE2_SIZE *v = pcre2_get_ovector_pointer(m->data);
-        *begin = v[0];
-        *end = v[1];
+        out->begin = v[0];
+        out->end = v[1];
         return SL_OK;
     }
     if (rc == PCRE2_ERROR_NOMATCH) return SL_OK;
     if (rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT)
         return SL_FAIL(err, NOMEM, "out of memory: regular expression");
-    return SL_FAIL(err, LIMIT, "regular expression gave up at byte %zu of the text (code %d)", from,
-                   rc);
+    return SL_FAIL(err, LIMIT, "regular expression gave up at byte %zu of the text (code %d)",
+                   in.from, rc);
 }

@@ -89,6 +89,7 @@ struct tok_special {
     const char *name, *text;
     int32_t id; /* -1 = the text is no token */
 };
+/* The i-th row of what the files name, from 0 on; false past the last. */
 bool tok_special_get(const tok *t, int i, struct tok_special *out);
 /* Id of a token by its exact text; -1 = none. */
 int32_t tok_find(const tok *t, const char *text);

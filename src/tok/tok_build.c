@@ -313,9 +313,10 @@ static void put_merge(tok *t, struct tok_merge m, bool last_wins)
     t->n_merge++;
 }
 
-sl_status tok_build_merge(tok *t, uint32_t i, const char *l, size_t n_l, const char *r, size_t n_r,
-                          bool last_wins, sl_err *err)
+sl_status tok_build_merge(tok *t, uint32_t i, struct tok_halves of, bool last_wins, sl_err *err)
 {
+    const char *l = of.l, *r = of.r;
+    size_t n_l = of.n_l, n_r = of.n_r;
     char small[1024], *both = small;
     void *big = NULL;
     size_t a = 0, b = 0;

@@ -171,7 +171,8 @@ static sl_status normalise(struct run *r, const struct view *v, int k)
         if (b >= e) continue;
         span[n].begin = s.n;
         span[n].user = v->spans.v[i].user;
-        SL_TRY_OUT(tok_norm_part(t, k, &state, v->p + (b - v->off), e - b, &s, r->err));
+        SL_TRY_OUT(tok_norm_part(
+            t, k, &state, (struct tok_text){v->p + (b - v->off), (uint32_t)(e - b)}, &s, r->err));
         span[n++].end = s.n;
     }
     tok_norm_end(t, k, &state, &s);

@@ -181,7 +181,8 @@ static sl_status read_merges(tok *t, const struct io_array *merges, sl_err *err)
             return SL_FAIL(err, FORMAT, "tokenizer.ggml.merges[%llu] is no pair",
                            (unsigned long long)i);
         size_t a = (size_t)(sp - p);
-        SL_TRY(tok_build_merge(t, (uint32_t)i, p, a, sp + 1, n - a - 1, false, err));
+        SL_TRY(tok_build_merge(t, (uint32_t)i, (struct tok_halves){p, a, sp + 1, n - a - 1}, false,
+                               err));
     }
     return SL_OK;
 }

@@ -154,9 +154,16 @@ sl_status tok_build_chars(tok *t, int64_t id, const char *p, size_t n, sl_err *e
 /* Index the words; after the last word, before the first merge. */
 void tok_build_slot(tok *t, uint32_t id); /* one word more, the first of its spelling */
 sl_status tok_build_index(tok *t, bool dup_ok, sl_err *err) BASE_MUST_USE;
-/* The halves in the byte alphabet. i: number for messages. last_wins: of two merges of one pair. */
-sl_status tok_build_merge(tok *t, uint32_t i, const char *l, size_t n_l, const char *r, size_t n_r,
-                          bool last_wins, sl_err *err) BASE_MUST_USE;
+/* The halves of a merge, in the byte alphabet. */
+struct tok_halves {
+    const char *l;
+    size_t n_l;
+    const char *r;
+    size_t n_r;
+};
+/* i: number for messages. last_wins: of two merges of one pair. */
+sl_status tok_build_merge(tok *t, uint32_t i, struct tok_halves of, bool last_wins,
+                          sl_err *err) BASE_MUST_USE;
 /* Every way to cut a word into two is a merge, of the word's own rank: rank[id], TOK_NONE for
  * words that no merge makes. After tok_build_index. */
 sl_status tok_build_splits(tok *t, const uint32_t *rank, sl_err *err) BASE_MUST_USE;
@@ -222,7 +229,7 @@ struct tok_norm_state { /* of one text, whose parts are normalised one after the
 };
 /* Append what step k makes of a part of a text to out. s: zero and head are given before the first,
  * all else is 0. */
-sl_status tok_norm_part(const tok *t, int k, struct tok_norm_state *s, const char *p, size_t n,
+sl_status tok_norm_part(const tok *t, int k, struct tok_norm_state *s, struct tok_text in,
                         struct str *out, sl_err *err) BASE_MUST_USE;
 /* After the last part. */
 void tok_norm_end(const tok *t, int k, const struct tok_norm_state *s, struct str *out);

@@ -162,14 +162,16 @@ static sl_status read_merges(tok *t, const struct json *list, sl_err *err)
             size_t a = sp ? (size_t)(sp - m->s) : 0;
             if (!sp || memchr(sp + 1, ' ', m->n - a - 1))
                 return SL_FAIL(err, FORMAT, "model.merges[%u]: \"%.40s\" is no pair", i, m->s);
-            SL_TRY(tok_build_merge(t, i, m->s, a, sp + 1, m->n - a - 1, true, err));
+            SL_TRY(tok_build_merge(t, i, (struct tok_halves){m->s, a, sp + 1, m->n - a - 1}, true,
+                                   err));
             continue;
         }
         if (m->kind != JSON_ARRAY_K || m->n != 2 || m->item[0]->kind != JSON_STR_K ||
             m->item[1]->kind != JSON_STR_K)
             return SL_FAIL(err, FORMAT, "model.merges[%u] is no pair of strings", i);
-        SL_TRY(tok_build_merge(t, i, m->item[0]->s, m->item[0]->n, m->item[1]->s, m->item[1]->n,
-                               true, err));
+        SL_TRY(tok_build_merge(
+            t, i, (struct tok_halves){m->item[0]->s, m->item[0]->n, m->item[1]->s, m->item[1]->n},
+            true, err));
     }
     return SL_OK;
 }

@@ -119,12 +119,11 @@ static void spm_part(const tok *t, struct tok_norm_state *s, const char *p, size
 }
 
 /* ---- steps ---- */
-sl_status tok_norm_part(const tok *t, int k, struct tok_norm_state *s, const char *p, size_t n,
+sl_status tok_norm_part(const tok *t, int k, struct tok_norm_state *s, struct tok_text in,
                         struct str *out, sl_err *err)
 {
     const struct tok_norm *x = &t->norm_step[k];
-    const struct tok_text in = {p, (uint32_t)n};
-    size_t zero = BASE_MIN(s->zero, n);
+    size_t n = in.n, zero = BASE_MIN(s->zero, n);
     if (n == 0) return SL_OK;
     s->zero -= zero;
     switch (x->kind) {
@@ -133,14 +132,14 @@ sl_status tok_norm_part(const tok *t, int k, struct tok_norm_state *s, const cha
         break;
     case TOK_NORM_PREPEND:
         if (!s->begun) str_put(out, x->a, x->n_a);
-        str_put(out, p, n);
+        str_put(out, in.p, n);
         if (zero) s->out_zero = out->n - n + zero;
         break;
     case TOK_NORM_REPLACE:
         replace(x, s, in, zero, out);
         break;
     case TOK_NORM_SPM:
-        spm_part(t, s, p, n, out);
+        spm_part(t, s, in.p, n, out);
         return str_status(out, err);
     }
     s->begun = true;
@@ -166,7 +165,7 @@ sl_status tok_norm_text(const tok *t, const char *p, size_t n, struct str *out, 
         struct tok_norm_state s = {0};
         if (t->norm_step[k].kind == TOK_NORM_SPM) continue;
         str_clear(&b);
-        st = tok_norm_part(t, k, &s, str_c(&a), a.n, &b, err);
+        st = tok_norm_part(t, k, &s, (struct tok_text){str_c(&a), (uint32_t)a.n}, &b, err);
         struct str swap = a;
         a = b;
         b = swap;

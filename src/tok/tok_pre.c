@@ -325,10 +325,10 @@ static sl_status split_piece(struct split *d, text_match *m, const char *p, size
     d->first = d->out->n;
     d->last_hit = false;
     while (from <= n) {
-        bool found;
-        size_t b = 0, e = 0;
-        SL_TRY(text_regex_find(d->s->re, m, p, n, from, &found, &b, &e, err));
-        if (!found) break;
+        struct text_hit hit = {0};
+        SL_TRY(text_regex_find(d->s->re, m, (struct text_subject){p, n, from}, &hit, err));
+        if (!hit.found) break;
+        size_t b = hit.begin, e = hit.end;
         if (e == b) { /* an empty match splits what is left of it from what is right */
             SL_TRY(part(d, base + prev, base + b, false, err));
             prev = b;

@@ -198,8 +198,10 @@ static sl_status put_merges(const struct tok_files *f, tok *t, uint64_t *n_merge
                 return SL_FAIL(err, FORMAT, "merges.txt: byte %zu: no pair",
                                (size_t)(p - f->merges_txt));
             if (t)
-                SL_TRY(tok_build_merge(t, i, p, (size_t)(sp - p), sp + 1, n - (size_t)(sp - p) - 1,
-                                       true, err));
+                SL_TRY(tok_build_merge(
+                    t, i,
+                    (struct tok_halves){p, (size_t)(sp - p), sp + 1, n - (size_t)(sp - p) - 1},
+                    true, err));
             i++;
         }
         p = nl ? nl + 1 : end;

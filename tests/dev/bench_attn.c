@@ -46,6 +46,8 @@ struct run {
     dev_kv *kv;
     dev_mat *wk, *wv;
     int32_t *pos, *blk, seq_tok0[2], n_prompt;
+    int type;             /* of the cache */
+    float *k, *v, *q, *y; /* of a chunk of tokens */
 };
 
 static dev_mat *stack(dev *d, int n_row, int n_col, int n)
@@ -61,12 +63,12 @@ static dev_mat *stack(dev *d, int n_row, int n_col, int n)
         w[i].data = (uint8_t *)random_floats((int64_t)n_row * n_col, 0.1f);
     }
     dev_mat *m = NULL;
-    must(dev_mat_load(d, w, NULL, n, DEV_USE_EXACT, NULL, NULL, &m, &err), &err);
+    must(dev_mat_load(d, &(struct dev_weights){.first = w, .n = n, .use = DEV_USE_EXACT}, &m, &err),
+         &err);
     return m;
 }
 
-static void step(struct run *r, const struct shape *s, int depth, int n_tok, int put, float *k,
-                 float *v, float *q, float *y, int expand)
+static void step(struct run *r, const struct shape *s, int depth, int n_tok, int put, int expand)
 {
     struct dev_step b = {.n_tok = n_tok,
                          .n_seq = 1,
@@ -84,7 +86,7 @@ static void step(struct run *r, const struct shape *s, int depth, int n_tok, int
     if (put)
         dev_kv_put(r->d, &b,
                    &(struct dev_kv_put){
-                       .kv = r->kv, .k = k, .v = s->n_kv ? v : NULL, .ldk = row, .ldv = row});
+                       .kv = r->kv, .k = r->k, .v = s->n_kv ? r->v : NULL, .ldk = row, .ldv = row});
     else if (s->n_kv)
         dev_attn(r->d, &b,
                  &(struct dev_attn){.kv = r->kv,
@@ -92,8 +94,8 @@ static void step(struct run *r, const struct shape *s, int depth, int n_tok, int
                                     .d_k = s->d,
                                     .d_v = s->d,
                                     .scale = 0.1f,
-                                    .q = q,
-                                    .y = y});
+                                    .q = r->q,
+                                    .y = r->y});
     else
         dev_attn_mla(r->d, &b,
                      &(struct dev_attn_mla){.kv = r->kv,
@@ -105,29 +107,28 @@ static void step(struct run *r, const struct shape *s, int depth, int n_tok, int
                                             .scale = 0.07f,
                                             .w_kb = r->wk,
                                             .w_vb = r->wv,
-                                            .q = q,
-                                            .y = y});
+                                            .q = r->q,
+                                            .y = r->y});
 }
 
 /* n_tok tokens after depth positions. */
-static void time_one(struct run *r, const struct shape *s, int type, int depth, int n_tok,
-                     int expand, float *q, float *y)
+static void time_one(struct run *r, const struct shape *s, int depth, int n_tok, int expand)
 {
     for (int i = 0; i < 30; i++) /* short regions, in which a busy team comes together again */
-        step(r, s, 200, 1, 0, NULL, NULL, q, y, 0);
+        step(r, s, 200, 1, 0, 0);
     double best = 1e9, t_end = now() + 0.5;
     for (int i = 0; i < 3 || now() < t_end; i++) {
         double t = now();
-        step(r, s, depth, n_tok, 0, NULL, NULL, q, y, expand);
+        step(r, s, depth, n_tok, 0, expand);
         t = now() - t;
         best = t < best ? t : best;
     }
     double per = s->n_kv ? 4.0 * s->d : expand ? 2.0 * (192 + 128) : 2.0 * (576 + 512);
     double flop = per * s->n_head * n_tok * (depth + n_tok / 2.0);
     static const double bytes[] = {2, 2, 1.125, 4};
-    double read = (s->n_kv ? 2.0 * s->n_kv * s->d : 576) * bytes[type] * (depth + n_tok);
+    double read = (s->n_kv ? 2.0 * s->n_kv * s->d : 576) * bytes[r->type] * (depth + n_tok);
     printf("%-8s %-5s depth %6d tokens %4d %s: %9.1f us %7.1f Gflop/s %6.1f GB/s\n", s->name,
-           kv_name[type], depth, n_tok, expand ? "materialised" : "", best * 1e6,
+           kv_name[r->type], depth, n_tok, expand ? "materialised" : "", best * 1e6,
            flop / best * 1e-9, read / best * 1e-9);
     fflush(stdout);
 }
@@ -136,7 +137,7 @@ static void bench(const struct shape *s, int type, int n_thread)
 {
     enum { CTX = 16384 + 64, CHUNK = 512 };
     sl_err err;
-    struct run r = {0};
+    struct run r = {.type = type};
     must(dev_open("cpu", &(struct dev_opts){.n_thread = n_thread}, &r.d, &err), &err);
     int mla = s->n_kv == 0, n_blk = CTX / 32 + 1;
     struct dev_kv_group group = {.n_layer = 1,
@@ -163,17 +164,17 @@ static void bench(const struct shape *s, int type, int n_thread)
     for (int i = 0; i < n_blk; i++)
         r.blk[i] = i;
     int64_t row = mla ? 576 : s->n_kv * s->d;
-    float *k = random_floats(CHUNK * row, 1), *v = random_floats(CHUNK * row, 1);
-    float *q = random_floats((int64_t)CHUNK * s->n_head * (mla ? 192 : s->d), 1);
-    float *y = random_floats((int64_t)CHUNK * s->n_head * s->d, 1);
+    r.k = random_floats(CHUNK * row, 1), r.v = random_floats(CHUNK * row, 1);
+    r.q = random_floats((int64_t)CHUNK * s->n_head * (mla ? 192 : s->d), 1);
+    r.y = random_floats((int64_t)CHUNK * s->n_head * s->d, 1);
     for (int at = 0; at + CHUNK <= CTX; at += CHUNK)
-        step(&r, s, at, CHUNK, 1, k, v, q, y, 0);
-    time_one(&r, s, type, 1000, 1, 0, q, y);
-    time_one(&r, s, type, 4096 - 1, 1, 0, q, y);
+        step(&r, s, at, CHUNK, 1, 0);
+    time_one(&r, s, 1000, 1, 0);
+    time_one(&r, s, 4096 - 1, 1, 0);
     if (s->n_head <= 32) {
-        time_one(&r, s, type, 16384 - 1, 1, 0, q, y);
-        time_one(&r, s, type, 2048, CHUNK, 0, q, y);
-        if (mla) time_one(&r, s, type, 2048, CHUNK, 1, q, y);
+        time_one(&r, s, 16384 - 1, 1, 0);
+        time_one(&r, s, 2048, CHUNK, 0);
+        if (mla) time_one(&r, s, 2048, CHUNK, 1);
     }
     dev_close(r.d);
 }

@@ -77,7 +77,7 @@ static double run(dev *d, const struct task *t, dev_mat **mat, int n_mat)
                          .blk = {&table}, .ld_blk = 1};
     struct dev_limits max = {.n_tok = 1, .n_seq = 1, .n_ctx = 16};
     float *zero = calloc((size_t)t->cols, 4), *x = room(d, 4 * t->cols), *y = room(d, 4 * t->rows);
-    MUST(dev_act_open(d, &one, 1, t->cols, 1, &act, &err_));
+    MUST(dev_act_open(d, &(struct dev_inputs){&one, 1, t->cols, 1}, &act, &err_));
     MUST(dev_reserve(d, NULL, 0, &max, &err_));
     MUST(dev_put(d, x, zero, 4 * t->cols, &err_));
     free(zero);

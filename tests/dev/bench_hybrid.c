@@ -70,7 +70,11 @@ static dev_mat *stack(dev *d, int n, bool pair, int rows, int cols)
                                  .data = (const uint8_t *)w,
                                  .row_bytes = (uint64_t)cols * 4,
                                  .tensor_scale = 1.0f};
-    MUST(dev_mat_load(d, all, pair ? all : NULL, n, DEV_USE_EXPERTS, NULL, NULL, &m, &err_));
+    MUST(
+        dev_mat_load(d,
+                     &(struct dev_weights){
+                         .first = all, .second = pair ? all : NULL, .n = n, .use = DEV_USE_EXPERTS},
+                     &m, &err_));
     return m;
 }
 
@@ -154,8 +158,8 @@ static void rig_open(struct rig *r, int n_layer, double speed)
     r->gate_up = stack(r->host, K, true, F, D);
     r->down = stack(r->host, K, false, D, F);
     const dev_mat *first = r->attn, *up = r->gate_up;
-    MUST(dev_act_open(r->d, &first, 1, D, 1, &r->act, &err_));
-    MUST(dev_act_open(r->host, &up, 1, D, 1, &r->host_act, &err_));
+    MUST(dev_act_open(r->d, &(struct dev_inputs){&first, 1, D, 1}, &r->act, &err_));
+    MUST(dev_act_open(r->host, &(struct dev_inputs){&up, 1, D, 1}, &r->host_act, &err_));
     r->x = memory(r->d, D * 4), r->y = memory(r->d, D * 4), r->r = memory(r->d, D * 4);
     r->id = memory(r->d, K * 4), r->weight = memory(r->d, K * 4);
     r->host_x = memory(r->host, D * 4), r->host_r = memory(r->host, D * 4);

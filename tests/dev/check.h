@@ -75,10 +75,10 @@ struct batch {
     const int32_t *seq; /* [T] */
     int n_ctx, blk_tok;
 };
-/* n_seq sequences; sequence s has n_new[s] new tokens from position pos0[s] on. Block tables
- * scattered over n_blk blocks. */
-struct batch make_batch(int n_seq, const int *pos0, const int *n_new, int blk_tok, int n_blk,
-                        int32_t *table, int ld);
+/* n_seq sequences; sequence s has n_new[s] new tokens from position pos0[s] on. table: the blocks
+ * of each, in rows of ld. */
+struct batch make_batch(int n_seq, const int *pos0, const int *n_new, int blk_tok, int32_t *table,
+                        int ld);
 
 void check_ops(void);
 void check_attn(void);

@@ -59,7 +59,7 @@ static struct scene make_scene(int kw, int vw, int max_len)
     for (int i = 0; i < s.S * s.ld; i++)
         s.table[i] = perm[i];
     s.spare = perm[s.S * s.ld];
-    s.b = make_batch(s.S, s.pos0, s.n_new, s.blk_tok, s.n_blk, s.table, s.ld);
+    s.b = make_batch(s.S, s.pos0, s.n_new, s.blk_tok, s.table, s.ld);
     return s;
 }
 
@@ -89,7 +89,7 @@ static void fill(dev *d, dev_kv *kv, const struct scene *s, int kw, int vw)
     int zero[4] = {0};
     for (int part = 0; part < 2; part++) {
         const int *from = part ? s->pos0 : zero, *n = part ? s->n_new : s->pos0;
-        struct batch b = make_batch(s->S, from, n, s->blk_tok, s->n_blk, s->table, s->ld);
+        struct batch b = make_batch(s->S, from, n, s->blk_tok, s->table, s->ld);
         if (b.b.n_tok == 0) continue;
         in_group(&b.b, s->group);
         dev_step_begin(d, kv, &b.b);
@@ -112,39 +112,47 @@ static void fill(dev *d, dev_kv *kv, const struct scene *s, int kw, int vw)
     }
 }
 
-/* softmax(scale q k) v of one query in double, with one more score beside the keys where sink is
- * not NULL; tolerance: scores err by u (d + 2) sum|q k| scale,
- * which scales weights by e^err; sums over n add u n. u16: what queries, keys, weights and values
- * are rounded to besides (0 = not). */
-static void attend(int n_lo, int n_hi, int d, int dv, double scale, double u16, const float *q,
-                   const float *sink, double (*key)(void *, int, int),
-                   double (*value)(void *, int, int), void *arg, double *y, double *tol)
+/* Attention of one query over positions [lo, hi). u16: what queries, keys, weights and values are
+ * rounded to besides (0 = not). */
+struct query {
+    int lo, hi, d, dv;
+    double scale, u16;
+    const float *q, *sink; /* sink: one more score beside the keys, or NULL */
+    double (*key)(void *arg, int p, int i), (*value)(void *arg, int p, int i);
+    void *arg;
+};
+
+/* softmax(scale q k) v in double; tolerance: scores err by u (d + 2) sum|q k| scale, which scales
+ * weights by e^err; sums over n add u n. */
+static void attend(const struct query *f, double *y, double *tol)
 {
+    int n_lo = f->lo, n_hi = f->hi;
+    const float *sink = f->sink;
     double *w = malloc(sizeof(double) * (size_t)n_hi), max = sink ? *sink : -1e300, sum = 0,
            err = 0;
     for (int p = n_lo; p < n_hi; p++) {
         double s = 0, a = 0;
-        for (int i = 0; i < d; i++) {
-            double x = (double)q[i] * key(arg, p, i) * scale;
+        for (int i = 0; i < f->d; i++) {
+            double x = (double)f->q[i] * f->key(f->arg, p, i) * f->scale;
             s += x;
             a += fabs(x);
         }
         w[p] = s;
         max = fmax(max, s);
-        err = fmax(err, ((d + 4) * U + 2 * u16) * a);
+        err = fmax(err, ((f->d + 4) * U + 2 * f->u16) * a);
     }
     for (int p = n_lo; p < n_hi; p++)
         sum += w[p] = exp(w[p] - max);
     if (sink) sum += exp(*sink - max);
-    for (int i = 0; i < dv; i++) {
+    for (int i = 0; i < f->dv; i++) {
         double s = 0, a = 0;
         for (int p = n_lo; p < n_hi; p++) {
-            double x = w[p] / sum * value(arg, p, i);
+            double x = w[p] / sum * f->value(f->arg, p, i);
             s += x;
             a += fabs(x);
         }
         y[i] = s;
-        tol[i] = (4 * err + (2 * (n_hi - n_lo) + 40) * U + 2 * u16) * a + 1e-30;
+        tol[i] = (4 * err + (2 * (n_hi - n_lo) + 40) * U + 2 * f->u16) * a + 1e-30;
     }
     free(w);
 }
@@ -214,8 +222,18 @@ void check_attn(void)
             for (int h = 0; h<H; h += H> 8 ? rand_int(1, 16) : 1) {
                 struct gqa_arg a = {&s, s.b.seq[t], h / G, C, dk, dv, type};
                 int hi = s.b.b.pos[t] + 1, lo = window && hi > window ? hi - window : 0;
-                attend(lo, hi, dk, dv, scale, coarse ? U16 : 0, q + (t * H + h) * dk,
-                       sink ? sink + h : NULL, gqa_key, gqa_value, &a, want, tol);
+                const struct query of = {lo,
+                                         hi,
+                                         dk,
+                                         dv,
+                                         scale,
+                                         coarse ? U16 : 0,
+                                         q + (t * H + h) * dk,
+                                         sink ? sink + h : NULL,
+                                         gqa_key,
+                                         gqa_value,
+                                         &a};
+                attend(&of, want, tol);
                 compare("attn", y + (t * H + h) * dv, want, tol, dv);
             }
         if (dev_kv_bytes(d, &(struct dev_kv_shape){type, 16, 1, {{0, 1, 1, 1, 64, 64}}}) <
@@ -273,8 +291,15 @@ static void check_head(struct mla_arg a, const float *q, const float *y, int n_h
         int n_new = a.s->n_new[a.seq];
         materialise(&a, a.s->len[a.seq]);
         for (int t = b->seq_tok0[a.seq]; t < b->seq_tok0[a.seq + 1];) {
-            attend(0, b->pos[t] + 1, qd, v, scale, 0, q + t * n_head * qd, NULL, mla_key, mla_value,
-                   &a, want, tol);
+            const struct query of = {.hi = b->pos[t] + 1,
+                                     .d = qd,
+                                     .dv = v,
+                                     .scale = scale,
+                                     .q = q + t * n_head * qd,
+                                     .key = mla_key,
+                                     .value = mla_value,
+                                     .arg = &a};
+            attend(&of, want, tol);
             for (int i = 0; i < v; i++)
                 tol[i] = tol[i] * (coarse ? 400 : 1) * (4 + a.r / 8.0) + (coarse ? 3e-4 : 3e-6);
             compare("attn_mla", y + t * n_head * v, want, tol, v);
@@ -340,8 +365,10 @@ void check_mla(void)
         MUST(dev_kv_open(
             d, &(struct dev_kv_shape){type, s.blk_tok, 1, {{0, LAYERS, s.n_blk, 1, w, 0}}}, &kv,
             &err_));
-        MUST(dev_mat_load(d, wk, NULL, H, DEV_USE_EXACT, NULL, NULL, &wkb, &err_));
-        MUST(dev_mat_load(d, wv, NULL, H, DEV_USE_EXACT, NULL, NULL, &wvb, &err_));
+        MUST(dev_mat_load(d, &(struct dev_weights){.first = wk, .n = H, .use = DEV_USE_EXACT}, &wkb,
+                          &err_));
+        MUST(dev_mat_load(d, &(struct dev_weights){.first = wv, .n = H, .use = DEV_USE_EXACT}, &wvb,
+                          &err_));
         struct dev_op own = {
             .kind = DEV_OP_attn_mla,
             .u.attn_mla = {

@@ -76,9 +76,10 @@ static void check_product(dev *d, int n)
     dev_act *a = NULL;
     dev_prog *p = NULL;
     x[D + 3] = NAN;
-    MUST(dev_mat_load(d, &w, NULL, 1, DEV_USE_MATMUL, NULL, NULL, &m, &err_));
+    MUST(dev_mat_load(d, &(struct dev_weights){.first = &w, .n = 1, .use = DEV_USE_MATMUL}, &m,
+                      &err_));
     const dev_mat *in = m;
-    MUST(dev_act_open(d, &in, 1, D, T, &a, &err_));
+    MUST(dev_act_open(d, &(struct dev_inputs){&in, 1, D, T}, &a, &err_));
     struct dev_op op[] = {
         {.kind = DEV_OP_rows, .layer = -1, .u.rows = {.x = x, .n = D, .act = a}},
         {.kind = DEV_OP_matmul,
@@ -117,7 +118,8 @@ void check_best(void)
             MUST(dev_open("cpu", &(struct dev_opts){.n_thread = n_thread}, &own, &err_));
             struct weight w = rand_weight(TENSOR_F32, n[i], D);
             dev_mat *m = NULL;
-            MUST(dev_mat_load(own, &w, NULL, 1, DEV_USE_MATMUL, NULL, NULL, &m, &err_));
+            MUST(dev_mat_load(
+                own, &(struct dev_weights){.first = &w, .n = 1, .use = DEV_USE_MATMUL}, &m, &err_));
             reserve(own, T, NULL, 0);
             check_product(own, n[i]);
             dev_close(own);

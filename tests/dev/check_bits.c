@@ -49,7 +49,8 @@ static dev_mat *load(dev *d, const struct weight *w, const struct weight *w2, in
                      enum dev_use use)
 {
     dev_mat *m = NULL;
-    MUST(dev_mat_load(d, w, w2, n, use, NULL, NULL, &m, &err_));
+    MUST(dev_mat_load(d, &(struct dev_weights){.first = w, .second = w2, .n = n, .use = use}, &m,
+                      &err_));
     return m;
 }
 
@@ -74,9 +75,11 @@ static void rig_open(struct rig *r, const struct weights *w, int n_thread, enum 
     } else {
         in[5] = r->v = load(r->d, &w->v, NULL, 1, DEV_USE_MATMUL);
     }
-    MUST(dev_act_open(r->d, in, a->is_mla ? 5 : 6, D, T_MAX, &r->act, &err_));
-    MUST(dev_act_open(r->d, (const dev_mat *const *)&r->o, 1, a->n_out, T_MAX, &r->oact, &err_));
-    MUST(dev_act_open(r->d, (const dev_mat *const *)&r->down, 1, F, T_MAX, &r->hact, &err_));
+    MUST(dev_act_open(r->d, &(struct dev_inputs){in, a->is_mla ? 5 : 6, D, T_MAX}, &r->act, &err_));
+    MUST(dev_act_open(r->d, &(struct dev_inputs){(const dev_mat *const *)&r->o, 1, a->n_out, T_MAX},
+                      &r->oact, &err_));
+    MUST(dev_act_open(r->d, &(struct dev_inputs){(const dev_mat *const *)&r->down, 1, F, T_MAX},
+                      &r->hact, &err_));
     struct dev_kv_group group = {DEV_KV_PAGED,        1, N_BLK, a->n_head_kv, a->n_k / a->n_head_kv,
                                  a->is_mla ? 0 : a->d};
     struct dev_kv_shape s = {type, BLK, 1, {group}};
@@ -232,7 +235,7 @@ static void play(struct rig *r, const struct weights *w, const int *len, const i
             total += n_new[s];
         }
         if (total == 0) continue;
-        struct batch b = make_batch(SEQ, at, n_new, BLK, N_BLK, table, LD);
+        struct batch b = make_batch(SEQ, at, n_new, BLK, table, LD);
         for (int t = 0; t < total; t++)
             memcpy(x + t * D, w->x[b.seq[t]] + b.b.pos[t] * D, sizeof(float) * D);
         b.b.n_prompt = n_prompt;
@@ -379,8 +382,14 @@ static sl_status open_all(const struct weight *w, sl_err *err)
         {.kind = DEV_OP_route, .u.route = {.n_expert = 2, .k = 1}}};
     sl_status st = dev_open("cpu", &(struct dev_opts){.n_thread = 2}, &d, err);
     if (st == SL_OK)
-        st = dev_mat_load(d, w, NULL, 1, DEV_USE_MATMUL, count_drop, (void *)w, &m, err);
-    if (st == SL_OK) st = dev_act_open(d, (const dev_mat *const *)&m, 1, (int)w->cols, 8, &a, err);
+        st = dev_mat_load(
+            d,
+            &(struct dev_weights){
+                .first = w, .n = 1, .use = DEV_USE_MATMUL, .drop = count_drop, .user = (void *)w},
+            &m, err);
+    if (st == SL_OK)
+        st = dev_act_open(d, &(struct dev_inputs){(const dev_mat *const *)&m, 1, (int)w->cols, 8},
+                          &a, err);
     if (st == SL_OK) st = dev_alloc(d, MEM_ACTS, 1000, &p, err);
     if (st == SL_OK) st = dev_kv_open(d, SHAPE(DEV_KV_BF16, 16, 1, 4, 1, 64, 64), &kv, err);
     if (st == SL_OK)
@@ -429,9 +438,8 @@ void check_faults(void)
     want_status("unknown device", dev_open("abacus", NULL, &d, &err), SL_UNSUPPORTED, &err);
     want_status("option of a device", dev_open("cpu:fast", NULL, &d, &err), SL_REQUEST, &err);
     MUST(dev_open("cpu", NULL, &d, &err_));
-    want_status("shapes differ",
-                dev_mat_load(d, &w, &other, 1, DEV_USE_MATMUL, NULL, NULL, &m, &err), SL_FORMAT,
-                &err);
+    struct dev_weights of = {.first = &w, .second = &other, .n = 1, .use = DEV_USE_MATMUL};
+    want_status("shapes differ", dev_mat_load(d, &of, &m, &err), SL_FORMAT, &err);
     struct weight ints = {.name = "ints",
                           .type = TENSOR_I32,
                           .rows = 4,
@@ -439,11 +447,10 @@ void check_faults(void)
                           .data = w.data,
                           .row_bytes = 16,
                           .tensor_scale = 1};
-    want_status("integers", dev_mat_load(d, &ints, NULL, 1, DEV_USE_MATMUL, NULL, NULL, &m, &err),
-                SL_UNSUPPORTED, &err);
+    of = (struct dev_weights){.first = &ints, .n = 1, .use = DEV_USE_MATMUL};
+    want_status("integers", dev_mat_load(d, &of, &m, &err), SL_UNSUPPORTED, &err);
     ints.rows = 0;
-    want_status("no rows", dev_mat_load(d, &ints, NULL, 1, DEV_USE_MATMUL, NULL, NULL, &m, &err),
-                SL_FORMAT, &err);
+    want_status("no rows", dev_mat_load(d, &of, &m, &err), SL_FORMAT, &err);
     want_status("kv of 24 tokens",
                 dev_kv_open(d, SHAPE(DEV_KV_BF16, 24, 1, 4, 1, 64, 64), &kv, &err), SL_REQUEST,
                 &err);

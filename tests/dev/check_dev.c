@@ -111,7 +111,10 @@ dev_mat *expert_stack(dev *d, const struct weight *a, const struct weight *b, co
         w[0][i] = a[expert[i]];
         if (b) w[1][i] = b[expert[i]];
     }
-    MUST(dev_mat_load(d, w[0], b ? w[1] : NULL, n, DEV_USE_EXPERTS, NULL, NULL, &m, &err_));
+    MUST(dev_mat_load(d,
+                      &(struct dev_weights){
+                          .first = w[0], .second = b ? w[1] : NULL, .n = n, .use = DEV_USE_EXPERTS},
+                      &m, &err_));
     return m;
 }
 
@@ -127,8 +130,8 @@ double *weight_numbers(const struct weight *w)
     return p;
 }
 
-struct batch make_batch(int n_seq, const int *pos0, const int *n_new, int blk_tok, int n_blk,
-                        int32_t *table, int ld)
+struct batch make_batch(int n_seq, const int *pos0, const int *n_new, int blk_tok, int32_t *table,
+                        int ld)
 {
     int n = 0, at = 0;
     for (int s = 0; s < n_seq; s++)
@@ -145,7 +148,6 @@ struct batch make_batch(int n_seq, const int *pos0, const int *n_new, int blk_to
         }
     }
     tok0[n_seq] = n;
-    (void)n_blk;
     return (struct batch){.b = {.n_tok = n,
                                 .n_seq = n_seq,
                                 .ids = ids,

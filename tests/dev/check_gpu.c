@@ -166,7 +166,7 @@ void act_for(dev_mat *const m[2], int n_col, dev_act *out[2])
 {
     for (int k = 0; k < 2; k++) {
         const dev_mat *one = m[k];
-        MUST(dev_act_open(g.d[k], &one, 1, n_col, T_MAX, &out[k], &err_));
+        MUST(dev_act_open(g.d[k], &(struct dev_inputs){&one, 1, n_col, T_MAX}, &out[k], &err_));
     }
 }
 

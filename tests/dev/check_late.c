@@ -23,7 +23,11 @@ static dev_mat *stack(dev *d, bool pair, int rows, int cols)
         w[0][i] = rand_weight(TENSOR_Q4_0, rows, cols);
         w[1][i] = rand_weight(TENSOR_Q4_0, rows, cols);
     }
-    MUST(dev_mat_load(d, w[0], pair ? w[1] : NULL, E, DEV_USE_EXPERTS, NULL, NULL, &m, &err_));
+    MUST(dev_mat_load(
+        d,
+        &(struct dev_weights){
+            .first = w[0], .second = pair ? w[1] : NULL, .n = E, .use = DEV_USE_EXPERTS},
+        &m, &err_));
     return m;
 }
 
@@ -51,9 +55,9 @@ static void make(struct late *s)
     s->moe.down = stack(s->d, false, D, F);
     struct dev_op op = {.kind = DEV_OP_moe, .u.moe = s->moe};
     reserve(s->d, T, &op, 1);
-    MUST(dev_act_open(s->d, &gate_up, 1, D, T, &a, &err_));
+    MUST(dev_act_open(s->d, &(struct dev_inputs){&gate_up, 1, D, T}, &a, &err_));
     s->moe.act = a;
-    s->b = make_batch(N_SEQ, pos0, n_new, 16, 64, table, 4);
+    s->b = make_batch(N_SEQ, pos0, n_new, 16, table, 4);
     s->b.b.n_prompt = s->n_prompt;
     s->n_prompt[0] = 20;             /* a prompt */
     s->n_prompt[1] = rand_int(0, 9); /* generated */

@@ -13,29 +13,34 @@ static dev_mat *load(dev *d, const struct weight *w, const struct weight *w2, in
                      enum dev_use use)
 {
     dev_mat *m = NULL;
-    MUST(dev_mat_load(d, w, w2, n, use, NULL, NULL, &m, &err_));
+    MUST(dev_mat_load(d, &(struct dev_weights){.first = w, .second = w2, .n = n, .use = use}, &m,
+                      &err_));
     return m;
 }
 
 static dev_act *act_for(dev *d, const dev_mat *m, int n_col, int n_tok)
 {
     dev_act *a = NULL;
-    MUST(dev_act_open(d, &m, 1, n_col, n_tok, &a, &err_));
+    MUST(dev_act_open(d, &(struct dev_inputs){&m, 1, n_col, n_tok}, &a, &err_));
     return a;
 }
 
 /* y = W x and its bound: c(n) u sum |w x|; with rounded activations rel more of the same sum. */
-static void product(const double *w, const float *x, int rows, int cols, double rel, double *y,
-                    double *tol)
+struct matrix {
+    const double *w;
+    int rows, cols;
+};
+
+static void product(struct matrix m, const float *x, double rel, double *y, double *tol)
 {
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < m.rows; r++) {
         double s = 0, a = 0;
-        for (int i = 0; i < cols; i++) {
-            s += w[(int64_t)r * cols + i] * x[i];
-            a += fabs(w[(int64_t)r * cols + i] * x[i]);
+        for (int i = 0; i < m.cols; i++) {
+            s += m.w[(int64_t)r * m.cols + i] * x[i];
+            a += fabs(m.w[(int64_t)r * m.cols + i] * x[i]);
         }
         y[r] = s;
-        tol[r] = (2 * (cols + 4) * U + rel) * a + 1e-30;
+        tol[r] = (2 * (m.cols + 4) * U + rel) * a + 1e-30;
     }
 }
 
@@ -166,7 +171,8 @@ static void check_matmul(void)
             rows[t] = rand_int(0, T - 1);
         if (trial % 2) p.rows = rows;
         dev_act *a = NULL;
-        MUST(dev_act_open(d, (const dev_mat *const *)m, n_mat, cols, T, &a, &err_));
+        MUST(dev_act_open(d, &(struct dev_inputs){(const dev_mat *const *)m, n_mat, cols, T}, &a,
+                          &err_));
         struct dev_step b = {.n_tok = T};
         dev_prep(d, &b, &(struct dev_prep){.x = x, .n = cols, .act = a});
         p.act = a;
@@ -176,7 +182,7 @@ static void check_matmul(void)
             double *num = weight_numbers(&w[i]), *want = get_mem(sizeof(double) * (size_t)n);
             double *tol = get_mem(sizeof(double) * (size_t)n);
             for (int t = 0; t < T; t++) {
-                product(num, x + (p.rows ? rows[t] : t) * cols, n, cols,
+                product((struct matrix){num, n, cols}, x + (p.rows ? rows[t] : t) * cols,
                         acts == DEV_ACTS_F32 ? 0 : 0.02, want, tol);
                 for (int r = 0; r < n && p.bias[i]; r++) {
                     want[r] += p.bias[i][r];
@@ -239,7 +245,8 @@ static void check_heads(void)
         for (int h = 0; h < H; h++) {
             double *num = weight_numbers(&w[h]);
             for (int t = 0; t < T; t++) {
-                product(num, x + (t * H + h) * (cols + 5), rows, cols, 0, want, tol);
+                product((struct matrix){num, rows, cols}, x + (t * H + h) * (cols + 5), 0, want,
+                        tol);
                 compare("matmul_heads", y + (t * H + h) * rows, want, tol, rows);
             }
         }
@@ -284,12 +291,12 @@ static void ffn_row(const struct ffn_of *f, const float *x, double *y, double *t
     double *gv = get_mem(sizeof(double) * (size_t)F), *uv = get_mem(sizeof(double) * (size_t)F);
     double *gt = get_mem(sizeof(double) * (size_t)F), *ut = get_mem(sizeof(double) * (size_t)F);
     float *h = get_mem(sizeof(float) * (size_t)F);
-    product(f->gate, x, F, D, 0, gv, gt);
-    product(f->up, x, F, D, 0, uv, ut);
+    product((struct matrix){f->gate, F, D}, x, 0, gv, gt);
+    product((struct matrix){f->up, F, D}, x, 0, uv, ut);
     glu_row(f, gv, gt, uv, ut);
     for (int i = 0; i < F; i++)
         h[i] = (float)gv[i];
-    product(f->down, h, D, F, 0, y, tol);
+    product((struct matrix){f->down, D, F}, h, 0, y, tol);
     for (int r = 0; r < D; r++) {
         double s = 0;
         y[r] = 0;
@@ -372,7 +379,8 @@ static void check_ffn_beside_wider(void)
                 *other = load(d, &ww, NULL, 1, DEV_USE_MATMUL);
         reserve(d, T, NULL, 0);
         dev_act *a = act_for(d, gu, D, T), *own = act_for(d, dn, F, T), *shared = NULL;
-        MUST(dev_act_open(d, (const dev_mat *[]){dn, other}, 2, wide, T, &shared, &err_));
+        MUST(dev_act_open(d, &(struct dev_inputs){(const dev_mat *[]){dn, other}, 2, wide, T},
+                          &shared, &err_));
         float *x = rand_array(T * D), *h = rand_array((int64_t)T * wide), *y = rand_array(T * D),
               *z = rand_array(T * D);
         struct dev_step b = {.n_tok = T};

@@ -64,7 +64,8 @@ static dev_mat *load_as(dev *d, const struct weight *w, const struct weight *w2,
                         enum dev_use use)
 {
     dev_mat *m = NULL;
-    MUST(dev_mat_load(d, w, w2, n, use, NULL, NULL, &m, &err_));
+    MUST(dev_mat_load(d, &(struct dev_weights){.first = w, .second = w2, .n = n, .use = use}, &m,
+                      &err_));
     return m;
 }
 
@@ -76,7 +77,7 @@ static dev_mat *load(dev *d, const struct weight *w, const struct weight *w2)
 static dev_act *act(dev *d, const dev_mat *const *m, int n, int n_col)
 {
     dev_act *a = NULL;
-    MUST(dev_act_open(d, m, n, n_col, T_MAX, &a, &err_));
+    MUST(dev_act_open(d, &(struct dev_inputs){m, n, n_col, T_MAX}, &a, &err_));
     return a;
 }
 
@@ -393,7 +394,7 @@ static void play(struct rig *r, const int *len, float *out[SEQ])
         for (int s = 0; s < SEQ; s++) /* what is before the window is given to nobody */
             for (int k = 0; k < (at[s] - r->p->n_window + 1) / BLK && r->p->n_window; k++)
                 table[s * LD + k] = perm[SEQ * LD];
-        struct batch b = make_batch(SEQ, at, n_new, BLK, N_BLK, table, LD);
+        struct batch b = make_batch(SEQ, at, n_new, BLK, table, LD);
         b.b.n_prompt = n_prompt;
         b.b.blk[0] = NULL;
         b.b.blk[group_of(r->p)] = table;

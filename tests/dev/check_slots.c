@@ -52,7 +52,7 @@ static void run(const struct experts *s, const int32_t *expert, int n, bool is, 
         .kind = DEV_OP_moe,
         .u.moe = {.k = K, .n_expert = E, .slots = &slots, .gate_up = gate_up, .down = down}};
     reserve(d, T, &op, 1);
-    MUST(dev_act_open(d, &gate_up, 1, D, T, &a, &err_));
+    MUST(dev_act_open(d, &(struct dev_inputs){&gate_up, 1, D, T}, &a, &err_));
     struct dev_step b = {.n_tok = T};
     dev_prep(d, &b, &(struct dev_prep){.x = s->x, .n = D, .act = a});
     struct dev_moe p = {.act = a,

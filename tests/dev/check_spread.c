@@ -88,8 +88,8 @@ static void run(struct setup *a, int rank, float *y)
         .u.moe = {.k = K, .n_expert = E, .slots = &slots, .gate_up = gate_up, .down = down}};
     struct dev_limits max = {.n_tok = T, .n_seq = 1, .n_ctx = T, .n_tok_all = R > 1 ? n_all : 0};
     MUST(dev_reserve(d, &op, 1, &max, &err_));
-    MUST(dev_act_open(d, &gate_up, 1, D, T, &act, &err_));
-    MUST(dev_act_open(d, &gate_up, 1, D, n_all, &all, &err_));
+    MUST(dev_act_open(d, &(struct dev_inputs){&gate_up, 1, D, T}, &act, &err_));
+    MUST(dev_act_open(d, &(struct dev_inputs){&gate_up, 1, D, n_all}, &all, &err_));
     int n_word = dev_combine_words(a->combine, D);
     struct dev_spread spread = {.ranks = &ranks,
                                 .n_tok_of = a->n_tok,

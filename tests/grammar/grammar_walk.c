@@ -236,17 +236,19 @@ static void put_times(struct walker *k, struct json_w *w)
     }
 }
 
-static sl_status walk(const grammar *g, struct vocab *v, const struct json *q, int n_max,
-                      bool bench, struct json_w *w, sl_err *err)
+/* k: v, n_max and check are given. */
+static sl_status walk(const grammar *g, struct walker k, const struct json *q, struct json_w *w,
+                      sl_err *err)
 {
-    struct walker k = {.v = v, .state = -1, .n_max = n_max, .check = !bench};
     const char *finish = "";
+    bool bench = !k.check;
     int64_t seed = 0;
     SL_TRY(text_json_int(q, "seed", 1, &seed, err));
     k.seed = (uint64_t)seed;
     str_init(&k.text, MEM_MISC, 0);
-    k.us = calloc((size_t)n_max, sizeof *k.us);
-    sl_status st = grammar_run_open(g, v->v, &k.r, err);
+    k.state = -1;
+    k.us = calloc((size_t)k.n_max, sizeof *k.us);
+    sl_status st = grammar_run_open(g, k.v->v, &k.r, err);
     for (int round = 0; round <= bench && !st;
          round++) { /* bench: the second round has the caches */
         str_clear(&k.text);
@@ -304,8 +306,10 @@ static void one(const char *mode, struct vocab *v, int n_max, const char *line, 
     }
     if (!st && strcmp(mode, "match") == 0)
         st = match(g, q, &w, &err);
-    else if (!st)
-        st = walk(g, v, q, n_max, strcmp(mode, "bench") == 0, &w, &err);
+    else if (!st) {
+        const struct walker k = {.v = v, .n_max = n_max, .check = strcmp(mode, "bench") != 0};
+        st = walk(g, k, q, &w, &err);
+    }
     if (st) put_error(&w, st, &err);
     text_jw_obj_end(&w);
     puts(str_c(&s));

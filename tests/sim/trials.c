@@ -13,7 +13,7 @@
  * between them); N trials over all of them. Without --acts and --kv another form comes with every
  * model, and small quantised ones run in int8 as well, which they do not take by default.
  * --state: every other layer has a recurrent state in place of keys and values, and requests also
- * go back to earlier positions. --layout: the company runs on so many ranks, who is alone on one;
+ * go back to earlier positions. --layout: the company runs on so many ranks, what is alone on one;
  * models that can not be shared so are named. --move: of a layout with ep, experts have copies now
  * and then and change ranks while steps go on. --layouts: each of the N trials of every model, in
  * int8, bf16 and f32 (or --acts), has a random layout of at most 8 ranks: its experts placed at
@@ -57,7 +57,7 @@ struct trial {
     struct form form;
     const char *layout; /* of those in company */
     char drawn[64];     /* with layouts: it */
-    const char *apart;  /* NULL, or of who computes their prompts */
+    const char *apart;  /* NULL, or of the engine that computes their prompts */
     long long n_by, n_lost; /* prompts that came so, and that did not or not whole */
     int n_defer;
     bool move, layouts;
@@ -383,9 +383,8 @@ static int find(const char *name, const char *const *of)
     exit(2);
 }
 
-/* n trials of one model; the rows compared are added to *total. */
-static void trials(sl_model *m, struct trial *t, const char *name, int acts, int kv, int n,
-                   int *total)
+/* n trials of one model. Returns how many rows were compared. */
+static int trials(sl_model *m, struct trial *t, const char *name, int acts, int kv, int n)
 {
     t->form = (struct form){acts, KV_OF[kv]};
     make_specs(m, t);
@@ -393,10 +392,10 @@ static void trials(sl_model *m, struct trial *t, const char *name, int acts, int
     for (int k = 0; k < n; k++)
         one_trial(m, t);
     t->n_trial += n;
-    *total += t->n_row;
     printf("%-30s --acts %-4s --kv %-4s %4d trials, %6d rows bitwise equal\n", name,
            acts_name[acts], kv_name[kv], n, t->n_row);
     fflush(stdout);
+    return t->n_row;
 }
 
 static bool is_model(const char *dir, const char *name)
@@ -485,14 +484,14 @@ static void one_model(const struct args *a, const char *name, int i_model, int n
         t->state = true;
     }
     for (int i = 1; a->layouts && i < 4; i++)
-        if (a->acts < 0 || a->acts == i) trials(m, t, name, i, (kv + i) % 4, a->n_trial, total);
+        if (a->acts < 0 || a->acts == i) *total += trials(m, t, name, i, (kv + i) % 4, a->n_trial);
     if (a->layouts) {
         sl_model_close(m);
         return;
     }
-    trials(m, t, name, acts, kv, n, total);
+    *total += trials(m, t, name, acts, kv, n);
     if (strncmp(name, "q_", 2) == 0 && a->acts < 0 && acts != 1) /* int8 */
-        trials(m, t, name, 1, kv, n, total);
+        *total += trials(m, t, name, 1, kv, n);
     sl_model_close(m);
 }
 

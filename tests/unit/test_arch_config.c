@@ -186,7 +186,7 @@ TEST(arch_names_sinks_in_both_kinds)
         struct arch_naming by = {i ? IO_HF : IO_GGUF, NULL};
         struct arch_name id;
         char buf[128];
-        arch_tensor_name(&by, ROLE_SINKS, 3, 0, "weight", buf, sizeof buf);
+        arch_tensor_name(&by, ROLE_SINKS, 3, "weight", buf, sizeof buf);
         assert_string_equal(buf, name[i]);
         arch_name_parse(&by, buf, &id);
         assert_int_equal(id.role, ROLE_SINKS);
@@ -437,8 +437,10 @@ TEST(arch_names_follow_the_architecture)
         struct arch_naming by = {row[i].kind, alias};
         struct arch_name id;
         char name[128];
-        arch_tensor_name(&by, (enum arch_role)row[i].role, 7, row[i].expert, row[i].suffix, name,
-                         sizeof name);
+        id = (struct arch_name){.global = -1, .role = row[i].role, .layer = 7};
+        id.expert = row[i].expert;
+        snprintf(id.suffix, sizeof id.suffix, "%s", row[i].suffix);
+        arch_name_put(&by, &id, name, sizeof name);
         assert_string_equal(name, row[i].name);
         arch_name_parse(&by, name, &id);
         assert_int_equal(id.role, row[i].role);

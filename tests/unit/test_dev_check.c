@@ -52,7 +52,9 @@ static void rig_open(struct rig *r, const char *name)
                            .tensor_scale = 1.0f};
     struct dev_limits max = {.n_tok = T, .n_seq = 1, .n_ctx = 16};
     ASSERT_OK(dev_open(name, &(struct dev_opts){.n_thread = 1}, &r->d, &err));
-    ASSERT_OK(dev_mat_load(r->d, &table, NULL, 1, DEV_USE_EMBED, NULL, NULL, &r->table, &err));
+    ASSERT_OK(dev_mat_load(r->d,
+                           &(struct dev_weights){.first = &table, .n = 1, .use = DEV_USE_EMBED},
+                           &r->table, &err));
     r->y = device_memory(r->d, T * D * 4);
     r->scale = device_memory(r->d, D * 4);
     ASSERT_OK(dev_put(r->d, r->scale, one, D * 4, &err));

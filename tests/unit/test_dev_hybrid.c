@@ -62,7 +62,9 @@ static dev_mat *stack(dev *d, int n, bool pair, int rows, enum dev_use use)
                                  .data = (const uint8_t *)w,
                                  .row_bytes = D * 4,
                                  .tensor_scale = 1.0f};
-    ASSERT_OK(dev_mat_load(d, all, pair ? all : NULL, n, use, NULL, NULL, &m, &err));
+    ASSERT_OK(dev_mat_load(
+        d, &(struct dev_weights){.first = all, .second = pair ? all : NULL, .n = n, .use = use}, &m,
+        &err));
     return m;
 }
 
@@ -167,9 +169,9 @@ static void rig_open(struct rig *r, const struct shape *s, struct speed v)
     if ((r->dense = matrix(r->d, s->dense))) mats[n_mat++] = r->dense;
     r->gate_up = stack(r->host, K, true, D, DEV_USE_EXPERTS);
     r->down = stack(r->host, K, false, D, DEV_USE_EXPERTS);
-    ASSERT_OK(dev_act_open(r->d, mats, n_mat, D, 1, &r->act, &err));
+    ASSERT_OK(dev_act_open(r->d, &(struct dev_inputs){mats, n_mat, D, 1}, &r->act, &err));
     mats[0] = r->gate_up;
-    ASSERT_OK(dev_act_open(r->host, mats, 1, D, 1, &r->host_act, &err));
+    ASSERT_OK(dev_act_open(r->host, &(struct dev_inputs){mats, 1, D, 1}, &r->host_act, &err));
     r->x = memory(r->d, D * 4);
     r->y = memory(r->d, 10000 * 4);
     r->r = memory(r->d, D * 4);

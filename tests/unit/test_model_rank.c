@@ -250,7 +250,7 @@ static void whole_bytes(const struct opened *o, int64_t *run, int64_t *source)
             int r = mats[k].at == offsetof(struct layer, q_a)    ? 0
                     : mats[k].at == offsetof(struct layer, kv_a) ? 1
                                                                  : 2;
-            arch_tensor_name(&m->cfg.naming, role[r], i, 0, "weight", name, sizeof name);
+            arch_tensor_name(&m->cfg.naming, role[r], i, "weight", name, sizeof name);
             *run += dev_mat_bytes(w);
             if (o->pack) continue;
             ASSERT_OK(io_weight(o->io, name, &x, &err));
@@ -272,8 +272,7 @@ static void key_bytes(const struct opened *o, int64_t *run, int64_t *source)
             if (!w) continue;
             here += dev_mat_bytes(w);
             if (o->pack) continue;
-            arch_tensor_name(&m->cfg.naming, k ? ROLE_V : ROLE_K, i, 0, "weight", name,
-                             sizeof name);
+            arch_tensor_name(&m->cfg.naming, k ? ROLE_V : ROLE_K, i, "weight", name, sizeof name);
             ASSERT_OK(io_weight(o->io, name, &x, &err));
             *source += (int64_t)weight_bytes(&x) * m->dims.n_head_kv / m->cfg.n_head_kv;
         }
@@ -362,7 +361,7 @@ static void pack_file(const char *name, const char *to)
     ASSERT_OK(io_open(path, false, &io, &err));
     ASSERT_OK(dev_open("cpu", &(struct dev_opts){.n_thread = 2}, &d, &err));
     ASSERT_OK(io_pack_out_open(to, io, dev_layout(d), &out, &err));
-    ASSERT_OK(model_pack(io, d, out, NULL, NULL, &exact, &err));
+    ASSERT_OK(model_pack(io, d, NULL, out, &exact, &err));
     ASSERT_OK(io_pack_out_commit(out, exact, &err));
     dev_close(d);
     io_close(io);

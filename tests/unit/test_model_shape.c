@@ -105,7 +105,7 @@ static void make_packed(const char *name, const char *path)
     ASSERT_OK(io_open(src, false, &io, &err));
     ASSERT_OK(dev_open("cpu", &(struct dev_opts){.n_thread = 2, .acts = DEV_ACTS_INT8}, &d, &err));
     ASSERT_OK(io_pack_out_open(path, io, dev_layout(d), &out, &err));
-    ASSERT_OK(model_pack(io, d, out, NULL, NULL, &exact, &err));
+    ASSERT_OK(model_pack(io, d, NULL, out, &exact, &err));
     ASSERT_OK(io_pack_out_commit(out, exact, &err));
     dev_close(d);
     io_close(io);

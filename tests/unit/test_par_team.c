@@ -90,8 +90,9 @@ static void take_all(void *arg, int w, int n)
 {
     struct takes *k = arg;
     int b, e;
-    while (k->by_range ? par_range_take(k->range, w, n, k->step, 3 * k->step, &b, &e)
-                       : par_take(&k->counter, k->n, k->step, &b, &e))
+    while (k->by_range
+               ? par_range_take(k->range, w, n, (struct par_piece){k->step, 3 * k->step}, &b, &e)
+               : par_take(&k->counter, k->n, k->step, &b, &e))
         for (int i = b; i < e; i++)
             k->seen[i]++; /* each item belongs to one taker */
 }

@@ -276,13 +276,13 @@ TEST(plan_csv_numbers_of_data_sheets)
     ASSERT_OK(plan_csv_next(&c, &more, &err));
     for (int i = 0; i < 5; i++) {
         char col[2] = {(char)('a' + i), 0};
-        ASSERT_OK(plan_csv_num(&c, col, -1, -10, 1e6, &v, &err));
+        ASSERT_OK(plan_csv_num(&c, col, PLAN_NUM(-1, -10, 1e6), &v, &err));
         assert_true(v == want[i]);
     }
     ASSERT_OK(plan_csv_next(&c, &more, &err));
     assert_string_equal(plan_csv_text(&c, "a"), "x\"y");
-    ASSERT_STATUS(plan_csv_num(&c, "a", 0, 0, 1, &v, &err), SL_FORMAT);
-    ASSERT_STATUS(plan_csv_num(&c, "b", 0, 0, 1, &v, &err), SL_FORMAT);
+    ASSERT_STATUS(plan_csv_num(&c, "a", PLAN_NUM(0, 0, 1), &v, &err), SL_FORMAT);
+    ASSERT_STATUS(plan_csv_num(&c, "b", PLAN_NUM(0, 0, 1), &v, &err), SL_FORMAT);
     ASSERT_OK(plan_csv_next(&c, &more, &err));
     assert_false(more);
 }

@@ -116,7 +116,8 @@ TEST(plan_rows_of_any_bytes_never_crash)
             SL_OK) {
             assert_non_null(strstr(err.text, "x.csv"));
         } else {
-            ASSERT_OK(plan_data_init(&d, &own, &tables, r, n_row, NULL, 0, &err));
+            ASSERT_OK(
+                plan_data_init(&d, &own, &tables, &(struct plan_rows){.row = r, .n = n_row}, &err));
             plan_check(&book, &d);
             for (int i = 0; i < d.n; i++) {
                 if (d.item[i].skip) continue;
@@ -144,7 +145,7 @@ TEST(plan_fit_follows_rows_and_leaves_the_rest_at_its_prior)
     int n, pick[] = {0, 1, 2};
     ASSERT_OK(
         plan_read_rows(&arena, (struct plan_bytes){"t", text, sizeof text - 1}, &r, &n, &err));
-    ASSERT_OK(plan_data_init(&d, &arena, &tables, r, n, NULL, 0, &err));
+    ASSERT_OK(plan_data_init(&d, &arena, &tables, &(struct plan_rows){.row = r, .n = n}, &err));
     plan_fit_set(&book, &d, pick, 3, &set);
     assert_true(set.err_decode < 6 && set.k.n_rows == 3);
     const struct plan_consts *p = &book.prior[PLAN_ASCEND][PLAN_MODE_TP];

@@ -500,14 +500,15 @@ TEST(regex_means_what_oniguruma_means)
         text_regex *r = NULL;
         text_match *m = NULL;
         sl_err err = {0};
-        bool found;
-        size_t b = 0, e = 0;
+        struct text_hit hit = {0};
         if (text_regex_open(MEM_MISC, t[i].re, strlen(t[i].re), &r, &err) != SL_OK)
             fail_msg("%s: %s", t[i].re, err.text);
         ASSERT_OK(text_match_open(MEM_MISC, &m, &err));
-        ASSERT_OK(text_regex_find(r, m, t[i].text, strlen(t[i].text), 0, &found, &b, &e, &err));
-        if (found != (t[i].begin >= 0) || (found && ((int)b != t[i].begin || (int)e != t[i].end)))
-            fail_msg("%s: %zu %zu", t[i].re, b, e);
+        const struct text_subject in = {t[i].text, strlen(t[i].text), 0};
+        ASSERT_OK(text_regex_find(r, m, in, &hit, &err));
+        if (hit.found != (t[i].begin >= 0) ||
+            (hit.found && ((int)hit.begin != t[i].begin || (int)hit.end != t[i].end)))
+            fail_msg("%s: %zu %zu", t[i].re, hit.begin, hit.end);
         text_match_close(m);
         text_regex_close(r);
     }
@@ -529,14 +530,14 @@ TEST(regex_that_runs_away_is_stopped)
     text_regex *r = NULL;
     text_match *m = NULL;
     sl_err err;
-    bool found;
-    size_t b, e;
+    struct text_hit hit = {0};
     char text[64];
     memset(text, 'a', sizeof text);
     ASSERT_OK(text_regex_open(MEM_MISC, "(a+)+$(?!a)b", 12, &r, &err));
     ASSERT_OK(text_match_open(MEM_MISC, &m, &err));
-    sl_status st = text_regex_find(r, m, text, sizeof text, 0, &found, &b, &e, &err);
-    assert_true(st == SL_LIMIT || (st == SL_OK && !found));
+    const struct text_subject in = {text, sizeof text, 0};
+    sl_status st = text_regex_find(r, m, in, &hit, &err);
+    assert_true(st == SL_LIMIT || (st == SL_OK && !hit.found));
     text_match_close(m);
     text_regex_close(r);
 }

@@ -98,10 +98,10 @@ struct check {
     uint64_t mem, used; /* bytes of its own, 0 = the machine's; taken */
     char lacks[24];     /* operator; "" = none */
     bool lost;
-    atomic_bool hangs; /* release by who runs calls: pairs with acquire of who waits */
-    bool is_dead;      /* who waits has found out: nothing is waited for any more */
+    atomic_bool hangs;  /* release by what runs calls: pairs with acquire of what waits */
+    bool is_dead;       /* a wait has found out: nothing is waited for any more */
     sl_err why;         /* of the step under way; code OK: nothing failed */
-    atomic_bool failed; /* release, when why says what: pairs with acquire of who waits */
+    atomic_bool failed; /* release, when why says what: pairs with acquire of what waits */
     /* A real clock has a thread, which alone runs calls: queued and run rise with the counts above.
      * What else is its own while calls wait: why, lost, the counts of calls, clock.dev_ns. */
     par_side *thread;

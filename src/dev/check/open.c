@@ -13,7 +13,7 @@ static sl_status lost(struct check *c, uint64_t n, const char *what, sl_err *err
                    c->head.cls->name, (unsigned long long)n, what);
 }
 
-/* A submit that never ends: who runs the queue stays in it; where there is no thread for that, or
+/* A submit that never ends: what runs the queue stays in it; where there is no thread for that, or
  * the host itself waits, the wait is cut at once. */
 static sl_status hang(struct check *c, enum check_kind kind, sl_err *err)
 {
@@ -222,15 +222,12 @@ static sl_status add_mat(struct check *c, dev_mat *in, dev_mat **out, sl_err *er
     return SL_OK;
 }
 
-static sl_status check_mat_load(dev *d, const struct weight *first, const struct weight *second,
-                                int n, enum dev_use use,
-                                void (*drop)(void *user, const struct weight *w), void *user,
-                                dev_mat **out, sl_err *err)
+static sl_status check_mat_load(dev *d, const struct dev_weights *of, dev_mat **out, sl_err *err)
 {
     struct check *c = dev_check_of(d);
     dev_mat *in = NULL;
     SL_TRY(dev_check_count(c, CHECK_ALLOC, "matrix", err));
-    SL_TRY(dev_mat_load(c->in, first, second, n, use, drop, user, &in, err));
+    SL_TRY(dev_mat_load(c->in, of, &in, err));
     return add_mat(c, in, out, err);
 }
 
@@ -271,14 +268,12 @@ static sl_status check_slots_put(dev *d, const struct dev_slots *s, int n_expert
     return dev_check_failed(dev_check_of(d), err);
 }
 
-static sl_status check_mat_pack(dev *d, const struct weight *first, const struct weight *second,
-                                int n, const struct dev_image_sink *sink,
-                                void (*drop)(void *user, const struct weight *w), void *user,
-                                sl_err *err)
+static sl_status check_mat_pack(dev *d, const struct dev_weights *of,
+                                const struct dev_image_sink *sink, sl_err *err)
 {
     struct check *c = dev_check_of(d);
     SL_TRY(dev_check_count(c, CHECK_ALLOC, "matrix", err));
-    return dev_mat_pack(c->in, first, second, n, sink, drop, user, err);
+    return dev_mat_pack(c->in, of, sink, err);
 }
 
 static sl_status check_act_open(dev *d, const struct dev_inputs *of, dev_act **out, sl_err *err)
@@ -292,7 +287,8 @@ static sl_status check_act_open(dev *d, const struct dev_inputs *of, dev_act **o
     const dev_mat **in = list;
     for (int i = 0; i < of->n_mat; i++)
         in[i] = of->mats[i] ? ((const struct check_mat *)of->mats[i])->in : NULL;
-    sl_status st = dev_act_open(c->in, in, of->n_mat, of->n_col, of->n_tok_max, &a->in, err);
+    const struct dev_inputs its = {in, of->n_mat, of->n_col, of->n_tok_max};
+    sl_status st = dev_act_open(c->in, &its, &a->in, err);
     mem_free(list);
     a->head.d = d;
     *out = &a->head;

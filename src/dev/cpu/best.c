@@ -110,7 +110,7 @@ static void product_run(void *arg, int worker, int n_w)
     struct cpu *c = j->c;
     const struct dev_matmul *p = j->f->product;
     const struct cpu_mat *w = dev_cpu_mat_of(p->w[0]);
-    const struct mm_act_buf *x = &((const struct cpu_act *)p->act)->b;
+    const struct cpu_cols in = {&((const struct cpu_act *)p->act)->b, w->form, NULL, j->n_row};
     struct cpu_best *own = own_of(c, worker);
     struct cpu_piece at = {0};
     int64_t ldy = w->m.n_row;
@@ -118,7 +118,7 @@ static void product_run(void *arg, int worker, int n_w)
     begin(c, worker, j->n_row);
     while (dev_cpu_work_take(c, &c->work[0], worker, &at)) {
         int from = 16 * at.tile0, n = BASE_MIN(16 * at.n_tile, w->m.n_row - from);
-        dev_cpu_product(c, worker, &at, x, w->form, NULL, j->n_row, p->y[0], ldy);
+        dev_cpu_product(c, worker, &at, &in, p->y[0], ldy);
         if (p->bias[0]) dev_cpu_product_bias(c, &at, p->bias[0], j->n_row, p->y[0], ldy);
         for (int i = 0; i < j->n_row; i++)
             if (dev_row_wants(j->b, i, DEV_WANT_BEST))

@@ -90,14 +90,10 @@ static inline struct cpu *dev_cpu_of(dev *d)
     void dev_cpu_##name(dev *d, const struct dev_step *b, const struct params *p);
 DEV_OP_LIST(X)
 #undef X
-sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
-                           enum dev_use use, void (*drop)(void *user, const struct weight *w),
-                           void *user, dev_mat **out, sl_err *err);
+sl_status dev_cpu_mat_load(dev *d, const struct dev_weights *of, dev_mat **out, sl_err *err);
 sl_status dev_cpu_mat_map(dev *d, const char *name, const struct dev_image *im, enum dev_use use,
                           dev_mat **out, sl_err *err);
-sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weight *second, int n,
-                           const struct dev_image_sink *sink,
-                           void (*drop)(void *user, const struct weight *w), void *user,
+sl_status dev_cpu_mat_pack(dev *d, const struct dev_weights *of, const struct dev_image_sink *sink,
                            sl_err *err);
 /* Matrices of one device on another. Errors: NOMEM. */
 void dev_cpu_mat_view(const dev_mat *m, int i, struct dev_image *out);

@@ -13,7 +13,7 @@ struct cpu_fused {
     bool (*run)(struct cpu *c, dev_kv *kv, const struct dev_step *b, struct cpu_fused *f);
 };
 /* Those that begin at op[at]; *out NULL: none. Layers (region.c), products whose largest values are
- * wanted (best.c). */
+ * wanted (best.c). Errors: NOMEM. */
 sl_status dev_cpu_fuse_layers(struct cpu *c, const struct dev_op *op, int n_op, int at,
                               struct cpu_fused **out, sl_err *err);
 sl_status dev_cpu_fuse_best(struct cpu *c, const struct dev_op *op, int n_op, int at,

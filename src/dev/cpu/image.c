@@ -88,7 +88,8 @@ sl_status dev_cpu_mat_map(dev *d, const char *name, const struct dev_image *im, 
     SL_TRY(dev_cpu_image_check(name, im, err));
     int fmt[2] = {kern_mm_fmt_find(im->fmt[0]), kern_mm_fmt_find(im->fmt[0])};
     if (im->fmt[1]) fmt[1] = kern_mm_fmt_find(im->fmt[1]);
-    SL_TRY(dev_cpu_mat_new(c, fmt[0], fmt[1], im->n, im->rows, im->cols, im->is_pair, &w, err));
+    const struct cpu_stack s = {{fmt[0], fmt[1]}, im->n, im->rows, im->cols, im->is_pair};
+    SL_TRY(dev_cpu_mat_new(c, &s, &w, err));
     uint64_t n_tile = ((uint64_t)im->rows + 15) / 16;
     for (int i = 0; i < 2 * im->n; i++)
         w->scale[i] = scale_of(im, i);
@@ -136,7 +137,8 @@ sl_status dev_cpu_mat_room(dev *d, const struct dev_image *like, int n, enum dev
     struct cpu_mat *w = NULL;
     int fmt = kern_mm_fmt_find(like->fmt[0]),
         fmt2 = like->fmt[1] ? kern_mm_fmt_find(like->fmt[1]) : fmt;
-    SL_TRY(dev_cpu_mat_new(c, fmt, fmt2, n, like->rows, like->cols, like->is_pair, &w, err));
+    const struct cpu_stack s = {{fmt, fmt2}, n, like->rows, like->cols, like->is_pair};
+    SL_TRY(dev_cpu_mat_new(c, &s, &w, err));
     SL_TRY(dev_cpu_mat_memory(c, w, err));
     dev_cpu_mat_add(c, w, use);
     *out = &w->head;
@@ -208,7 +210,7 @@ void dev_cpu_send(dev *d, const struct dev_step *b, const struct dev_send *p)
 
 struct image_job {
     const struct cpu_mat *w;
-    const struct weight *first, *second;
+    const struct dev_weights *of;
     const struct dev_image_sink *sink;
     struct par_counter *counter;
     uint8_t *buf;
@@ -224,8 +226,8 @@ static void pack_unit(const struct image_job *j, int i, int t, uint8_t *dst)
     m.scale = j->w->scale[2 * i + j->half];
     m.scale2 = j->w->scale[2 * i + 1];
     m.data = dst - (size_t)t * m.tile_bytes * (m.is_pair ? 2 : 1); /* so that tile t lies at dst */
-    kern_mm_pack_tile(&m, j->half ? &j->second[i] : &j->first[i], 0, t);
-    if (m.is_pair) kern_mm_pack_tile(&m, &j->second[i], 1, t);
+    kern_mm_pack_tile(&m, j->half ? &j->of->second[i] : &j->of->first[i], 0, t);
+    if (m.is_pair) kern_mm_pack_tile(&m, &j->of->second[i], 1, t);
 }
 
 static void image_run(void *arg, int worker, int n_w)
@@ -245,8 +247,7 @@ static void image_run(void *arg, int worker, int n_w)
     }
 }
 
-static sl_status run_half(struct cpu *c, struct image_job *j,
-                          void (*drop)(void *user, const struct weight *w), void *user, sl_err *err)
+static sl_status run_half(struct cpu *c, struct image_job *j, sl_err *err)
 {
     void *p = NULL;
     uint64_t unit = (j->half ? j->w->stride2 : j->w->stride) / (uint64_t)j->n_tile;
@@ -263,8 +264,7 @@ static sl_status run_half(struct cpu *c, struct image_job *j,
         atomic_store_explicit(&j->counter->next, 0,
                               memory_order_relaxed); /* published by par_run */
         par_run(c->team, image_run, j);
-        if (drop && last)
-            dev_cpu_mat_drop(j->first, j->second, j->n_tile, j->begin, j->end, drop, user);
+        if (last) dev_cpu_mat_drop(j->of, j->n_tile, j->begin, j->end);
     }
     mem_slab_free(MEM_SCRATCH, p, j->buf_bytes * (uint64_t)c->n_worker);
     return SL_OK;
@@ -279,35 +279,29 @@ static bool is_rounded(const struct weight *w, int n, const struct mm_mat *m)
     return false;
 }
 
-sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weight *second, int n,
-                           const struct dev_image_sink *sink,
-                           void (*drop)(void *user, const struct weight *w), void *user,
+sl_status dev_cpu_mat_pack(dev *d, const struct dev_weights *of, const struct dev_image_sink *sink,
                            sl_err *err)
 {
     struct cpu *c = dev_cpu_of(d);
     struct cpu_mat *w = NULL;
     struct par_counter counter;
-    SL_TRY(dev_cpu_mat_of_weights(c, first, second, n, &w, err));
+    SL_TRY(dev_cpu_mat_of_weights(c, of, &w, err));
     uint64_t n_tile = ((uint64_t)w->m.n_row + 15) / 16;
     struct dev_image im = {
         .fmt = {kern_mm_fmt_name(w->m.fmt), w->stride2 ? kern_mm_fmt_name(w->m2.fmt) : NULL},
-        .n = n,
-        .is_pair = second != NULL,
-        .is_rounded =
-            is_rounded(first, n, &w->m) || is_rounded(second, n, w->stride2 ? &w->m2 : &w->m),
+        .n = of->n,
+        .is_pair = of->second != NULL,
+        .is_rounded = is_rounded(of->first, of->n, &w->m) ||
+                      is_rounded(of->second, of->n, w->stride2 ? &w->m2 : &w->m),
         .rows = w->m.n_row,
         .cols = w->m.n_col,
         .unit_bytes = {w->stride / n_tile, w->stride2 / n_tile},
         .scale = w->scale};
     SL_TRY(sink->begin(sink->user, &im, err));
-    struct image_job j = {.w = w,
-                          .first = first,
-                          .second = second,
-                          .sink = sink,
-                          .counter = &counter,
-                          .n_tile = (int)n_tile};
-    SL_TRY(run_half(c, &j, drop, user, err));
+    struct image_job j = {
+        .w = w, .of = of, .sink = sink, .counter = &counter, .n_tile = (int)n_tile};
+    SL_TRY(run_half(c, &j, err));
     if (!w->stride2) return SL_OK;
     j.half = 1;
-    return run_half(c, &j, drop, user, err);
+    return run_half(c, &j, err);
 }

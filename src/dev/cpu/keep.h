@@ -29,6 +29,7 @@ struct cpu_keep {
     struct cpu_kept of[CPU_KEEP_MAX];
 };
 int64_t dev_cpu_keep_bytes(const dev *d, const struct dev_shapes *p);
+/* Memory of it, where there is room. Errors: NOMEM. */
 sl_status dev_cpu_keep_init(struct cpu *c, sl_err *err) BASE_MUST_USE;
 /* Once a step, before its first layer, when seq_of and expand are there. */
 void dev_cpu_keep_step(struct cpu *c, const struct dev_step *b);

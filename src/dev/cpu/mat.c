@@ -48,7 +48,7 @@ static sl_status choose_fmt(const struct cpu *c, const struct weight *w, int n, 
 {
     bool decode = false;
     if (c->some) {
-        w = w == c->some->first ? c->some->all_first : c->some->all_second;
+        w = w == c->some->of.first ? c->some->all_first : c->some->all_second;
         n = c->some->n_all;
     }
     SL_TRY(kern_mm_fmt(w, fmt, err));
@@ -63,7 +63,7 @@ static sl_status choose_fmt(const struct cpu *c, const struct weight *w, int n, 
 
 struct pack_job {
     const struct cpu_mat *w;
-    const struct weight *first, *second;
+    const struct dev_weights *of;
     int n_tile;         /* of one matrix */
     int64_t begin, end; /* units: tile t of matrix i is i * n_tile + t */
 };
@@ -76,58 +76,58 @@ static void pack_run(void *arg, int worker, int n_w)
     for (int64_t u = j->begin + b; u < j->begin + e; u++) {
         int i = (int)(u / j->n_tile), t = (int)(u % j->n_tile);
         struct mm_mat m = dev_cpu_mat_at(j->w, i), m2 = dev_cpu_mat2_at(j->w, i);
-        kern_mm_pack_tile(&m, &j->first[i], 0, t);
-        if (j->second) kern_mm_pack_tile(m2.data ? &m2 : &m, &j->second[i], !m2.data, t);
+        kern_mm_pack_tile(&m, &j->of->first[i], 0, t);
+        if (j->of->second) kern_mm_pack_tile(m2.data ? &m2 : &m, &j->of->second[i], !m2.data, t);
     }
 }
 
-static void drop_rows(const struct weight *w, int64_t tile0, int64_t tile1,
-                      void (*drop)(void *user, const struct weight *w), void *user)
+static void drop_rows(const struct dev_weights *of, const struct weight *w, int64_t tile0,
+                      int64_t tile1)
 {
     int64_t r0 = tile0 * 16, r1 = tile1 * 16 < w->rows ? tile1 * 16 : w->rows;
     struct weight part = *w;
     if (!weight_by_row(w)) { /* nothing is done with before everything is */
-        if (r1 == w->rows && r1 > r0) drop(user, &part);
+        if (r1 == w->rows && r1 > r0) of->drop(of->user, &part);
         return;
     }
     /* the data of a GROUP weight begin with the first row of the stored matrix */
     int64_t row0 = w->scheme == TENSOR_SCHEME_GROUP ? w->group.row0 : 0;
     part.data += (uint64_t)(row0 + r0) * w->row_bytes;
     part.rows = r1 - r0;
-    if (part.rows > 0) drop(user, &part);
+    if (part.rows > 0) of->drop(of->user, &part);
 }
 
-void dev_cpu_mat_drop(const struct weight *first, const struct weight *second, int n_tile,
-                      int64_t begin, int64_t end, void (*drop)(void *user, const struct weight *w),
-                      void *user)
+void dev_cpu_mat_drop(const struct dev_weights *of, int n_tile, int64_t begin, int64_t end)
 {
+    if (!of->drop) return;
     for (int64_t u = begin; u < end;) {
         int64_t i = u / n_tile, stop = (i + 1) * n_tile;
         if (stop > end) stop = end;
-        drop_rows(&first[i], u - i * n_tile, stop - i * n_tile, drop, user);
-        if (second) drop_rows(&second[i], u - i * n_tile, stop - i * n_tile, drop, user);
+        drop_rows(of, &of->first[i], u - i * n_tile, stop - i * n_tile);
+        if (of->second) drop_rows(of, &of->second[i], u - i * n_tile, stop - i * n_tile);
         u = stop;
     }
 }
 
-sl_status dev_cpu_mat_new(struct cpu *c, int fmt, int fmt2, int n, int64_t rows, int64_t cols,
-                          bool pair, struct cpu_mat **out, sl_err *err)
+sl_status dev_cpu_mat_new(struct cpu *c, const struct cpu_stack *s, struct cpu_mat **out,
+                          sl_err *err)
 {
     struct cpu_mat *w = NULL;
     size_t n_bytes;
+    bool two = s->pair && s->fmt[1] != s->fmt[0];
     SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof *w, (void **)&w, err));
-    SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof(float) * 2 * (size_t)n, (void **)&w->scale, err));
-    kern_mm_layout(fmt, rows, cols, pair && fmt == fmt2, &w->m, &n_bytes);
-    w->n = n;
+    SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof(float) * 2 * (size_t)s->n, (void **)&w->scale, err));
+    kern_mm_layout(s->fmt[0], s->rows, s->cols, s->pair && !two, &w->m, &n_bytes);
+    w->n = s->n;
     w->stride = w->step = n_bytes;
     w->head.d = &c->head;
-    w->head.bytes = (int64_t)w->stride * n;
+    w->head.bytes = (int64_t)w->stride * s->n;
     w->head.rows = w->m.n_row;
     w->head.cols = w->m.n_col;
-    if (pair && fmt2 != fmt) {
-        kern_mm_layout(fmt2, rows, cols, 0, &w->m2, &n_bytes);
+    if (two) {
+        kern_mm_layout(s->fmt[1], s->rows, s->cols, 0, &w->m2, &n_bytes);
         w->stride2 = w->step2 = n_bytes;
-        w->head.bytes += (int64_t)w->stride2 * n;
+        w->head.bytes += (int64_t)w->stride2 * s->n;
     }
     *out = w;
     return SL_OK;
@@ -148,11 +148,11 @@ void dev_cpu_mat_add(struct cpu *c, struct cpu_mat *w, enum dev_use use)
     c->n_col_max = c->n_col_max > w->m.n_col ? c->n_col_max : w->m.n_col;
 }
 
-sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct weight *first,
-                                 const struct weight *second, int n, struct cpu_mat **out,
+sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct dev_weights *of, struct cpu_mat **out,
                                  sl_err *err)
 {
-    int fmt, fmt2;
+    const struct weight *first = of->first, *second = of->second;
+    int n = of->n, fmt, fmt2;
     if (n < 1 || first->rows < 1 || first->cols < 1 || first->rows > INT32_MAX - 16 ||
         first->cols > INT32_MAX - 256)
         return SL_FAIL(err, FORMAT, "tensor %.80s: %d x [%lld, %lld] is no matrix", first->name, n,
@@ -164,7 +164,8 @@ sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct weight *first,
     SL_TRY(choose_fmt(c, first, n, &fmt, err));
     fmt2 = fmt;
     if (second) SL_TRY(choose_fmt(c, second, n, &fmt2, err));
-    SL_TRY(dev_cpu_mat_new(c, fmt, fmt2, n, first->rows, first->cols, second != NULL, out, err));
+    const struct cpu_stack s = {{fmt, fmt2}, n, first->rows, first->cols, second != NULL};
+    SL_TRY(dev_cpu_mat_new(c, &s, out, err));
     for (int i = 0; i < n; i++) {
         (*out)->scale[2 * i] = kern_mm_scale(fmt, &first[i]);
         (*out)->scale[2 * i + 1] = second ? kern_mm_scale(fmt2, &second[i]) : 1.0f;
@@ -183,22 +184,20 @@ sl_status dev_cpu_mat_memory(struct cpu *c, struct cpu_mat *w, sl_err *err)
     return SL_OK;
 }
 
-sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
-                           enum dev_use use, void (*drop)(void *user, const struct weight *w),
-                           void *user, dev_mat **out, sl_err *err)
+sl_status dev_cpu_mat_load(dev *d, const struct dev_weights *of, dev_mat **out, sl_err *err)
 {
     struct cpu *c = dev_cpu_of(d);
     struct cpu_mat *w = NULL;
-    SL_TRY(dev_cpu_mat_of_weights(c, first, second, n, &w, err));
+    SL_TRY(dev_cpu_mat_of_weights(c, of, &w, err));
     SL_TRY(dev_cpu_mat_memory(c, w, err));
-    dev_cpu_mat_add(c, w, use);
-    struct pack_job j = {w, first, second, (w->m.n_row + 15) / 16, 0, 0};
-    int64_t total = (int64_t)n * j.n_tile;
-    int64_t slice = SLICE_BYTES / (int64_t)(16 * first->row_bytes * (second ? 2 : 1)) + 1;
+    dev_cpu_mat_add(c, w, of->use);
+    struct pack_job j = {w, of, (w->m.n_row + 15) / 16, 0, 0};
+    int64_t total = (int64_t)of->n * j.n_tile;
+    int64_t slice = SLICE_BYTES / (int64_t)(16 * of->first->row_bytes * (of->second ? 2 : 1)) + 1;
     for (; j.begin < total; j.begin = j.end) {
         j.end = j.begin + slice < total ? j.begin + slice : total;
         par_run(c->team, pack_run, &j);
-        if (drop) dev_cpu_mat_drop(first, second, j.n_tile, j.begin, j.end, drop, user);
+        dev_cpu_mat_drop(of, j.n_tile, j.begin, j.end);
     }
     *out = &w->head;
     return SL_OK;
@@ -208,8 +207,7 @@ sl_status dev_cpu_mat_load_some(dev *d, const struct dev_some *s, dev_mat **out,
 {
     struct cpu *c = dev_cpu_of(d);
     c->some = s;
-    sl_status st =
-        dev_cpu_mat_load(d, s->first, s->second, s->n, s->use, s->drop, s->user, out, err);
+    sl_status st = dev_cpu_mat_load(d, &s->of, out, err);
     c->some = NULL;
     return st;
 }

@@ -38,22 +38,27 @@ enum mm_act dev_cpu_form(enum dev_acts acts, int fmt, enum dev_use use);
 /* What an image says of itself fits together. Errors: FORMAT. */
 sl_status dev_cpu_image_check(const char *name, const struct dev_image *im,
                               sl_err *err) BASE_MUST_USE;
-/* Everything but bytes and scales (which are 0). pair with fmt2 != fmt: two streams, m and m2. */
+/* A stack of n matrices [rows, cols], or pairs, in run formats; of pairs with two formats there are
+ * two streams, m and m2. */
+struct cpu_stack {
+    int fmt[2], n;
+    int64_t rows, cols;
+    bool pair;
+};
+/* Everything but bytes and scales (which are 0). Errors: NOMEM. */
+sl_status dev_cpu_mat_new(struct cpu *c, const struct cpu_stack *s, struct cpu_mat **out,
+                          sl_err *err) BASE_MUST_USE;
+/* The same, with scales, for weights, which it checks to belong together. Errors: NOMEM, FORMAT,
+ * UNSUPPORTED. */
+sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct dev_weights *of, struct cpu_mat **out,
+                                 sl_err *err) BASE_MUST_USE;
 /* Memory for all of its matrices. Errors: NOMEM. */
 sl_status dev_cpu_mat_memory(struct cpu *c, struct cpu_mat *w, sl_err *err) BASE_MUST_USE;
-sl_status dev_cpu_mat_new(struct cpu *c, int fmt, int fmt2, int n, int64_t rows, int64_t cols,
-                          bool pair, struct cpu_mat **out, sl_err *err) BASE_MUST_USE;
-/* The same, with scales, for weights that were checked to belong together. */
-sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct weight *first,
-                                 const struct weight *second, int n, struct cpu_mat **out,
-                                 sl_err *err) BASE_MUST_USE;
 /* Its bytes and scales are there: choose its form and let the workspace know of it. */
 void dev_cpu_mat_add(struct cpu *c, struct cpu_mat *w, enum dev_use use);
 /* Tell the owner of the source that units [begin, end) are packed; unit i * n_tile + t is tile t of
  * matrix i. */
-void dev_cpu_mat_drop(const struct weight *first, const struct weight *second, int n_tile,
-                      int64_t begin, int64_t end, void (*drop)(void *user, const struct weight *w),
-                      void *user);
+void dev_cpu_mat_drop(const struct dev_weights *of, int n_tile, int64_t begin, int64_t end);
 static inline size_t dev_cpu_mat_place(const struct cpu_mat *w, int i)
 {
     return (size_t)(w->pick ? w->pick[i] : i);

@@ -23,14 +23,15 @@ struct cpu_mem {
     size_t chunk_left;
 };
 
-/* A slab or block that lives as long as the device; zeroed. */
+/* A slab or block of n bytes that lives as long as the device; zeroed. Errors:
+ * NOMEM. */
 sl_status dev_cpu_mem(struct cpu *c, enum mem_tag tag, size_t n, void **out,
                       sl_err *err) BASE_MUST_USE;
 /* The same for n * size bytes of workspace and a line after them, that vectors may read. out: a
- * pointer's address. */
+ * pointer's address. Errors: NOMEM. */
 sl_status dev_cpu_scratch(struct cpu *c, size_t n, size_t size, void *out,
                           sl_err *err) BASE_MUST_USE;
-/* Weights: 64-byte aligned, small ones packed together. */
+/* n bytes of weights: 64-byte aligned, small ones packed together. Errors: NOMEM. */
 sl_status dev_cpu_carve(struct cpu *c, size_t n, void **out, sl_err *err) BASE_MUST_USE;
 
 #endif

@@ -14,14 +14,14 @@
 #include "dev/cpu/product.h"
 #include "dev/cpu/span.h"
 
-void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_step *b, int seq, int p,
-                       int end, float *x)
+void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_step *b,
+                       struct mla_rows of, float *x)
 {
     const struct cpu_kv *kv = a->kv;
-    while (p < end) {
+    for (int p = of.p; p < of.end;) {
         int in = p % kv->blk_tok, n = kv->blk_tok - in;
-        if (n > end - p) n = end - p;
-        c->k.get_v(kv->t, dev_cpu_mla_row_at(a, b, seq, p), (int64_t)kv->row_bytes, n, a->d_k, x,
+        if (n > of.end - p) n = of.end - p;
+        c->k.get_v(kv->t, dev_cpu_mla_row_at(a, b, of.seq, p), (int64_t)kv->row_bytes, n, a->d_k, x,
                    a->ldx);
         x += (int64_t)n * a->ldx;
         p += n;
@@ -79,7 +79,7 @@ static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct c
     for (int at = 0; at < to; at += VEC_PIECE) {
         int k = to - at < VEC_PIECE ? to - at : VEC_PIECE;
         float *x = m.x + (int64_t)at * a->ldx;
-        dev_cpu_mla_widen(c, a, j->b, u->seq, p0 + at, p0 + at + k, x);
+        dev_cpu_mla_widen(c, a, j->b, (struct mla_rows){u->seq, p0 + at, p0 + at + k}, x);
         c->k.gemm_f32(x, a->ldx, 1, m.q, ld, m.s + at * ld, ld, k, ld / 16, a->d_k, 0);
     }
     float mx[CPU_LANES], l[CPU_LANES];
@@ -280,7 +280,7 @@ static void materialise(struct cpu *c, const struct mla_job *j, int seq, int p0,
     int ldk = dev_cpu_row_ld(p->nope + p->rope, 4), ldv = dev_cpu_row_ld(p->v, 4);
     for (int at = range[0]; at < range[1]; at += VEC_PIECE) {
         int k = range[1] - at < VEC_PIECE ? range[1] - at : VEC_PIECE;
-        dev_cpu_mla_widen(c, a, j->b, seq, p0 + at, p0 + at + k, m->x);
+        dev_cpu_mla_widen(c, a, j->b, (struct mla_rows){seq, p0 + at, p0 + at + k}, m->x);
         c->k.gemm_f32(m->x, a->ldx, 1, m->wk, nope, m->k + (int64_t)at * ldk, ldk, k, nope / 16,
                       p->r, 0);
         c->k.gemm_f32(m->x, a->ldx, 1, m->wv, v16, m->v + (int64_t)at * ldv, ldv, k, v16 / 16, p->r,
@@ -292,9 +292,10 @@ static void materialise(struct cpu *c, const struct mla_job *j, int seq, int p0,
 }
 
 /* One tile of up to CPU_LANES query tokens over one span; folds into the running result. */
-static void exp_tile(struct cpu *c, const struct mla_job *j, const int32_t *tok, int n_tok,
-                     int tile0, int p0, const struct exp_mem *m)
+static void exp_tile(const struct mla_job *j, const int32_t *tok, int n_tok, int tile0, int p0,
+                     const struct exp_mem *m)
 {
+    struct cpu *c = j->c;
     const struct dev_attn_mla *p = j->a.p;
     int qd = p->nope + p->rope, ldk = dev_cpu_row_ld(qd, 4), ldv = dev_cpu_row_ld(p->v, 4);
     int v16 = dev_cpu_round16(p->v), to = 0, all = VEC_SPAN, ld = dev_cpu_round16(n_tok);
@@ -359,7 +360,7 @@ static void exp_unit(struct cpu *c, const struct mla_job *j, const struct cpu_un
         m.v = there ? there + (int64_t)VEC_SPAN * dev_cpu_row_ld(p->nope + p->rope, 4) : own.v;
         if (range[0] < range[1]) materialise(c, j, u->seq, p0, range, &m);
         for (int t0 = 0; t0 < u->n_tok; t0 += CPU_LANES)
-            exp_tile(c, j, tok + t0, u->n_tok - t0 < CPU_LANES ? u->n_tok - t0 : CPU_LANES, t0, p0,
+            exp_tile(j, tok + t0, u->n_tok - t0 < CPU_LANES ? u->n_tok - t0 : CPU_LANES, t0, p0,
                      &m);
     }
     for (int i = 0; i < u->n_tok; i++) {

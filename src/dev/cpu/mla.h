@@ -84,9 +84,13 @@ static inline const uint8_t *dev_cpu_mla_row_at(const struct mla *a, const struc
     const struct cpu_kv *kv = a->kv;
     return dev_cpu_page_of(kv, a->p->layer, b, seq, p) + (size_t)(p % kv->blk_tok) * kv->row_bytes;
 }
-/* mla.c: widen the latent rows of positions [p, end) to x[][ldx]. */
-void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_step *b, int seq, int p,
-                       int end, float *x);
+/* Positions [p, end) of a sequence of the step. */
+struct mla_rows {
+    int seq, p, end;
+};
+/* mla.c: widen the latent rows of those to x[][ldx]. */
+void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_step *b,
+                       struct mla_rows of, float *x);
 
 /* The materialised form: a unit is one head of one sequence. */
 struct mla_job {

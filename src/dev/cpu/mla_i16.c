@@ -107,7 +107,7 @@ static void make_rows(struct cpu *c, const struct cpu_span_job *j, const struct 
                                          m->x_scale + 2 * at + k, 2);
             continue;
         }
-        dev_cpu_mla_widen(c, a, j->b, u->seq, p, p + n, m->t);
+        dev_cpu_mla_widen(c, a, j->b, (struct mla_rows){u->seq, p, p + n}, m->t);
         for (int k = 0; k < 2; k++)
             kern_get()->attn_rows_i16(m->t + part[k].at, a->ldx, n, part[k].n,
                                       m->x + (int64_t)at * row + part[k].to, row,

@@ -254,7 +254,8 @@ void dev_cpu_moe_up(const struct cpu_moe *m, int worker, const struct mm_act_buf
         out.h = c->moe.h + s.begin * n_ff;
         out.row0 = s.begin;
         if (p->gate_up_bias) out.bias = p->gate_up_bias + 2 * expert_at(p, at.seg->user) * n_ff;
-        dev_cpu_product_silu(c, worker, &at, x, m->gate_up, token + s.begin, s.n, &out);
+        const struct cpu_cols in = {.x = x, .idx = token + s.begin, .n_tok = s.n};
+        dev_cpu_product_silu(c, worker, &at, &in, m->gate_up, &out);
     }
 }
 
@@ -276,8 +277,8 @@ void dev_cpu_moe_down(const struct cpu_moe *m, int worker)
     while (dev_cpu_work_take(c, &c->work[1], worker, &at)) {
         struct rows s = rows_of(m, at.seg->user);
         float *y = c->moe.y + s.begin * n_out;
-        dev_cpu_product(c, worker, &at, &c->moe.act, m->down->form, c->iota + s.begin, s.n, y,
-                        n_out);
+        const struct cpu_cols in = {&c->moe.act, m->down->form, c->iota + s.begin, s.n};
+        dev_cpu_product(c, worker, &at, &in, y, n_out);
         if (p->down_bias)
             dev_cpu_product_bias(c, &at, p->down_bias + expert_at(p, at.seg->user) * n_out, s.n, y,
                                  n_out);

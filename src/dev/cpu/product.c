@@ -20,7 +20,8 @@ void dev_cpu_matmul_take(struct cpu *c, int worker, struct cpu_work *set,
         int i = at.seg->user;
         const struct cpu_mat *w = dev_cpu_mat_of(p->w[i]);
         int64_t ldy = p->ldy[i] ? p->ldy[i] : w->m.n_row;
-        dev_cpu_product(c, worker, &at, x, w->form, p->rows, n_row, p->y[i], ldy);
+        const struct cpu_cols in = {x, w->form, p->rows, n_row};
+        dev_cpu_product(c, worker, &at, &in, p->y[i], ldy);
         if (p->bias[i]) dev_cpu_product_bias(c, &at, p->bias[i], n_row, p->y[i], ldy);
     }
 }
@@ -72,8 +73,8 @@ static void heads_run(void *arg, int worker, int n_w)
     struct cpu_piece at = {0};
     while (dev_cpu_work_take(j->c, &j->c->work[0], worker, &at)) {
         int h = at.seg->user;
-        dev_cpu_product(j->c, worker, &at, &j->x, j->w->form, j->c->iota + h * j->n_tok, j->n_tok,
-                        p->y + h * p->ldy_h, p->ldy);
+        const struct cpu_cols in = {&j->x, j->w->form, j->c->iota + h * j->n_tok, j->n_tok};
+        dev_cpu_product(j->c, worker, &at, &in, p->y + h * p->ldy_h, p->ldy);
     }
 }
 
@@ -121,8 +122,9 @@ static void ffn_up(void *arg, int worker, int n_w)
     struct cpu_hidden out = {.h = p->h, .ldh = n_ff, .act = j->parts ? &j->hx : NULL};
     out.glu = dev_cpu_glu(&p->glu, p->gate_up_bias, &glu);
     out.bias = p->gate_up_bias;
+    const struct cpu_cols in = {.x = x, .n_tok = j->n_row};
     while (dev_cpu_work_take(c, &c->work[0], worker, &at))
-        dev_cpu_product_silu(c, worker, &at, x, j->gate_up, NULL, j->n_row, &out);
+        dev_cpu_product_silu(c, worker, &at, &in, j->gate_up, &out);
 }
 
 static void ffn_down(void *arg, int worker, int n_w)
@@ -139,9 +141,10 @@ static void ffn_down(void *arg, int worker, int n_w)
             kern_mm_prep(&j->hx, (int)t, h + t * n_h);
         par_barrier(c->team);
     }
+    const struct cpu_cols in = {&j->hx, j->down->form, NULL, j->n_row};
     while (dev_cpu_work_take(c, &c->work[1], worker, &at)) {
         int64_t ldy = j->down->m.n_row;
-        dev_cpu_product(c, worker, &at, &j->hx, j->down->form, NULL, j->n_row, p->y, ldy);
+        dev_cpu_product(c, worker, &at, &in, p->y, ldy);
         if (p->down_bias) dev_cpu_product_bias(c, &at, p->down_bias, j->n_row, p->y, ldy);
     }
 }

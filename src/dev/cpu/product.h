@@ -12,11 +12,17 @@ struct cpu;
 
 #define CPU_SET 64 /* tokens whose gate and up products wait for silu together */
 
-/* One piece times tokens idx (NULL: 0 ..) into y: row j at y + j * ldy, its column 0 is row 0 of
- * the matrix; rows beyond n_row are not written. */
+/* What a piece is multiplied with: tokens idx (NULL: 0 ..) of x, which has them in that form. */
+struct cpu_cols {
+    const struct mm_act_buf *x;
+    enum mm_act form;
+    const int32_t *idx; /* [n_tok] */
+    int n_tok;
+};
+/* One piece times them into y: token j at y + j * ldy, its column 0 is row 0 of the matrix; rows
+ * beyond n_row are not written. */
 void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p,
-                     const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok,
-                     float *y, int64_t ldy);
+                     const struct cpu_cols *in, float *y, int64_t ldy);
 /* y += bias (of the whole matrix) for the rows of a piece. */
 void dev_cpu_product_bias(struct cpu *c, const struct cpu_piece *p, const float *bias, int n_tok,
                           float *y, int64_t ldy);
@@ -47,10 +53,10 @@ static inline int dev_cpu_takes_parts(const struct cpu_mat *down)
 {
     return down->form == MM_ACT_INT8 && down->m.n_col % 32 == 0;
 }
-/* A piece of the pairs w: silu(gate) * up, or what out->glu says. */
+/* A piece of the pairs w: silu(gate) * up, or what out->glu says. The form is w's, not in's. */
 void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
-                          const struct mm_act_buf *x, const struct cpu_mat *w, const int32_t *idx,
-                          int n_tok, const struct cpu_hidden *out);
+                          const struct cpu_cols *in, const struct cpu_mat *w,
+                          const struct cpu_hidden *out);
 /* Memory of products by head. */
 struct cpu_heads {
     void *mem;

@@ -46,7 +46,7 @@ static bool fits(const struct cpu *c, const struct cpu_layer_ops *l)
                       l->d_head <= c->most.d_v);
 }
 
-/* The matrices of f->w were added: who begins where. */
+/* The matrices of f->w were added: which worker begins where. */
 static sl_status settle(struct cpu *c, struct fixed *f, sl_err *err)
 {
     SL_TRY(dev_cpu_scratch(c, (size_t)c->n_worker, sizeof *f->w.range, &f->w.range, err));

@@ -27,9 +27,9 @@ static void take_gate_up(struct mine *m)
     out.act = l->parts ? &hidden : NULL;
     out.glu = dev_cpu_glu(&p->glu, p->gate_up_bias, &glu);
     out.bias = p->gate_up_bias;
+    const struct cpu_cols in = {.x = &m->in, .n_tok = m->j->b->n_tok};
     while (dev_cpu_work_take(c, &l->set[SET_GATE_UP].w, m->worker, &at))
-        dev_cpu_product_silu(c, m->worker, &at, &m->in, dev_cpu_mat_of(p->gate_up), NULL,
-                             m->j->b->n_tok, &out);
+        dev_cpu_product_silu(c, m->worker, &at, &in, dev_cpu_mat_of(p->gate_up), &out);
 }
 
 /* My share of down; after it m->in is another. */
@@ -63,7 +63,7 @@ void dev_cpu_region_ffn(struct mine *m)
     count(m, &set[SET_DOWN]);
 }
 
-/* One worker: which experts, and who multiplies what of them. */
+/* One worker: which experts, and which worker multiplies what of them. */
 static void choose(struct mine *m)
 {
     struct region_job *j = m->j;

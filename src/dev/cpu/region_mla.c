@@ -66,7 +66,8 @@ static void take_heads(struct mine *m, struct fixed *f, const float *x, float *y
         for (int t = 0; t < n_tok && h != is_there; t++)
             kern_mm_prep(&m->in, t, x + t * ld[0] + h * ld_h[0]);
         is_there = h;
-        dev_cpu_product(c, m->worker, &at, &m->in, form, NULL, n_tok, y + h * ld_h[1], ld[1]);
+        const struct cpu_cols in = {&m->in, form, NULL, n_tok};
+        dev_cpu_product(c, m->worker, &at, &in, y + h * ld_h[1], ld[1]);
     }
 }
 

@@ -130,7 +130,7 @@ static void run_split(void *arg, int worker, int n_w)
     }
     for (int w0 = 0; w0 < j->n_span; w0 += j->window) {
         int b, e;
-        while (par_range_take(c->span.range, worker, n_w, 1, 2, &b, &e))
+        while (par_range_take(c->span.range, worker, n_w, (struct par_piece){1, 2}, &b, &e))
             for (; b < e; b++) {
                 int ui = b / j->window, i = w0 + b % j->window;
                 const struct cpu_unit *u = &c->span.unit[ui];

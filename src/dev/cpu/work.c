@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Splitting work over the team. Every result is computed by the same arithmetic whoever computes
- * it, so who takes what is free. */
+ * it, so any worker may take what is left. */
 #include "dev/cpu/work.h"
 
 #include "dev/cpu/cpu.h"
@@ -167,7 +167,7 @@ void dev_cpu_work_divide(struct cpu *c, struct cpu_work *w)
     for (int i = 0; i < w->n_seg; i++)
         total += (double)(w->seg[i].end - w->seg[i].begin) * (double)unit_bytes(&w->seg[i]);
     int at = 0, seg = 0;
-    for (int k = 0; k < n_w; k++) { /* range k ends where k+1 n_w-ths of the bytes lie behind */
+    for (int k = 0; k < n_w; k++) { /* range k ends where k+1 n_w-ths of the bytes are passed */
         double goal = total * (k + 1) / n_w;
         int end = at;
         while (seg < w->n_seg) {
@@ -208,7 +208,8 @@ void dev_cpu_work_split(struct cpu *c, struct cpu_work *w)
 int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_piece *p)
 {
     if (p->at >= p->end &&
-        !par_range_take(w->range, worker, c->n_worker, w->step_min, w->step_max, &p->at, &p->end)) {
+        !par_range_take(w->range, worker, c->n_worker, (struct par_piece){w->step_min, w->step_max},
+                        &p->at, &p->end)) {
         look_ahead(c, w, worker);
         return 0;
     }
@@ -229,19 +230,19 @@ int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_
 }
 
 void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p,
-                     const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok,
-                     float *y, int64_t ldy)
+                     const struct cpu_cols *in, float *y, int64_t ldy)
 {
     const struct mm_mat *m = &p->seg->m;
     struct cpu_scratch *s = &c->scratch[worker];
     int n_full = m->n_row / 16 - p->tile0, rest = m->n_row % 16;
     if (n_full > p->n_tile) n_full = p->n_tile;
     if (n_full > 0)
-        kern_mm(m, p->tile0, n_full, x, form, idx, n_tok, y + 16 * p->tile0, ldy, s->mm);
+        kern_mm(m, p->tile0, n_full, in->x, in->form, in->idx, in->n_tok, y + 16 * p->tile0, ldy,
+                s->mm);
     if (n_full == p->n_tile) return;
     int tile = p->tile0 + n_full;
-    kern_mm(m, tile, 1, x, form, idx, n_tok, s->tile, 16, s->mm);
-    for (int j = 0; j < n_tok; j++)
+    kern_mm(m, tile, 1, in->x, in->form, in->idx, in->n_tok, s->tile, 16, s->mm);
+    for (int j = 0; j < in->n_tok; j++)
         memcpy(y + j * ldy + 16 * tile, s->tile + 16 * j, sizeof(float) * (size_t)rest);
 }
 
@@ -254,17 +255,18 @@ void dev_cpu_product_bias(struct cpu *c, const struct cpu_piece *p, const float 
 }
 
 void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
-                          const struct mm_act_buf *x, const struct cpu_mat *w, const int32_t *idx,
-                          int n_tok, const struct cpu_hidden *out)
+                          const struct cpu_cols *in, const struct cpu_mat *w,
+                          const struct cpu_hidden *out)
 {
+    const struct mm_act_buf *x = in->x;
+    const int32_t *idx = in->idx ? in->idx : c->iota;
     const struct mm_mat *m = &p->seg->m, *m2 = &p->seg->m2;
     struct cpu_scratch *s = &c->scratch[worker];
     int unit0 = p->tile0 / unit_tiles(m), n_unit = p->n_tile / unit_tiles(m);
     int row0 = unit0 * 16, n = BASE_MIN(n_unit * 16, m->n_row - row0);
-    int n_set = (n_tok + CPU_SET - 1) / CPU_SET;
+    int n_tok = in->n_tok, n_set = (n_tok + CPU_SET - 1) / CPU_SET;
     int64_t ld = 32 * (int64_t)n_unit;
     const float *bg = out->bias ? out->bias + row0 : NULL, *bu = bg ? bg + m->n_row : NULL;
-    if (!idx) idx = c->iota;
     for (int i = 0; i < n_set; i++) {
         int j0 = (int)((int64_t)n_tok * i / n_set),
             n_j = (int)((int64_t)n_tok * (i + 1) / n_set) - j0;

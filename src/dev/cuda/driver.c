@@ -149,7 +149,7 @@ static void cuda_forget(void *g, void *rec)
     (void)v->GraphExecDestroy(rec);
 }
 
-/* An event stands for a later submit, or send, when its place is taken by that: who waits for it
+/* An event stands for a later submit, or send, when its place is taken by that: what waits for it
  * waits longer. */
 static cuda_event *event_of(cuda_event *const *all, uint64_t n)
 {
