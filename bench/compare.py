@@ -20,7 +20,7 @@ taken. Every result goes to WORK/results/HOST-ISA.jsonl at once: a run that was 
 where it was (--fresh begins anew), and the tables are made from all that is there. A program that
 fails or takes longer than --timeout is noted and does not end the run. The ratio of a case is the
 median over rounds of sluice to the best peer of the same round. A program repeats a test --reps
-times each time it runs (batches: once; peers behind a depth: once, for they compute the context
+times each time it runs (batches: once; peers after a context: once, for they compute the context
 every time). A machine that is shared slows programs down and never speeds them up, so the table has
 a second ratio: of the fastest repetition that each program had in all rounds. The ratio at the
 limit is what a program that reaches all of the machine's read speed (integer peak, where that is

@@ -98,7 +98,7 @@ def bench_rate(model, n, n_out):
 
 
 def decode_round(s, n, n_out):
-    """n streams of n_out tokens behind 32 tokens of context, greedy and with the bias that `sluice
+    """n streams of n_out tokens after 32 tokens of context, greedy and with the bias that `sluice
     bench` gives its sequences where there are several. When it began and ended, and the streams'
     rates added up, from the times in their last chunks. The client stands for one on another
     machine: it reads every 100 ms, because one that wakes for every token takes the server's

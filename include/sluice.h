@@ -80,8 +80,8 @@ typedef struct sl_engine sl_engine;
 
 /* "0.1.0", with the commit where it is known. Static, as the texts below. Threads: any. */
 SL_API const char *sl_version(void);
-SL_API const char *sl_status_text(sl_status code);
-SL_API int sl_status_http(sl_status code);
+SL_API const char *sl_status_text(sl_status code); /* what it means, in a few words */
+SL_API int sl_status_http(sl_status code); /* the status of HTTP that goes with it */
 
 /* ---- models ---- */
 

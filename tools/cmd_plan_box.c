@@ -18,7 +18,7 @@ struct part {
     sl_err err;
 };
 
-/* A rank that fails tells the others, who wait for it. */
+/* A rank that fails tells the others, which wait for it. */
 static void measure(void *arg)
 {
     struct part *p = arg;

@@ -79,8 +79,8 @@ sl_status rank_speed_get(const struct dev_opts *o, struct rank_speed *out, sl_er
 }
 
 /* Rows that are moved to be timed: x this rank's n_col columns, y all ranks'. work: what a rank
- * reads before it moves them, as it computes in a step: ranks never arrive together, and who waits
- * for long falls asleep. */
+ * reads before it moves them, as it computes in a step: ranks never arrive together, and one that
+ * waits for long falls asleep. */
 struct rows {
     dist *d;
     float *x, *y, sum;

@@ -63,6 +63,7 @@ struct api_door {
     struct net_hooks to; /* fixed before open is set */
     atomic_bool open;
 };
+/* The hooks of the server, before it is opened. */
 void api_door_hooks(struct api_door *d, struct net_hooks *out);
 /* From now on requests go to these hooks (copied). Once. */
 void api_door_open(struct api_door *d, const struct net_hooks *to);

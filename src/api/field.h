@@ -30,6 +30,7 @@ struct api_field {
     const char *note;
     const char *code; /* of a refusal that clients know how to answer; NULL = none */
 };
+/* All rows, static; *n: how many. */
 const struct api_field *api_field_table(int *n);
 
 /* Check every member of body against the table for one route (API_CHAT, ...). unknown: NULL, or

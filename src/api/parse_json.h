@@ -30,8 +30,10 @@ struct api_parse_json {
     struct str args; /* arguments that came before the name, or as a string */
 };
 
+/* Before an object's first byte; strict: see there. fini is due afterwards. */
 void api_parse_json_init(struct api_parse_json *j, bool strict);
 void api_parse_json_fini(struct api_parse_json *j);
+/* The next byte of the object; returns what is known after it. None follows DONE, BAD and NOMEM. */
 enum api_parse_json_result api_parse_json_byte(struct api_parse_json *j, char c);
 
 #endif

@@ -16,6 +16,7 @@ struct api_unwrap {
     struct str raw; /* fed; of the text what was not taken yet */
 };
 
+/* Before the first arguments. fini is due afterwards. */
 void api_unwrap_init(struct api_unwrap *u);
 void api_unwrap_fini(struct api_unwrap *u);
 /* More of the arguments; the text that they make visible onto out. A failed raw fails out. */

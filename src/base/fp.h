@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+/* The float of these bits, and the bits of a float. */
 static inline float fp_from_bits(uint32_t b)
 {
     float f;
@@ -21,11 +22,13 @@ static inline uint32_t fp_to_bits(float f)
     return b;
 }
 
+/* Exact. */
 static inline float fp_bf16_to_f32(uint16_t h)
 {
     return fp_from_bits((uint32_t)h << 16);
 }
 
+/* To the nearest, ties to even; NaN stays NaN. */
 static inline uint16_t fp_f32_to_bf16(float f)
 {
     uint32_t b = fp_to_bits(f);
@@ -43,6 +46,7 @@ static inline float fp_f16_to_f32(uint16_t h)
     return fp_from_bits(fp_to_bits(f) | sign);
 }
 
+/* To the nearest, ties to even; NaN stays NaN, what is too large becomes infinite. */
 static inline uint16_t fp_f32_to_f16(float f)
 {
     uint32_t b = fp_to_bits(f), sign = (b >> 16) & 0x8000u, a = b & 0x7fffffffu;

@@ -45,6 +45,7 @@ void mem_free(void *p);
  * is 0. Pages are touched by whoever writes first. Free with mem_slab_free(p, n). Errors: NOMEM. */
 sl_status mem_slab_alloc(enum mem_tag tag, size_t n, int huge, void **out, sl_err *err)
     BASE_MUST_USE;
+/* n: as it was asked for. */
 void mem_slab_free(enum mem_tag tag, void *p, size_t n);
 
 /* Addresses of n bytes without memory: whoever reads or writes there faults. Give them back with
@@ -80,7 +81,9 @@ struct arena {
     size_t held;            /* bytes of all blocks */
 };
 
+/* An empty arena, which takes no memory yet; limit: bytes at most, 0 = none. */
 void mem_arena_init(struct arena *a, enum mem_tag tag, size_t limit);
+/* Give all of it back; zeroed bytes are legal. */
 void mem_arena_fini(struct arena *a);
 /* Empty again; a block that is the only one is kept for what comes. */
 void mem_arena_reset(struct arena *a);

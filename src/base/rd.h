@@ -15,16 +15,19 @@ struct rd {
     bool failed;
 };
 
+/* A reader of base[0..size), borrowed, at its front. */
 static inline struct rd rd_init(const void *base, uint64_t size)
 {
     return (struct rd){.base = base, .size = size};
 }
 
+/* False: some read went past the end, since rd_init. */
 static inline bool rd_ok(const struct rd *r)
 {
     return !r->failed;
 }
 
+/* Bytes from here to the end; 0 after a failure. */
 static inline uint64_t rd_left(const struct rd *r)
 {
     return r->failed ? 0 : r->size - r->pos;
@@ -42,6 +45,7 @@ static inline const uint8_t *rd_bytes(struct rd *r, uint64_t n)
     return p;
 }
 
+/* Go to byte pos; false, and failed, past the end. */
 static inline bool rd_seek(struct rd *r, uint64_t pos)
 {
     if (pos > r->size) r->failed = true;
@@ -50,6 +54,7 @@ static inline bool rd_seek(struct rd *r, uint64_t pos)
     return true;
 }
 
+/* A little-endian number of n_bytes, 8 at most; 0 where there are not so many. */
 static inline uint64_t rd_uint(struct rd *r, int n_bytes)
 {
     const uint8_t *p = rd_bytes(r, (uint64_t)n_bytes);

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+/* Philox 4x32 with 10 rounds: four random words of a 64-bit key and a 128-bit counter. */
 static inline void rng_philox(uint64_t key, uint64_t ctr_hi, uint64_t ctr_lo, uint32_t out[4])
 {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);

@@ -40,6 +40,7 @@ static inline size_t size_round(size_t x, size_t a)
     return (x + a - 1) / a * a;
 }
 
+/* x / a, rounded up; x >= 0, a > 0, and x + a fits. */
 static inline int size_div_up(int x, int a)
 {
     return (x + a - 1) / a;

@@ -33,6 +33,7 @@ const char *status_text(sl_status code);
 /* The HTTP status of a code (200, 400, ...). */
 int status_http(sl_status code);
 
+/* What ASSERT calls: says where on stderr, and aborts. */
 BASE_NORETURN void status_assert_failed(const char *expr, const char *file, int line);
 
 #define SL_FAIL(err, code, ...) status_fail((err), SL_##code, __FILE__, __LINE__, __VA_ARGS__)

@@ -18,7 +18,9 @@ struct str {
     sl_status failed;
 };
 
+/* An empty text, without memory yet; limit: bytes at most, 0 = none. */
 void str_init(struct str *s, enum mem_tag tag, size_t limit);
+/* Gives its memory back; it is as after init. */
 void str_fini(struct str *s);
 void str_clear(struct str *s); /* keeps the memory */
 void str_cut(struct str *s,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that have memory in common. Each has a line of its own there, with a word that rises with
  * every piece of a join: it posts where its columns lie, raises the word, waits until the words of
- * the others are as high, and reads theirs. It raises its word again only after it has read; so who
- * sees the next piece complete knows that the columns of this one have been read.
- * Threads of one process read each other's columns where they lie. Processes copy theirs into a
- * slot of two halves, used in turn. */
+ * the others are as high, and reads theirs. It raises its word again only after it has read; so one
+ * that sees the next piece complete knows that the columns of this one have been read. Threads of
+ * one process read each other's columns where they lie. Processes copy theirs into a slot of two
+ * halves, used in turn. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -246,7 +246,8 @@ static bool board_exchange(dist *d, const struct dist_piece *p)
     unsigned before = c->n_piece;
     bool passed = c->last_home != before; /* all were waited for at the piece before */
     dist_count_piece(d, p);
-    /* who is at the piece before has read the one before that, whose half and post these are */
+    /* a rank that is at the piece before has read the one before that, whose half and post these
+     * are */
     if ((d->slot || !passed) && !wait_all(d, c, before)) return false;
     if (d->slot) dist_pack_piece(d, p, -1, slot_of(d, c, d->rank));
     struct post *mine = &l->post[k][c->n_piece & 1];

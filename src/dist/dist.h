@@ -57,10 +57,10 @@ typedef struct dist dist; /* a rank's end */
 struct dist_opts {
     int deadline_ms; /* of a wait within a step: 0 = 30 000, and always 20 times the longest step
                         that counts */
-    int n_join;      /* ranks of a stage, who join rows with each other; 0 = all */
+    int n_join;      /* ranks of a stage, which join rows with each other; 0 = all */
     int n_tp;        /* of those, so many after each other share matrices; 0 = all */
     int n_ahead;     /* messages that home may tell before the first of them is done; 0 = 1 */
-    bool crowded;    /* there are more threads of all ranks than CPUs: who waits sleeps at once */
+    bool crowded; /* there are more threads of all ranks than CPUs: one that waits sleeps at once */
 };
 /* n ranks (2 .. DIST_RANK_MAX) that are threads of this process: out[i] is rank i's end. Errors:
  * REQUEST, NOMEM. */

@@ -2,7 +2,7 @@
 /* What the module that speaks MPI gives (module_mpi.c: a shared library of its own, loaded when
  * ranks are processes; nothing else knows MPI). Functions return NULL, or in MPI's words why they
  * failed. Messages between two ranks are begun in a place and asked about until they are through,
- * so that who waits has a deadline of its own, and knows for whom. */
+ * so that a rank that waits has a deadline of its own, and knows for whom. */
 #ifndef DIST_MODULE_H
 #define DIST_MODULE_H
 

@@ -176,8 +176,8 @@ sl_status dist_group_poll(dist *d, struct dist_way *w, sl_err *err)
     return SL_OK;
 }
 
-/* Where ranks share CPUs, or something else wants them, who waits must sleep: one that only yields
- * is asked again when all others have had their turns, and takes a turn itself each time. */
+/* Where ranks share CPUs, or something else wants them, a rank that waits must sleep: one that only
+ * yields is asked again when all others have had their turns, and takes a turn itself each time. */
 void dist_group_rest(const dist *d, int i)
 {
     if (d->spin_ns && i < SPINS) return;

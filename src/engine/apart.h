@@ -20,8 +20,10 @@ size_t engine_page_most(const sl_engine *e);
 struct engine_page_at {
     int home, layer, blk; /* blk: of the home's pool, or of that of windows */
 };
+/* A page as bytes, out of the cache and into it; engine_page_bytes of them. Between steps. */
 void engine_page_get(sl_engine *e, const struct engine_page_at *at, void *page);
 void engine_page_set(sl_engine *e, const struct engine_page_at *at, const void *page);
+/* A checksum of its bytes and of where it belongs. */
 uint64_t engine_page_sum(const sl_kv_page *page);
 /* Must it come for what follows a prompt of n_tok? Block number j of it in a layer with a window
  * that the next position does not see need not. */
@@ -37,6 +39,7 @@ bool engine_page_find(const struct arch_cfg *c, const struct model_dims *d,
 
 #define ENGINE_FAR_PAGES 256 /* at most, that go or are asked for at once */
 
+/* Are parts of the cache in other processes? */
 bool engine_is_far(const sl_engine *e);
 /* As engine_page_set, at the latest with the next flush, or a page of another layer. */
 void engine_far_put(sl_engine *e, const struct engine_page_at *at, const void *page);
@@ -72,10 +75,12 @@ void engine_give_watch(sl_engine *e, const struct sched_plan *p);
 
 /* ---- away.c ---- */
 
+/* When the engine is closed: what it asked of another one is given up. */
 void engine_away_close(sl_engine *e);
 /* sched_opts.away: how many of slot's first positions are to come from elsewhere. */
 int engine_away_for(void *user, int slot);
-/* What came goes into the cache; who has all of it goes on. At the beginning of a step. */
+/* What came goes into the cache; a request that has all of its goes on. At the beginning of a step.
+ */
 void engine_away_step(sl_engine *e);
 /* After a plan: those that it holds are asked for. */
 void engine_away_ask(sl_engine *e);

@@ -394,9 +394,10 @@ struct sl_engine {
     struct request *forked[ENGINE_SAMPLE_MAX];
     struct sl_stats stats;
     /* any thread */
-    struct ring free_slot; /* one per sample that may exist: who has one is admitted to the queue */
+    struct ring free_slot; /* one per sample that may exist: a request that has one is admitted to
+                              the queue */
     atomic_int n_taken, taken_by[ENGINE_OWNER_PLACES]; /* slots; by owner, several may share one */
-    atomic_int n_owner, n_owner_live;                  /* ever seen; who have requests */
+    atomic_int n_owner, n_owner_live;                  /* ever seen; those that have requests */
     struct ring inbox;        /* groups on their way to the engine thread */
     _Atomic uint64_t *cancel; /* [n_req_max] by a group's first slot: the id to cancel */
     atomic_int any_cancel, drop_cache, n_pending, closing;

@@ -7,9 +7,9 @@
  * agree. In logarithms: the greatest z - ln E (Gumbel's way), the lower id of equals.
  *
  * Most candidates can not win and cost next to nothing. E = -ln(1 - v), v = (word + 1/2) / 2^32, is
- * never less than v: who leads with score s is only beaten where v < e^(z - s). That is tried with
- * a float's bits taken as an exponential that is a little too large, and where even the least v
- * would not do no word is made at all. Only skipping is approximate: every score that decides is
+ * never less than v: one that leads with score s is only beaten where v < e^(z - s). That is tried
+ * with a float's bits taken as an exponential that is a little too large, and where even the least
+ * v would not do no word is made at all. Only skipping is approximate: every score that decides is
  * computed by base/fp_math.h. */
 #include "base/fp_math.h"
 #include "base/rng.h"

@@ -31,7 +31,7 @@ sl_status sl_reopen(sl_engine *e, sl_err *err)
     SL_TRY(engine_load(e, kv_tokens, err));
     engine_stream_tell(e);
     e->stats.n_reopen++;
-    atomic_store(&e->lost, 0); /* release; pairs with loads by who submits */
+    atomic_store(&e->lost, 0); /* release; pairs with loads where requests are submitted */
     engine_publish(e);
     log_msg(LOG_WARN, "the device was opened again, the model is there: requests are taken");
     return SL_OK;

@@ -177,7 +177,7 @@ static void give_slots(sl_engine *e, uint64_t owner, const int *slot, int n)
         ASSERT(ring_push(&e->free_slot, (uint64_t)slot[i]));
 }
 
-/* Where there are several owners the last quarter of the slots is for those who have few. */
+/* Where there are several owners the last quarter of the slots is for those that have few. */
 static bool takes_too_many(sl_engine *e, uint64_t owner, int n)
 {
     int live = atomic_load_explicit(&e->n_owner_live, memory_order_relaxed);

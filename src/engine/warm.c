@@ -132,7 +132,7 @@ static void touch(const struct warm *w)
 
 sl_status sl_warm(sl_engine *e, sl_err *err)
 {
-    if (e->remote) return SL_OK; /* who opened it has done so */
+    if (e->remote) return SL_OK; /* the engine at the other end has done so */
     struct warm_home home[DIST_RANK_MAX] = {0};
     struct warm w = {.e = e, .home = home};
     void *p = NULL;

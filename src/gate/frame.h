@@ -109,6 +109,7 @@ sl_status gate_read_request(struct rd *r, struct arena *a, sl_request *q, struct
 
 /* ---- EVENTS, FAIL, PAGE, STATS, ROUTED ---- */
 
+/* An event of the request that the frame names, texts and numbers included. */
 void gate_put_event(struct str *out, const sl_event *ev);
 /* Texts are in place, each followed by a NUL; numbers lie in scratch, which is emptied first.
  * Errors: FORMAT, NOMEM. */

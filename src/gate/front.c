@@ -194,7 +194,8 @@ static sl_status submit(void *user, const sl_request *q, uint64_t *id, sl_err *e
     }
     while (!q->on_kv && !os_word_sleep(&c->answer, 1, 1000)) {
     }
-    st = q->on_kv ? SL_OK : c->st; /* of pages an event says it: who asks waits for nothing */
+    st = q->on_kv ? SL_OK
+                  : c->st; /* of pages an event says it: the one that asks waits for nothing */
     if (st && err) *err = c->err;
     gate_call_unref(c);
     return st;

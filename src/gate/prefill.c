@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Engines that compute prompts for another one: a front to them, and the thread that reads what
- * they give. They may come and go; what they lose is computed by who asked. */
+ * they give. They may come and go; what they lose is computed by the engine that asked. */
 #include <stdatomic.h>
 #include <string.h>
 

@@ -33,6 +33,7 @@ sl_status io_open_bytes(const char *name, const void *p, uint64_t n, io_model **
                         sl_err *err) BASE_MUST_USE;
 void io_close(io_model *m); /* NULL is legal */
 
+/* Names and metadata are those of a GGUF file, or of a folder. */
 enum io_kind io_model_kind(const io_model *m);
 const char *io_path(const io_model *m); /* as opened */
 int io_n_file(const io_model *m);
@@ -42,6 +43,7 @@ uint64_t io_file_size(const io_model *m, int file);
  * Errors: as os_stamp. */
 sl_status io_files_hash(const io_model *m, uint64_t *out, sl_err *err) BASE_MUST_USE;
 
+/* In all files. */
 int io_n_tensor(const io_model *m);
 const struct tensor *io_tensor(const io_model *m, int i);          /* in file order */
 const struct tensor *io_find(const io_model *m, const char *name); /* NULL = none */

@@ -14,6 +14,7 @@
 
 typedef struct io_out io_out;
 
+/* A file of that kind, to be. Errors: IO, NOMEM. */
 sl_status io_out_open(const char *path, enum io_kind kind, io_out **out, sl_err *err) BASE_MUST_USE;
 
 /* Metadata. A safetensors file has strings only. */
@@ -38,8 +39,11 @@ void io_out_tensor(io_out *o, const char *name, enum tensor_dtype type, int n_di
 /* Every name that was declared so far, in order. */
 void io_out_each_name(const io_out *o, void (*fn)(void *user, const char *name), void *user);
 
+/* No declarations follow: the header is written. Errors: IO, NOMEM, REQUEST. */
 sl_status io_out_begin(io_out *o, sl_err *err) BASE_MUST_USE;
+/* The next n bytes of the tensors. Errors: IO; REQUEST: more than were declared. */
 sl_status io_out_write(io_out *o, const void *p, uint64_t n, sl_err *err) BASE_MUST_USE;
+/* All is there: it gets its name. Errors: IO; REQUEST: bytes are missing. */
 sl_status io_out_commit(io_out *o, sl_err *err) BASE_MUST_USE;
 void io_out_abort(io_out *o); /* NULL is legal */
 

@@ -68,8 +68,10 @@ struct load_words {
     bool in_turn; /* every word of the list equally often: to learn how many tokens a word has */
     struct str text;
 };
+/* n, n_prefix: words of a text; max_tokens: of its answer. */
 void load_words_init(struct load_words *w, uint64_t seed, int n_prefix, int n, int max_tokens);
 void load_words_fini(struct load_words *w);
+/* next of struct load_source; never false. */
 bool load_words_next(void *w, int64_t i, struct load_item *out);
 
 /* A file: JSON lines {"prompt": "..."} or {"messages": [...]} with optional "max_tokens",
@@ -92,6 +94,7 @@ struct load_file_opts {
 sl_status load_file_parse(struct load_file *f, const char *name, const char *p, size_t n,
                           const struct load_file_opts *o, sl_err *err) BASE_MUST_USE;
 void load_file_fini(struct load_file *f);
+/* next of struct load_source. */
 bool load_file_next(void *f, int64_t i, struct load_item *out);
 
 /* ---- what is measured ---- */

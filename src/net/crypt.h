@@ -11,6 +11,7 @@
 
 #define NET_SHA256_BYTES 32
 
+/* SHA-256 of p[0..n). */
 void net_sha256(const void *p, size_t n, uint8_t out[NET_SHA256_BYTES]);
 /* Its time does not depend on the bytes. */
 bool net_equal(const void *a, const void *b, size_t n);

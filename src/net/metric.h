@@ -21,6 +21,7 @@ struct net_hist {
     _Atomic uint64_t sum_micro;
 };
 
+/* Threads: any, of all of these. */
 static inline void net_count_add(struct net_count *c, uint64_t n)
 {
     atomic_fetch_add_explicit(&c->v, n, memory_order_relaxed);
@@ -33,6 +34,7 @@ static inline uint64_t net_count_get(const struct net_count *c)
 {
     return atomic_load_explicit(&c->v, memory_order_relaxed);
 }
+/* One observation of v, in the histogram's unit. */
 void net_hist_add(struct net_hist *h, double v);
 void net_hist_add_n(struct net_hist *h, double v, int n); /* n times */
 

@@ -28,7 +28,7 @@ struct row {
 
 struct head {
     uint64_t magic, n_column;
-    atomic_int n_row; /* release, by who has BUSY; pairs with acquire in n_row */
+    atomic_int n_row; /* release, by what has BUSY; pairs with acquire in n_row */
 };
 
 struct net_quota {

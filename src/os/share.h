@@ -11,8 +11,8 @@
 
 #define OS_SHARE_NAME 64
 
-/* n bytes of zeros under a name of their own, which is told to the others, who take them; the name
- * goes when all have (os_share_unname), the memory with its last user. Errors: IO, NOMEM. */
+/* n bytes of zeros under a name of their own, which is told to the others, which take them; the
+ * name goes when all have (os_share_unname), the memory with its last user. Errors: IO, NOMEM. */
 sl_status os_share_make(char name[OS_SHARE_NAME], uint64_t n, void **p, sl_err *err) BASE_MUST_USE;
 /* Errors: NOTFOUND, FORMAT (it has another size), NOMEM. */
 sl_status os_share_take(const char *name, uint64_t n, void **p, sl_err *err) BASE_MUST_USE;
@@ -40,6 +40,7 @@ void os_common_unlock(const struct os_common *c, uint64_t at);
 /* Has another process one of these locks? */
 bool os_common_held(const struct os_common *c, uint64_t at, uint64_t n);
 
+/* Of this process. */
 int os_process_id(void);
 /* A handle on a process, -1 where it can not be had (then it is never gone). */
 int os_process_watch(int pid);

@@ -251,7 +251,7 @@ static double aim(const struct sched_cost *c, double share, double end)
 
 int sched_cost_budget(struct sched_cost *c, int n_decode, const struct sched_cost_want *w)
 {
-    /* who uses less than its share does not wait for a measurement */
+    /* an owner that uses less than its share does not wait for a measurement */
     uint64_t n_fresh = w->light ? UINT64_MAX : SCHED_FRESH;
     double base = 0, d = w->depth / DEPTH_UNIT;
     if (w->n_draft) base = decode_ns(c, BASE_MIN(n_decode + w->n_draft, c->n_row_max), n_fresh);

@@ -12,7 +12,7 @@
 
 /* Beside sequences that decode, prompts may make a step longer by SCHED_SHARE times one that only
  * decodes; by SCHED_CROWD times that for each further prompt that waits per sequence that decodes,
- * where that is more: who waits has nothing yet, who decodes loses speed only. */
+ * where that is more: one that waits has nothing yet, one that decodes loses speed only. */
 #define SCHED_SHARE 1.0
 #define SCHED_CROWD 4.0
 #define SCHED_LIGHT 12.0   /* the same for a prompt of an owner that uses less than its share */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lanes: running requests are divided into as many as there are stages that compute at the same
  * time. While a lane's step is under way its requests are not planned; they may lose their blocks,
- * for steps are computed in the order in which they were planned, so who gets these writes them
- * later. */
+ * for steps are computed in the order in which they were planned, so the request that gets these
+ * writes them later. */
 #include "sched/sched_internal.h"
 
 int sched_lane_count(const struct sched *s, int lane)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is due to whom. Owners (API keys) that have requests are due equal parts of the sequences,
- * the blocks and the steps; who uses less than its part is served at once, who uses more waits.
- * Those heard of lately keep a part of the prefix tree, and others' prompts leave the steps short
- * enough for theirs. With one owner none of this does anything. */
+ * the blocks and the steps; an owner that uses less than its part is served at once, one that uses
+ * more waits. Those heard of lately keep a part of the prefix tree, and others' prompts leave the
+ * steps short enough for theirs. With one owner none of this does anything. */
 #include "sched/sched_internal.h"
 
 #define TREE_NS                                                                                    \
@@ -36,7 +36,7 @@ static bool seen(const struct sched *s, int at, int64_t ns)
     return o->n_live > 0 || (o->seen_ns && s->now_ns - o->seen_ns < ns);
 }
 
-/* Half of the pool is kept for those who were heard of lately, in equal parts. */
+/* Half of the pool is kept for those that were heard of lately, in equal parts. */
 static void share_tree(struct sched *s)
 {
     int n = 0;

@@ -218,7 +218,7 @@ int sched_expired(const struct sched *s, int64_t now_ns)
 
 /* ---- rows ---- */
 
-/* The last in rank behind slot of the owners that hold more than their share of the blocks; -1 =
+/* The last in rank after slot of the owners that hold more than their share of the blocks; -1 =
  * none. */
 static int over_share(const struct sched *s, int slot)
 {
@@ -229,7 +229,7 @@ static int over_share(const struct sched *s, int slot)
     return -1;
 }
 
-/* Blocks for n_tok more tokens of slot, from running requests that rank behind it: of owners over
+/* Blocks for n_tok more tokens of slot, from running requests that rank after it: of owners over
  * their share first. False when there are not enough even so, or when slot itself is over its
  * share. The first in rank gets all that there is. */
 static bool make_room(struct sched *s, int slot, int n_tok)
@@ -341,7 +341,7 @@ static void release_followers(struct sched *s)
 }
 
 /* Who is admitted next, -1 = nobody: of the priority whose longest waiting request ranks first, and
- * of the owner there that was served least, someone who was preempted, else the first. */
+ * of the owner there that was served least, one that was preempted, else the first. */
 static int next_waiting(const struct sched *s)
 {
     int best = -1;
@@ -444,7 +444,7 @@ static bool is_due(const struct sched *s, int slot)
     return true;
 }
 
-/* Before any row is planned: newcomers of a higher priority than somebody who runs, or of owners
+/* Before any row is planned: newcomers of a higher priority than one that runs, or of owners
  * below their share. */
 static void admit_urgent(struct sched *s)
 {
@@ -452,7 +452,7 @@ static void admit_urgent(struct sched *s)
     s->due = -1;
     while ((slot = next_waiting(s)) >= 0) {
         bool over = s->due < 0 && is_due(s, slot);
-        if (over) s->due = slot; /* one in a step: who yields to it does not come back at once */
+        if (over) s->due = slot; /* one in a step: what yields to it does not come back at once */
         for (int i = 0; i < s->n_active && !over; i++)
             over = s->req[s->active[i]].priority < s->req[slot].priority;
         if (!over || !admit(s, slot, true)) return; /* whatever lane's turn it is */

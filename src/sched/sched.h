@@ -106,7 +106,7 @@ struct sched_seat {
 /* See owner.c. */
 struct sched_owner {
     uint64_t id;
-    uint64_t served; /* tokens computed, never less than that of the least served who waits */
+    uint64_t served; /* tokens computed, never less than that of the least served that waits */
     int n_live;      /* requests that exist */
     int n_run;       /* of them with a sequence */
     int64_t seen_ns; /* when a request of it last came */

@@ -10,7 +10,7 @@ void sched_hold(struct sched *s, int slot);
 /* sched_decodes before the step that is under way. */
 bool sched_answers(const struct sched_req *r);
 /* lane.c: is a running request of the lane whose step is planned? Requests of a lane; the lane with
- * the fewest; may the lane have one more of those who wait? Those that it has too many go to that
+ * the fewest; may the lane have one more of those that wait? Those that it has too many go to that
  * with the fewest. */
 static inline bool sched_is_mine(const struct sched *s, const struct sched_req *r)
 {
@@ -34,11 +34,11 @@ bool sched_owner_before(const struct sched *s, int a, int b);
 void sched_owner_piece(struct sched *s, int at, int n);
 /* Does it use less than its share, while others use more? */
 bool sched_owner_light(const struct sched *s, int at);
-/* A step begins; light: with a prompt of an owner who uses less than its share. */
+/* A step begins; light: with a prompt of an owner that uses less than its share. */
 void sched_owner_step(struct sched *s, bool light);
 /* Prompt tokens that this owner may still take in this step: the fairness cap. */
 int sched_owner_limit(const struct sched *s, int at);
-/* Sequences, and blocks, that each owner who has requests may have for certain. */
+/* Sequences, and blocks, that each owner that has requests may have for certain. */
 int sched_share_run(const struct sched *s);
 int sched_share_blk(const struct sched *s);
 int sched_owner_blk(const struct sched *s, int at); /* blocks of its sequences now */

@@ -25,6 +25,7 @@ struct tensor_dtype_info {
     int bytes;   /* per block */
 };
 
+/* Its row; static. */
 const struct tensor_dtype_info *tensor_dtype(enum tensor_dtype t);
 /* False when the id is not known; the text for such an id (removed, ik-only, ...) is for messages
  * and never NULL. */
@@ -52,6 +53,7 @@ struct tensor {
     uint64_t row_bytes, col_bytes;
 };
 
+/* Values in all: the product of its shape. */
 int64_t tensor_count(const struct tensor *t);
 /* Every byte of it is 0, or it has none. */
 bool tensor_is_zero(const struct tensor *t);

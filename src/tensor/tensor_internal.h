@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dequantisers behind tensor_dequant, one per type: n weights, a multiple of the block; src
+/* The dequantisers of tensor_dequant, one per type: n weights, a multiple of the block; src
  * needs no alignment. */
 #ifndef TENSOR_INTERNAL_H
 #define TENSOR_INTERNAL_H

@@ -100,6 +100,7 @@ struct json_w {
     int depth;
     uint8_t has_item[TEXT_JW_DEPTH + 1]; /* per depth */
 };
+/* To the end of out. */
 void text_jw_init(struct json_w *w, struct str *out);
 void text_jw_obj(struct json_w *w); /* { as a value */
 void text_jw_obj_end(struct json_w *w);

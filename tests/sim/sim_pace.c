@@ -141,7 +141,7 @@ static int prompts(struct run *r)
 }
 
 /* A wave: requests that come at once, more than a chunk holds. Those that are read first decode
- * beside the rest, who have nothing yet: it must not take long beside reading them one by one. */
+ * beside the rest, which have nothing yet: it must not take long beside reading them one by one. */
 static int wave(struct run *r)
 {
     const struct device *d = r->d;

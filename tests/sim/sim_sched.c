@@ -5,7 +5,7 @@
  * salt, so that any block that is shared wrongly is found when it is read. A freed block is
  * overwritten at once. Half of the models have a layer with a recurrent state: the same value,
  * updated in place, of which nothing but copies can be had; what is free of states and snapshots is
- * overwritten before every step. Half have layers with a window, whose places are given back behind
+ * overwritten before every step. Half have layers with a window, whose places are given back after
  * it and overwritten at once; every row finds what it sees. Requests also go back to an earlier
  * position. Tokens are guessed ahead, rightly and wrongly, and computed together with the known
  * ones. Requests arrive with random prompts that begin alike, priorities, owners, deadlines,

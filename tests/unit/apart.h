@@ -23,12 +23,12 @@ enum apart_fault {
     APART_FAIL,   /* the other engine ends the request after page number `at` */
     APART_BUSY,   /* nothing is taken */
     APART_GONE,   /* nobody is there */
-    APART_CANCEL, /* who asks cancels after page number `at` */
+    APART_CANCEL, /* the one that asks cancels after page number `at` */
 };
 
 struct apart {
     /* fixed */
-    sl_engine *by, *link; /* who computes; what the other engine sees of it */
+    sl_engine *by, *link; /* which computes; what the other engine sees of it */
     par_side *side;
     double mbps; /* 0, or 10^6 bytes a second that the link carries */
     /* any thread */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks in several stages: rows go from stage to stage whole and in order, joins are a stage's own,
- * and who gives no sign is named by its neighbour. */
+ * and one that gives no sign is named by its neighbour. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>

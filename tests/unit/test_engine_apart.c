@@ -90,7 +90,7 @@ static void same(const struct run *a, const struct run *b)
         }
 }
 
-/* Who asks, who computes, and what a single engine answers. */
+/* The one that asks, the one that computes, and what a single engine answers. */
 struct pair {
     sl_model *m;
     sl_engine *e;
@@ -102,7 +102,7 @@ struct shape {
     const char *model, *decode, *prefill, *draft;
     sl_acts acts;
     sl_kv kv;
-    bool mixed_draft; /* who computes has no drafter */
+    bool mixed_draft; /* the one that computes has no drafter */
     int deadline_ms;
 };
 

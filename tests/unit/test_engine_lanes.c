@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps of stages that are under way at the same time: who is in which lane, and what finishes
- * them. (That answers have the bits of one rank is tests/sim/trials.c's.) */
+/* Steps of stages that are under way at the same time: which request is in which lane, and what
+ * finishes them. (That answers have the bits of one rank is tests/sim/trials.c's.) */
 #include <string.h>
 
 #include "dist/dist_internal.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model with sliding windows: the engine's logits, whose places behind the window are given back
+/* A model with sliding windows: the engine's logits, whose places before the window are given back
  * and filled with NaN, are bit for bit those of a cache that keeps every position; and so are
  * answers that begin in the prefix tree. */
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Windows: places are given back behind the window, kept for the tree, and a hit ends where all
+/* Windows: places before the window are given back, kept for the tree, and a hit ends where all
  * that the next position sees is there. Blocks of 4 tokens, a window of 6. */
 #include "kv/kv.h"
 #include "test.h"

@@ -77,7 +77,7 @@ TEST(sched_lanes_share_requests_and_plan_their_own)
     assert_int_equal(r.n_item[1], 1);
     assert_int_equal(r.item[1][0].req, b);
     int c = submit(&r, 4);
-    for (int i = 0; i < 4; i++) /* c is where there is room; who is under way is not planned */
+    for (int i = 0; i < 4; i++) /* c is where there is room; what is under way is not planned */
         for (int lane = 0; lane < 2; lane++) {
             assert_int_equal(land(&r, lane), 1 + (i > 0 && r.s.req[c].lane == lane));
             plan(&r, lane);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# A prompt behind a context that is no whole number of steps has a speed too.
+# A prompt after a context that is no whole number of steps has a speed too.
 $SLUICE bench -m $TINY/qwen3_moe.gguf -p 16 -n 0 -d 0,100,700 -r 1 --json | python3 -c '
 import json, sys
 for t in json.load(sys.stdin):
