@@ -628,7 +628,7 @@ typedef struct sl_stats {
     int n_running, n_waiting;
     int64_t kv_used_tok, kv_total_tok; /* used: by running requests; shared blocks count once */
     int64_t step_ns, prefill_ns, decode_ns; /* sums; a mixed step counts by its tokens */
-    int64_t kv_cached_tok;     /* held for reuse only; given up when someone needs the blocks */
+    int64_t kv_cached_tok; /* held for reuse only; given up when the blocks are needed */
     int64_t window_total_tok, window_used_tok; /* the cache of layers with a window; 0 = none */
     int64_t kv_blk_tok;        /* tokens of a block */
     uint64_t n_submit, n_busy; /* accepted; refused because the queue was full */

@@ -105,7 +105,7 @@ static const struct json *calls_in(const struct json *m)
 }
 
 /* Where the family's models read the ids of calls, numbered over the whole conversation: theirs
- * come back as they were given; others, be it one, are all made anew. */
+ * come back as they were given; where one is another's, all are made anew. */
 static bool needs_ids(const struct json *list, const struct api_family *family)
 {
     if (!family || !family->is_id) return false;

@@ -42,13 +42,14 @@ sl_status mem_realloc(enum mem_tag tag, void *p, size_t n, void **out, sl_err *e
 void mem_free(void *p);
 
 /* Huge-page slab: n bytes of zeroed anonymous memory, 2 MiB aligned, madvise(HUGEPAGE) unless huge
- * is 0. Pages are touched by whoever writes first. Free with mem_slab_free(p, n). Errors: NOMEM. */
+ * is 0. Pages are touched by the thread that writes first. Free with mem_slab_free(p, n). Errors:
+ * NOMEM. */
 sl_status mem_slab_alloc(enum mem_tag tag, size_t n, int huge, void **out, sl_err *err)
     BASE_MUST_USE;
 /* n: as it was asked for. */
 void mem_slab_free(enum mem_tag tag, void *p, size_t n);
 
-/* Addresses of n bytes without memory: whoever reads or writes there faults. Give them back with
+/* Addresses of n bytes without memory: a read or write there faults. Give them back with
  * mem_unreserve(p, n). Errors: NOMEM. */
 sl_status mem_reserve(size_t n, void **out, sl_err *err) BASE_MUST_USE;
 void mem_unreserve(void *p, size_t n);

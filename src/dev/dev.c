@@ -47,7 +47,7 @@ int dev_list(struct dev_desc *out, int n, sl_err *err)
 
 static const char *best_name(void)
 {
-    static struct dev_desc all[16]; /* the same whoever asks */
+    static struct dev_desc all[16]; /* the same for all that ask */
     int n = dev_list(all, BASE_COUNT_OF(all), NULL);
     for (int i = 0; i < n && i < BASE_COUNT_OF(all); i++)
         if (!all[i].is_cpu && !*all[i].why_not) return all[i].name;

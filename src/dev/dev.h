@@ -708,7 +708,7 @@ enum dev_op_kind {
 /* An operator and its parameters: plain data. What changes with each step comes from the step. */
 struct dev_op {
     enum dev_op_kind kind;
-    int layer; /* of the model, for whoever reads it; -1 = of none */
+    int layer; /* of the model, for messages; -1 = of none */
     dev *d;    /* that runs it; NULL = the program's own */
     bool beside; /* it needs nothing of the operators since the last one of its device */
     union {

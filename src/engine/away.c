@@ -2,7 +2,7 @@
 /* Prompts that another engine computes. When a request's turn comes it gets its sequence and all
  * blocks of its prompt (sched holds it), and the other engine is asked for what the prefix tree
  * does not have. Pages come on that engine's thread, are kept, and go into the cache here, between
- * steps: so nobody writes into blocks that were given to somebody else in the meantime. When the
+ * steps: so none writes into blocks that were given to another in the meantime. When the
  * last one has come the request goes on as if its prompt had been found in the tree; where pages
  * are missing, damaged, or do not come in time, from the last block before them. Nothing is
  * remembered of a failure. */
@@ -306,7 +306,7 @@ static void drop_calls(sl_engine *e)
     }
 }
 
-/* With lanes, steps that are under way may still write into blocks that were somebody else's when
+/* With lanes, steps that are under way may still write into blocks that were another's when
  * they were planned: those come to their end first. */
 static bool asks_late(sl_engine *e)
 {

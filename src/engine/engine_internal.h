@@ -476,7 +476,7 @@ int engine_home_for(const sl_engine *e, const struct group *g);
 void engine_plan(sl_engine *e, struct engine_lane *l);
 /* It took so long. */
 void engine_homes_observe(sl_engine *e, const struct engine_lane *l, int64_t ns);
-/* A step that nobody planned took so long: as of sched_learn. */
+/* A step that was not planned took so long: as of sched_learn. */
 void engine_homes_learn(sl_engine *e, int n_decode, int n_prompt, int64_t ns);
 /* The slot of the i-th running request of all; -1 = there are no more. */
 int engine_running(const sl_engine *e, int i);

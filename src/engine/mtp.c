@@ -107,7 +107,8 @@ static int tokens_of(sl_engine *e, const struct request *r, const struct sched_i
         if (has != x->from) x->from = up(BASE_MAX(end, it->pos0));
         *first = BASE_MAX(*first, end);
     }
-    if (!r) n = BASE_MIN(n, j * ENGINE_BLK_TOK - it->pos0); /* nobody finds the other blocks */
+    if (!r)
+        n = BASE_MIN(n, j * ENGINE_BLK_TOK - it->pos0); /* the other blocks are not found again */
     *first = BASE_MAX(*first, x->from);
     return n;
 }

@@ -281,7 +281,7 @@ sl_status engine_far_open(sl_engine *e, sl_err *err)
 {
     struct engine_ranks *k = e->ranks;
     void *p = NULL;
-    if (engine_pages_check(e, NULL)) return SL_OK; /* nobody will ask */
+    if (engine_pages_check(e, NULL)) return SL_OK; /* none will be asked for */
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct engine_far), &p, err));
     struct engine_far *w = k->own.far = p;
     w->c = &e->m->cfg;

@@ -43,7 +43,7 @@ static bool is_known(const char *name)
     return false;
 }
 
-/* May the CPU stand in for a device that could not be opened? Not for one that nobody knows. */
+/* May the CPU stand in for a device that could not be opened? Not for one that is not known. */
 static bool may_fall_back(const sl_engine *e, sl_status st)
 {
     bool known = true;

@@ -32,7 +32,7 @@ static sl_status score_chunk(sl_engine *e, struct chunk *c, sl_err *err)
     room->seat[0] = e->n_seq_max;                   /* after those of requests */
     struct dev_step s = engine_step(e, c->n_chunk, 1, rows);
     s.ids = c->ids + c->pos0;
-    ASSERT(src < 0); /* nobody shares its blocks */
+    ASSERT(src < 0); /* none shares its blocks */
     SL_TRY(engine_run(e, &s, &out, err));
     c->logits = out.logits;
     c->n_row = rows;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Warm-up: every shape of step once, on blocks that nobody has. */
+/* Warm-up: every shape of step once, on blocks that are in no sequence. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -105,7 +105,7 @@ struct front {
     /* under lock */
     net_lock *lock;
     struct gate_hello *hello; /* of the host that greeted last; NULL = none yet */
-    struct place *place; /* who has computed what; NULL: nobody asks */
+    struct place *place;      /* which engine has computed what; NULL: it is not asked */
     struct link link[GATE_GROUP_MAX];
 };
 

@@ -35,7 +35,7 @@ static void answer(struct call *c, sl_status st, const sl_err *why)
 /* Refused before it began: there are no events. */
 static void refuse(struct front *f, struct call *c, const sl_err *why)
 {
-    if (c->on_kv) { /* nobody waits for the answer */
+    if (c->on_kv) { /* the answer is not waited for */
         c->answered = true;
         gate_call_fail(f, c, why);
         return;

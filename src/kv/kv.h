@@ -102,7 +102,7 @@ struct kv_who {
     bool all;
 };
 
-/* Blocks that nobody uses now: the free ones and those that are only kept. */
+/* Blocks that are in no sequence now: the free ones and those that are only kept. */
 int kv_pool_avail(const struct kv_pool *p);
 /* Those that kv_block_alloc can give to who. */
 int kv_pool_avail_to(const struct kv_pool *p, struct kv_who who);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Windows: layers that see the last n_window positions only store them in blocks of another pool.
  * A block of tokens has at most one place there, for the same tokens; it loses it when no sequence
- * sees it any more. Places of nodes of the tree are kept until somebody needs one: the least
+ * sees it any more. Places of nodes of the tree are kept until one is needed: the least
  * recently used goes first, and the node stays, with nothing for these layers. */
 #include <string.h>
 

@@ -76,7 +76,7 @@ static void take_tables(struct model *m, const struct dev_step *s, int seq0, str
             int n = (to->pos[to->seq_tok0[i + 1] - 1]) / m->opts.blk_tok + 1;
             for (int j = 0; j < n; j++) {
                 int32_t blk = s->blk[g][(int64_t)(seq0 + i) * s->ld_blk + j];
-                bool ours = group_of_block(m, g, blk) == m->dims.dp; /* else nobody reads it */
+                bool ours = group_of_block(m, g, blk) == m->dims.dp; /* else it is not read */
                 o->blk[g][(int64_t)i * o->ld_blk + j] = ours ? blk - first : 0;
             }
         }

@@ -92,7 +92,7 @@ void dev_cpu_region_fetch(const struct mine *m)
         const struct cpu_unit *u = &j->c->span.unit[j->spans.n_unit - 1 - i];
         int h = u->head0 / u->n_head, p = u->span0 * VEC_SPAN,
             end = j->b->pos[u->tok0 + u->n_tok - 1] + 1;
-        if (n_window > 0) { /* what nobody sees may be another sequence's */
+        if (n_window > 0) { /* what none sees may be another sequence's */
             int from = j->b->pos[u->tok0] - n_window + 1;
             p = BASE_MAX(p, from / 16 * 16);
         }
