@@ -11,6 +11,8 @@ const char *const api_parse_tag[N_TAG] = {
 #include "api/family_list.h"
 };
 
+_Static_assert(N_TAG <= 64, "api_tags has a bit for each");
+
 const struct api_family api_family_none = {.name = "none"};
 
 static const struct api_family *const row[] = {
