@@ -217,26 +217,28 @@ static void end_nan(sl_engine *e, struct request *r)
 }
 
 /* The row of a request that computed all it knows, and n_draft drafts, of whose positions n_good
- * have finite hidden states: a token, and one more for every draft that was what is drawn. */
-static void end_row(sl_engine *e, struct request *r, int n_draft, int n_good,
+ * have finite hidden states: a token, and one more for every draft that was what is drawn. False:
+ * the request is over. */
+static bool end_row(sl_engine *e, struct request *r, int n_draft, int n_good,
                     const struct engine_pick *pick)
 {
     int n_right = 0;
     engine_spec_computed(e, r, n_draft);
     for (;;) {
         int32_t draft = n_right < n_draft ? r->ids[r->n_ids] : -1;
-        if (!answer(e, r, &pick[n_right])) return;
+        if (!answer(e, r, &pick[n_right])) return false;
         if (n_right == n_draft) break;
         bool right = r->ids[r->n_ids - 1] == draft;
         engine_spec_judge(e, r, n_right, right);
         if (!right) break;
         if (++n_right > n_good) {
             end_nan(e, r);
-            return;
+            return false;
         }
     }
     sched_accept(engine_sched(e, r), r->slot, n_right);
     engine_spec_learn(e, r);
+    return true;
 }
 
 /* A prompt was computed to its end: its first token, and those of the samples that share it. */
@@ -249,9 +251,9 @@ static void end_prompt(sl_engine *e, struct request *r, const struct engine_pick
         engine_request_end(e, r, -1, SL_FINISH_LENGTH, NULL);
         return;
     }
-    end_row(e, r, 0, 0, pick);
+    int32_t first = end_row(e, r, 0, 0, pick) ? r->ids[r->n_prompt] : -1;
     for (int i = 0; i < n_fork; i++)
-        end_row(e, e->forked[i], 0, 0, pick);
+        if (end_row(e, e->forked[i], 0, 0, pick)) engine_mtp_fork(e, e->forked[i], first);
 }
 
 static void one_row(sl_engine *e, const struct sched_plan *p, int i, const struct model_rows *rows)
@@ -277,7 +279,7 @@ static void one_row(sl_engine *e, const struct sched_plan *p, int i, const struc
         if (r->n_ids == r->n_prompt)
             end_prompt(e, r, pick);
         else
-            end_row(e, r, it->n_draft, n_good, pick);
+            (void)end_row(e, r, it->n_draft, n_good, pick);
         return;
     }
     if (r->g->progress && it->pos0 < r->n_prompt) {

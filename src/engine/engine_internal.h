@@ -723,6 +723,9 @@ sl_status engine_mtp_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_mtp_close(sl_engine *e);
 void engine_mtp_forget(sl_engine *e); /* what it has stored is gone */
 void engine_mtp_begin(sl_engine *e, const struct sched_plan *p);
+/* r shares its prompt with a sample that got first (-1: it is over), and has its own first token:
+ * where they differ it computes the prompt's last position again, for the layer's entry there. */
+void engine_mtp_fork(sl_engine *e, struct request *r, int32_t first);
 bool engine_mtp_run(sl_engine *e, const struct sched_plan *p, struct spec_passes *t);
 
 /* small.c. check: before anything is opened: REQUEST, UNSUPPORTED say why opts.draft_model can not

@@ -17,7 +17,9 @@
  * of the next block. So where there is the layer the prefix tree's key of a block has that token
  * (kv_path.ahead), and a hit changes no draft. It costs hits a block where two texts part exactly
  * at its end. (The other way, entries that stand one position later, needs a hidden state kept
- * per block and attention that leaves out the first position.) */
+ * per block and attention that leaves out the first position.) For the same reason a sample of a
+ * prompt that gets another first token than the first sample computes the prompt's last position
+ * again, in a copy of its block. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -69,7 +71,8 @@ void engine_mtp_begin(sl_engine *e, const struct sched_plan *p)
         if (!r) x->in = false;
         if (!r) continue;
         const struct group *g = r->g;
-        *x = (struct engine_mtp_item){.n_known = it->n_tok - it->n_draft - it->sample};
+        *x = (struct engine_mtp_item){.n_known = it->n_tok - it->n_draft - it->sample,
+                                      .done = NO_CHAIN};
         x->from = chain_before(e, r, it, i);
         x->in = !r->pool && g->n_draft >= 0 && (!off || g->n_draft > 0);
         for (int j = it->pos0 / ENGINE_BLK_TOK; j * ENGINE_BLK_TOK < it->pos0 + it->n_tok; j++)
@@ -77,6 +80,42 @@ void engine_mtp_begin(sl_engine *e, const struct sched_plan *p)
         for (int k = 0; k < x->n_known; k++)
             m->next[e->room->seq_tok0[i] + k] = r->ids[it->pos0 + k + 1];
         if (!x->in) r->mtp_done = NO_CHAIN;
+    }
+}
+
+/* ---- samples of one prompt ---- */
+
+/* They share its entries but that of its last position, which depends on the first token. */
+void engine_mtp_fork(sl_engine *e, struct request *r, int32_t first)
+{
+    const struct engine_mtp *m = &e->mtp;
+    bool may = m->on && r->has_spec && e->n_lane == 1 && e->home[r->home].pool->n_win == 0;
+    if (!may || r->ids[r->n_prompt] == first || spec_plan_drafter_is_off(&e->spec.plan)) return;
+    (void)sched_rewind(engine_sched(e, r), r->slot, r->n_prompt - 1);
+}
+
+/* Samples share the prompt of item it, which was computed just now. */
+static bool has_forks(const sl_engine *e, const struct sched_item *it)
+{
+    int slot;
+    for (int k = 0; (slot = engine_running(e, k)) >= 0; k++)
+        if (e->req[slot]->mtp_like == it->req + 1) return true;
+    return false;
+}
+
+/* They go on with its chain. */
+static void fork_chains(sl_engine *e, const struct sched_plan *p)
+{
+    int slot;
+    for (int k = 0; (slot = engine_running(e, k)) >= 0; k++) {
+        struct request *r = e->req[slot];
+        for (int i = 0; i < p->n_item && r->mtp_like; i++) {
+            const struct engine_mtp_item *x = &e->mtp.item[i];
+            if (p->item[i].req != r->mtp_like - 1) continue;
+            r->mtp_from = x->from;
+            r->mtp_done = BASE_MIN(x->done, engine_sched_req(e, r)->n_done);
+        }
+        r->mtp_like = 0;
     }
 }
 
@@ -96,19 +135,20 @@ static int tokens_of(sl_engine *e, const struct request *r, const struct sched_i
     const struct kv_pool *pool = e->home[home].pool;
     int n = r ? engine_sched_req(e, r)->n_done - it->pos0 : x->n_known;
     int j = it->pos0 / ENGINE_BLK_TOK;
+    bool shared = !r && has_forks(e, it);
     *first = it->pos0;
     if (r && j > 0) j--;
     for (; j * ENGINE_BLK_TOK < it->pos0 + n; j++) {
         int end = (j + 1) * ENGINE_BLK_TOK;
-        if (!r && (!pool->node || !pool->node[old[j] - blk0].in_tree)) break;
+        if (!r && !shared && (!pool->node || !pool->node[old[j] - blk0].in_tree)) break;
         if (!r || blk0 + seq->blk[j] == old[j] || end <= x->from) continue;
         int has = e->mtp.from[blk0 + seq->blk[j]];
         if (has == NO_CHAIN && end - ENGINE_BLK_TOK >= it->pos0) continue; /* it gets them now */
         if (has != x->from) x->from = up(BASE_MAX(end, it->pos0));
         *first = BASE_MAX(*first, end);
     }
-    if (!r)
-        n = BASE_MIN(n, j * ENGINE_BLK_TOK - it->pos0); /* the other blocks are not found again */
+    if (!r && !shared) /* nobody finds the other blocks */
+        n = BASE_MIN(n, j * ENGINE_BLK_TOK - it->pos0);
     *first = BASE_MAX(*first, x->from);
     return n;
 }
@@ -150,27 +190,11 @@ static int add_item(sl_engine *e, const struct request *r, const struct sched_it
     return n - k0;
 }
 
-/* The other samples of a prompt that was computed go on with its chain. */
-static void fork_chains(sl_engine *e, const struct sched_plan *p)
-{
-    int slot;
-    for (int k = 0; (slot = engine_running(e, k)) >= 0; k++) {
-        struct request *r = e->req[slot];
-        for (int i = 0; i < p->n_item && r->mtp_like; i++) {
-            if (p->item[i].req != r->mtp_like - 1) continue;
-            r->mtp_from = e->mtp.item[i].from;
-            r->mtp_done = e->mtp.item[i].done;
-        }
-        r->mtp_like = 0;
-    }
-}
-
 /* All items into the arrays; rows are wanted of those that get a draft. */
 static struct engine_pass add_items(sl_engine *e, const struct sched_plan *p)
 {
     struct engine_mtp *m = &e->mtp;
     struct engine_pass at = {0, 0, 0};
-    bool forks = false;
     for (int i = 0; i < p->n_item; i++) {
         const struct sched_item *it = &p->item[i];
         struct request *r = engine_item_req(e, it);
@@ -179,7 +203,6 @@ static struct engine_pass add_items(sl_engine *e, const struct sched_plan *p)
         if (r) {
             r->mtp_from = m->item[i].from;
             r->mtp_done = m->item[i].done;
-            forks = forks || (r->g->n > 1 && r->index == 0);
         }
         if (n == 0) continue;
         at.tok += n;
@@ -192,7 +215,7 @@ static struct engine_pass add_items(sl_engine *e, const struct sched_plan *p)
         e->drafter.row_tok[at.row++] = at.tok - 1;
     }
     e->room->seq_tok0[at.seq] = at.tok;
-    if (forks) fork_chains(e, p);
+    fork_chains(e, p);
     return at;
 }
 

@@ -488,9 +488,9 @@ static void on_record(void *user, const void *p, size_t n)
     tape.n += n;
 }
 
-/* Every guess of the layer: after which tokens, and a hash of it. */
+/* Every guess of the layer: whose, after which tokens, and a hash of it. */
 struct guesses {
-    int n, pos[400];
+    int n, seat[400], pos[400];
     uint64_t hash[400];
 };
 
@@ -514,7 +514,11 @@ static void read_guesses(const sl_engine *e, size_t at, struct guesses *g)
         ASSERT_OK(engine_record_read_result(&body, byte, &res, &err));
         assert_int_equal(res.status, SL_OK);
         for (int i = 0; s.s.pass && i < res.n_row; i++, g->n++) {
+            int seq = 0;
             assert_in_range(g->n, 0, 399);
+            while (s.room.seq_tok0[seq + 1] <= s.room.row_tok[i])
+                seq++;
+            g->seat[g->n] = s.room.seat[seq];
             g->pos[g->n] = s.room.pos[s.room.row_tok[i]];
             memcpy(&g->hash[g->n], res.row + 8 * i, sizeof *g->hash);
         }
@@ -649,4 +653,58 @@ TEST(engine_mtp_chains_of_samples_go_on_with_that_of_their_prompt)
     assert_in_range(all[1].last.n_right, one.last.n_right - 2, one.last.n_right);
     sl_engine_close(e);
     sl_model_close(m);
+}
+
+/* The second sample of a prompt, of two or (n 1) alone: its guesses, and those of the first. */
+static bool guesses_of_second(sl_request q, int n, struct guesses *g, struct answer *a)
+{
+    sl_model *m;
+    sl_engine *e;
+    struct answer both[2];
+    sl_engine_opts o = {.device = "check", .draft = "mtp", .draft_max = 1};
+    o.on_record = on_record;
+    tape.n = 0;
+    ASSERT_OK(open_opts(tiny("deepseek_v3"), &o, &m, &e));
+    memset(both, 0, sizeof both);
+    q.n = n;
+    q.first = 2 - n;
+    q.on_event = on_sample;
+    q.user = both;
+    ASSERT_OK(sl_submit(e, &q, NULL, &err));
+    while (sl_pending(e))
+        ASSERT_OK(sl_step(e, &err));
+    read_guesses(e, RECORD_HEAD, g);
+    sl_engine_close(e);
+    sl_model_close(m);
+    *a = both[1];
+    return both[0].n > 0 && both[0].id[0] != both[1].id[0];
+}
+
+TEST(engine_mtp_guesses_of_samples_are_those_of_each_alone)
+{
+    static struct guesses alone, two;
+    int32_t ids[32];
+    for (int i = 0; i < 32; i++)
+        ids[i] = 5 + (i * 7) % 50;
+    sl_request q = {.ids = ids, .max_tokens = 30, .ignore_eos = 1};
+    q.sampling.temperature = 2;
+    int n_other = 0, n_same = 0;
+    for (int i = 0; i < 16; i++) {
+        struct answer a, b;
+        q.n_ids = i % 2 ? 32 : 3; /* the prompt ends where a block does */
+        q.sampling.seed = (uint64_t)i;
+        (void)guesses_of_second(q, 1, &alone, &a);
+        n_other += guesses_of_second(q, 2, &two, &b);
+        assert_int_equal(a.n, b.n);
+        assert_memory_equal(a.id, b.id, (size_t)a.n * sizeof *a.id);
+        for (int j = 0; j < two.n; j++)
+            for (int k = 0; k < alone.n && two.seat[j] == 1; k++) {
+                if (two.pos[j] != alone.pos[k]) continue;
+                if (two.hash[j] != alone.hash[k])
+                    fail_msg("%d: another guess after %d tokens", i, two.pos[j] + 1);
+                n_same++;
+            }
+    }
+    assert_true(n_other > 8);
+    assert_true(n_same > 16 * 15);
 }
