@@ -113,10 +113,16 @@ int engine_spec_most(const sl_engine *e, const struct request *r)
     return r->g->n_draft ? BASE_MIN(n, r->g->n_draft) : n;
 }
 
+static int fits(void *user, const int32_t *id, int n)
+{
+    struct request *r = user;
+    return engine_grammar_fits(r->grammar, id, n);
+}
+
 static int propose(sl_engine *e, struct request *r)
 {
     int n_max = engine_spec_most(e, r);
-    struct spec_given given = {0, true};
+    struct spec_given given = {.certain = true, .user = r};
     int32_t *out = r->ids + r->n_ids;
     if (n_max <= 0) return 0;
     if (r->n_ids == r->n_prompt + r->g->n_given + 1) spec_begin(&r->spec, &e->spec.drafter);
@@ -125,11 +131,9 @@ static int propose(sl_engine *e, struct request *r)
         int n = engine_grammar_forced(r->grammar, e->mask, e->n_vocab, n_max, out);
         given.n = engine_grammar_literal(r->grammar, e->m->tok, &e->spec.literal, n, n_max, out);
         given.certain = given.n == n;
+        given.fits = fits;
     }
-    int n = spec_propose(&r->spec, r->ids, r->n_ids, given, n_max, out);
-    if (r->grammar && r->spec.source > SPEC_LITERAL && n)
-        n = engine_grammar_fits(r->grammar, out, n);
-    return n;
+    return spec_propose(&r->spec, r->ids, r->n_ids, given, n_max, out);
 }
 
 static double step_ns(void *user, int n_tok)

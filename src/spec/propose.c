@@ -106,22 +106,33 @@ static enum spec_source drafter_of(const struct spec_seq *s)
     return s->o.model ? SPEC_MODEL : SPEC_MTP;
 }
 
-static int from_any(struct spec_seq *s, const int32_t *ids, int n_ids, int n_max, int32_t *out)
+static int from_offer(const struct spec_seq *s, int n_max, int32_t *out)
 {
-    int n = from_replay(s, n_ids, n_max, out);
-    s->source = SPEC_REPLAY;
-    s->row = SPEC_REPLAY;
-    if (n > 0 || s->o.replay) return n;
-    n = from_prediction(s, ids, n_ids, n_max, out);
-    s->source = s->row = SPEC_PREDICTION;
-    if (n > 0) return n;
-    s->source = SPEC_NGRAM;
-    n = from_ngram(s, ids, n_ids, n_max, out);
-    if (n > 0 || s->offer_at != n_ids) return n;
-    s->source = s->row = drafter_of(s);
-    n = BASE_MIN(n_max, s->n_offer);
+    int n = BASE_MIN(n_max, s->n_offer);
     memcpy(out, s->offer, (size_t)n * sizeof *out);
     return n;
+}
+
+static int fit(const struct spec_given *given, const int32_t *id, int n)
+{
+    return n > 0 && given->fits ? given->fits(given->user, id, n) : n;
+}
+
+/* Of the first source that has some that fit. */
+static int from_any(struct spec_seq *s, const int32_t *ids, int n_ids,
+                    const struct spec_given *given, int n_max, int32_t *out)
+{
+    s->source = s->row = SPEC_REPLAY;
+    int n = fit(given, out, from_replay(s, n_ids, n_max, out));
+    if (n > 0 || s->o.replay) return n;
+    s->source = s->row = SPEC_PREDICTION;
+    n = fit(given, out, from_prediction(s, ids, n_ids, n_max, out));
+    if (n > 0) return n;
+    s->source = SPEC_NGRAM;
+    n = fit(given, out, from_ngram(s, ids, n_ids, n_max, out));
+    if (n > 0 || s->offer_at != n_ids) return n;
+    s->source = s->row = drafter_of(s);
+    return fit(given, out, from_offer(s, n_max, out));
 }
 
 void spec_offer(struct spec_seq *s, int n_ids, int j, int32_t id)
@@ -156,7 +167,7 @@ int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_
     int32_t any[SPEC_MAX];
     bool certain = given.n > 0 && given.certain;
     n_max = BASE_MIN(n_max, SPEC_MAX);
-    int n = certain ? 0 : from_any(s, ids, n_ids, n_max, any);
+    int n = certain ? 0 : from_any(s, ids, n_ids, &given, n_max, any);
     if (certain || worth(s, SPEC_LITERAL, given.n) > worth(s, s->row, n)) {
         s->source = s->row = certain ? SPEC_FORCED : SPEC_LITERAL;
         n = given.n;

@@ -91,14 +91,17 @@ struct spec_seq {
 sl_status spec_seq_init(struct spec_seq *s, const struct spec_opts *o, int cap,
                         sl_err *err) BASE_MUST_USE;
 void spec_seq_fini(struct spec_seq *s);
-/* What a grammar leaves no choice about, in the first n of out. */
+/* What a grammar leaves no choice about, in the first n of out, and what it allows. */
 struct spec_given {
     int n;
     bool certain; /* no other tokens are right; else other ones may be the same text */
+    int (*fits)(void *user, const int32_t *id, int n); /* how many of n guesses; NULL = all */
+    void *user;
 };
 /* Up to n_max guesses at what follows ids[0 .. n_ids) into out; they are remembered for spec_learn.
  * Returns how many. What is given comes first, unless it is not certain and another source has
- * more tokens to expect. Linear in the tokens that are new, and cheap. */
+ * more tokens to expect. Guesses that do not fit are as if they were not made, and those that
+ * follow them. Linear in the tokens that are new, and cheap. */
 int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_given given,
                  int n_max, int32_t *out);
 /* The drafter's guess j at what follows n_ids known tokens, after guesses 0 .. j - 1: taken where

@@ -110,8 +110,9 @@ TEST(spec_forced_drafts_come_first)
 {
     struct spec_seq s;
     int32_t ids[] = {1, 2, 3, 1, 2}, out[SPEC_MAX] = {9, 8};
+    const struct spec_given two = {.n = 2, .certain = true};
     open_seq(&s, (struct spec_opts){.ngram = true});
-    assert_int_equal(spec_propose(&s, ids, 5, (struct spec_given){2, true}, 7, out), 2);
+    assert_int_equal(spec_propose(&s, ids, 5, two, 7, out), 2);
     assert_true(out[0] == 9 && out[1] == 8);
     assert_int_equal(s.source, SPEC_FORCED);
     assert_true(spec_chance(&s, 1) == 1);
@@ -123,7 +124,7 @@ TEST(spec_forced_texts_stand_back_where_another_source_has_more)
 {
     struct spec_seq s;
     int32_t ids[] = {1, 2, 3, 4, 5, 6, 7, 1, 2, 3}, out[SPEC_MAX] = {9, 8};
-    const struct spec_given two = {2, false};
+    const struct spec_given two = {.n = 2};
     open_seq(&s, (struct spec_opts){.ngram = true});
     assert_int_equal(spec_propose(&s, ids, 7, two, 4, out), 2); /* nothing is like it */
     assert_int_equal(s.source, SPEC_LITERAL);
@@ -138,6 +139,45 @@ TEST(spec_forced_texts_stand_back_where_another_source_has_more)
     assert_int_equal(spec_propose(&s, ids, 10, two, 4, out), 4);
     assert_int_equal(s.source, SPEC_NGRAM);
     assert_true(out[0] == 4 && out[3] == 7);
+    spec_seq_fini(&s);
+}
+
+static int below(void *user, const int32_t *id, int n)
+{
+    int fit = 0;
+    while (fit < n && id[fit] < *(const int32_t *)user)
+        fit++;
+    return fit;
+}
+
+/* A grammar's: they are no guesses, say nothing about how often guesses are right, and leave their
+ * place to another source. */
+TEST(spec_guesses_that_do_not_fit_are_as_if_they_were_not_made)
+{
+    struct spec_seq s;
+    int32_t ids[] = {1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 1}, out[SPEC_MAX], most = 6;
+    struct spec_given given = {.fits = below, .user = &most};
+    open_seq(&s, (struct spec_opts){.ngram = true});
+    assert_int_equal(spec_propose(&s, ids, 10, given, 4, out), 2); /* not 4 5 6 7 */
+    assert_true(out[0] == 4 && out[1] == 5 && s.n_prop == 2);
+    float before = s.rate[SPEC_N_SOURCE].right[0];
+    most = 4;
+    for (int i = 0; i < 12; i++) {
+        assert_int_equal(spec_propose(&s, ids, 10, given, 4, out), 0);
+        spec_learn(&s, ids, 11, &layer);
+    }
+    assert_true(s.rate[SPEC_N_SOURCE].right[0] == before);
+    spec_offer(&s, 10, 0, 1);
+    spec_offer(&s, 10, 1, 8);
+    assert_int_equal(spec_propose(&s, ids, 10, given, 4, out), 1);
+    assert_int_equal(s.source, SPEC_MTP);
+    assert_true(out[0] == 1);
+    out[0] = 2; /* the one token that is given */
+    given.n = 1;
+    s.n_offer = 0;
+    assert_int_equal(spec_propose(&s, ids, 10, given, 4, out), 1);
+    assert_int_equal(s.source, SPEC_LITERAL);
+    assert_true(out[0] == 2);
     spec_seq_fini(&s);
 }
 
