@@ -2,16 +2,19 @@
 /* Speculation changes nothing: every sample's events are compared, bit for bit but for times, with
  * those that it has alone and without drafts. Requests are greedy or sampled, with filters,
  * penalties, biases, stop strings and tokens, least lengths, log probabilities, echoed prompts,
- * grammars, several samples. A trial draws threads, chunk, sequences (1 to 32), the size of the KV
- * cache (down to one context), the prefix tree on or off, who comes when, and where drafts come
- * from: the text itself, an expected text that is nearly right, the answer at a rate, or a guesser
- * that is right mostly, seldom or never, a small model, the MTP layer; 1 to 7 of them, or as many
- * as the planner thinks pay. The small model is the model itself: its guesses are right where
- * nothing is drawn. Freed blocks are filled with NaN.
+ * grammars, several samples; some go on to the end of the context, some are the next turn after
+ * another one's answer. A trial draws threads, chunk, sequences (1 to 32), the size of the KV cache
+ * (down to one context), the prefix tree on or off, who comes when, who is cancelled, whose answer
+ * has begun elsewhere, and where drafts come from: the text itself, an expected text that is nearly
+ * right, the answer at a rate, or a guesser that is right mostly, seldom or never, a small model,
+ * the MTP layer (of a part of the vocabulary, too); 1 to 7 of them, or as many as the planner
+ * thinks pay, or as a request says. The small model is the model itself: its guesses are right
+ * where nothing is drawn. Freed blocks are filled with NaN.
  *
- * drafts N SEED MODEL...: N trials of each model. Sources and numbers of drafts are gone through in
- * turn, and pairs of --acts and --kv, a new one after every 20 trials. What was reached is counted,
- * and what a run of that size must reach and did not is an error. */
+ * drafts N SEED [--layout L] MODEL...: N trials of each model, on so many ranks. Sources and
+ * numbers of drafts are gone through in turn, and pairs of --acts and --kv, a new one after every
+ * 20 trials. What was reached is counted, and what a run of that size must reach and did not is an
+ * error. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +27,7 @@
 #define PROMPT_MAX 150
 #define NEW_MAX 64
 #define SAMPLE_MAX 3
-#define CTX (PROMPT_MAX + NEW_MAX + 4)
+#define CTX (PROMPT_MAX + NEW_MAX)
 #define EVENT_MAX (PROMPT_MAX + NEW_MAX + 8)
 #define PAIR_TRIALS 20 /* of one pair of --acts and --kv */
 #define N_PAIR 16
@@ -47,7 +50,12 @@ static const char *const from_name[] = {"ngram", "auto", "replay:0.8", "ngram",
     X(LOGPROBS, "log probabilities")                                                               \
     X(ECHO, "echo")                                                                                \
     X(SAMPLES, "several samples")                                                                  \
-    X(TEXT, "expected text")
+    X(TEXT, "expected text")                                                                       \
+    X(CONTEXT, "to the context's end")                                                             \
+    X(TURN, "next turns")                                                                          \
+    X(GIVEN, "begun elsewhere")                                                                    \
+    X(NUMBER, "their own number of drafts")                                                        \
+    X(CANCEL, "cancelled")
 enum kind {
 #define X(NAME, name) KIND_##NAME,
     KIND_LIST(X)
@@ -72,19 +80,25 @@ struct spec {
     int32_t ids[PROMPT_MAX], text[2 * NEW_MAX], stop_id[2];
     sl_bias bias[3];
     struct story alone[SAMPLE_MAX];
+    int turn_of; /* the spec whose prompt and answer its own begins with; -1 = none */
 };
 
 /* A request of a trial. */
 struct run {
     const struct spec *spec;
     struct story *into; /* NULL: compare */
-    int n_ev[SAMPLE_MAX];
+    int n_ev[SAMPLE_MAX], n_given, n_draft;
+    uint64_t id;
+    int cancel; /* after so many events of the first sample; -1 = not */
+    bool cancelled, over;
 };
 
 struct trial {
     struct spec *spec;
     struct run run[2 * N_REQ];
+    int n_run;
     uint64_t rng;
+    const char *layout;
     int right; /* of 8 guesses */
     int n_vocab;
     bool has_mtp, any_mtp;                /* the model under way; one of them */
@@ -135,6 +149,8 @@ static void on_event(void *user, const sl_event *ev)
         if (ev->prompt_pos < 0 && ev->token >= 0) s->tok[s->n_tok++] = ev->token;
         return;
     }
+    r->over = r->over || ev->finish != SL_FINISH_NONE;
+    if (r->cancelled && ev->finish == SL_FINISH_CANCELLED) return;
     const struct story *s = &r->spec->alone[ev->index];
     if (at < s->n_ev && s->ev[at] == h) return;
     fprintf(stderr, "drafts: event %d of sample %d differs: token %d \"%.*s\" finish %d %s\n", at,
@@ -157,9 +173,20 @@ static int guess(void *user, const struct request *r, int n_max, int32_t *out)
     return n;
 }
 
+/* A step that a lane has under way was told before the block was freed: it may copy it, and whoever
+ * gets it writes into it later. */
+static bool under_way(const sl_engine *e)
+{
+    bool any = false;
+    for (int i = 0; e->lane && i < e->n_lane; i++)
+        any = any || e->lane[i].under_way;
+    return any;
+}
+
 static void poison(void *user, int32_t blk)
 {
     sl_engine *e = user;
+    if (under_way(e)) return;
     dev_kv_poison(e->d, e->kv, DEV_KV_PAGED, blk);
     if (e->small.on) dev_kv_poison(e->d, e->small.kv, DEV_KV_PAGED, blk);
 }
@@ -167,6 +194,7 @@ static void poison(void *user, int32_t blk)
 static void poison_window(void *user, int32_t win)
 {
     sl_engine *e = user;
+    if (under_way(e)) return;
     dev_kv_poison(e->d, e->kv, DEV_KV_WINDOW, win);
 }
 
@@ -181,11 +209,22 @@ static sl_engine *open_engine(sl_model *m, const sl_engine_opts *o)
     return e;
 }
 
-static void run_all(sl_engine *e)
+static void step(sl_engine *e, struct trial *t)
 {
     sl_err err;
+    must(sl_step(e, &err), &err);
+    for (int i = 0; i < t->n_run; i++) {
+        struct run *r = &t->run[i];
+        if (r->cancel < 0 || r->cancelled || r->n_ev[0] - r->n_given < r->cancel) continue;
+        r->cancelled = true;
+        sl_cancel(e, r->id);
+    }
+}
+
+static void run_all(sl_engine *e, struct trial *t)
+{
     while (sl_pending(e))
-        must(sl_step(e, &err), &err);
+        step(e, t);
 }
 
 /* ---- requests ---- */
@@ -208,11 +247,29 @@ static void make_sampling(struct trial *t, struct spec *s)
     p->n_bias = 3;
 }
 
+/* The prompt and the answer of an earlier one, and some tokens more, where there is room. */
+static void make_turn(struct trial *t, struct spec *s, int i)
+{
+    int of = pick(t, i), more = 1 + pick(t, 8);
+    const struct spec *b = &t->spec[of];
+    const struct story *a = &b->alone[0];
+    int n = b->q.n_ids + a->n_tok;
+    if (n + more > PROMPT_MAX) return;
+    memcpy(s->ids, b->ids, (size_t)b->q.n_ids * sizeof *s->ids);
+    memcpy(s->ids + b->q.n_ids, a->tok, (size_t)a->n_tok * sizeof *s->ids);
+    for (int k = 0; k < more; k++)
+        s->ids[n + k] = pick(t, t->n_vocab);
+    s->q.n_ids = n + more;
+    s->turn_of = of;
+}
+
 static void make_request(struct trial *t, struct spec *s, int i, sl_grammar *const *masks)
 {
     static const char *const stops[] = {"a", "e", "th", "\n"};
     memset(s, 0, sizeof *s);
+    bool full = i % 8 == 2 || pick(t, 6) == 0;
     int n = 1 + pick(t, i % 4 ? 60 : PROMPT_MAX), period = 1 + pick(t, 30);
+    if (full) n = PROMPT_MAX;
     for (int k = 0; k < n; k++) { /* half of them begin alike; many repeat */
         int32_t any = pick(t, t->n_vocab);
         s->ids[k] = i % 2 && k < 70 ? (k * 7 + 3) % t->n_vocab : any;
@@ -220,10 +277,12 @@ static void make_request(struct trial *t, struct spec *s, int i, sl_grammar *con
     }
     s->q = (sl_request){.ids = s->ids,
                         .n_ids = n,
-                        .max_tokens = 1 + pick(t, NEW_MAX),
+                        .max_tokens = full ? 0 : 1 + pick(t, NEW_MAX),
                         .n_logprob = -1,
                         .ignore_eos = pick(t, 2),
                         .on_event = on_event};
+    s->turn_of = -1;
+    if (i % 5 == 4 && !full) make_turn(t, s, i);
     make_sampling(t, s);
     if (pick(t, 4) == 0) s->q.min_tokens = pick(t, 20);
     if (pick(t, 4) == 0) s->q.want_logprob = 1, s->q.n_logprob = pick(t, 6);
@@ -262,6 +321,7 @@ static void make_specs(sl_model *m, struct trial *t, sl_acts acts, sl_kv kv,
                        sl_grammar *const *masks)
 {
     sl_err err;
+    t->n_run = 0;
     sl_engine *e = open_engine(m, &(sl_engine_opts){.n_thread = 1,
                                                     .n_ctx = CTX,
                                                     .n_seq_max = SAMPLE_MAX,
@@ -274,7 +334,7 @@ static void make_specs(sl_model *m, struct trial *t, sl_acts acts, sl_kv kv,
         struct run r = {.spec = s, .into = s->alone};
         s->q.user = &r;
         must(sl_submit(e, &s->q, NULL, &err), &err);
-        run_all(e);
+        run_all(e, t);
         make_text(t, s);
     }
     sl_engine_close(e);
@@ -282,19 +342,43 @@ static void make_specs(sl_model *m, struct trial *t, sl_acts acts, sl_kv kv,
 
 /* ---- a trial ---- */
 
+/* Which spec comes next: often the next turn of one that was there. Half of those wait for its
+ * answer. */
+static const struct spec *choose(sl_engine *e, struct trial *t)
+{
+    const struct spec *s = &t->spec[pick(t, N_REQ)];
+    for (int k = pick(t, 2) * t->n_run - 1; k >= 0; k--)
+        for (int j = 0; j < N_REQ; j++) {
+            if (t->spec[j].turn_of != t->run[k].spec - t->spec) continue;
+            for (int n = pick(t, 2) * 100; n > 0 && sl_pending(e) && !t->run[k].over; n--)
+                step(e, t);
+            return &t->spec[j];
+        }
+    return s;
+}
+
 static void submit(sl_engine *e, struct trial *t, int i)
 {
     sl_err err;
     struct run *r = &t->run[i];
-    *r = (struct run){.spec = &t->spec[pick(t, N_REQ)]};
+    *r = (struct run){.spec = choose(e, t), .cancel = pick(t, 12) ? -1 : pick(t, 20)};
     sl_request q = r->spec->q;
+    const struct story *a = &r->spec->alone[0];
     q.user = r;
     q.priority = pick(t, 4) ? 0 : pick(t, 5) - 2;
     q.owner = (uint64_t)pick(t, 3);
     q.cache_salt = (uint64_t)(pick(t, 5) == 0);
-    must(sl_submit(e, &q, NULL, &err), &err);
+    q.no_cache = pick(t, 12) == 0;
+    if (pick(t, 4) == 0) q.n_draft = pick(t, SL_DRAFT_MAX + 2) - 1;
+    if (pick(t, 6) == 0 && q.n < 2 && !q.echo_logprob && a->n_tok > 1) {
+        q.given = a->tok;
+        q.n_given = r->n_given = r->n_ev[0] = 1 + pick(t, a->n_tok - 1);
+    }
+    r->n_draft = q.n_draft;
+    must(sl_submit(e, &q, &r->id, &err), &err);
+    t->n_run = i + 1;
     for (int k = pick(t, 4); k > 0; k--)
-        must(sl_step(e, &err), &err);
+        step(e, t);
 }
 
 static void end_trial(struct trial *t, sl_engine *e)
@@ -309,13 +393,17 @@ static void end_trial(struct trial *t, sl_engine *e)
     t->n_preempt += (long long)st.n_preempt;
     t->n_hit += (long long)st.cache_hit_tok;
     t->n_trial++;
-    if (kv_pool_avail(&e->pool) == e->pool.n_blk) return;
-    fprintf(stderr, "drafts: a block leaked\n");
-    exit(1);
+    for (int h = 0; h < e->n_home; h++) {
+        const struct kv_pool *p = e->home[h].pool;
+        if (kv_pool_avail(p) == p->n_blk) continue;
+        fprintf(stderr, "drafts: a block leaked\n");
+        exit(1);
+    }
 }
 
-static void count_kinds(struct trial *t, const sl_request *q)
+static void count_kinds(struct trial *t, const struct run *r)
 {
+    const sl_request *q = &r->spec->q;
     const sl_sampling *p = &q->sampling;
     const bool is[N_KIND] = {[KIND_GREEDY] = p->temperature <= 0,
                              [KIND_SAMPLED] = p->temperature > 0,
@@ -330,7 +418,12 @@ static void count_kinds(struct trial *t, const sl_request *q)
                              [KIND_LOGPROBS] = q->want_logprob,
                              [KIND_ECHO] = q->echo_logprob,
                              [KIND_SAMPLES] = q->n > 1,
-                             [KIND_TEXT] = q->n_draft_ids > 0};
+                             [KIND_TEXT] = q->n_draft_ids > 0,
+                             [KIND_CONTEXT] = q->n_ids + r->spec->alone[0].n_tok >= CTX,
+                             [KIND_TURN] = r->spec->turn_of >= 0,
+                             [KIND_GIVEN] = r->n_given > 0,
+                             [KIND_NUMBER] = r->n_draft != 0,
+                             [KIND_CANCEL] = r->cancelled};
     for (int i = 0; i < N_KIND; i++)
         t->n_kind[i] += is[i];
 }
@@ -351,6 +444,7 @@ static void one_trial(sl_model *m, struct trial *t, uint64_t i, sl_acts acts, sl
     int n_from = t->has_mtp ? N_FROM : MTP, batch = 1 + pick(t, 32);
     int n = 1 + pick(t, BASE_MIN(batch, 2 * N_REQ));
     enum from how = (enum from)(i % (uint64_t)n_from);
+    if (t->layout && (how == SMALL || how == AUTO_SMALL)) how = t->has_mtp ? MTP : AUTO;
     int most = (int)(i / (uint64_t)n_from % (SL_DRAFT_MAX + 1));
     sl_engine_opts o = {.n_thread = 1 + pick(t, 3),
                         .n_ctx = CTX,
@@ -360,11 +454,15 @@ static void one_trial(sl_model *m, struct trial *t, uint64_t i, sl_acts acts, sl
                         .acts = acts,
                         .kv = kv,
                         .n_queue_max = 8 * N_REQ,
+                        .layout = t->layout,
                         .draft = from_name[how],
                         .draft_model = how == SMALL || how == AUTO_SMALL ? m : NULL,
                         .draft_max = most,
                         .draft_always = most > 0 && pick(t, 4) > 0};
     o.kv_tokens = CTX + (pick(t, 3) ? pick(t, CTX * 2) : CTX * batch);
+    if (t->layout) o.n_thread = BASE_MAX(o.n_thread, 4);
+    if (t->has_mtp && how == MTP && pick(t, 3) == 0) o.draft_vocab = 1 + pick(t, t->n_vocab);
+    t->n_run = 0;
     t->n_cell[how][most]++;
     t->n_batch[batch]++;
     sl_engine *e = open_engine(m, &o);
@@ -376,13 +474,13 @@ static void one_trial(sl_model *m, struct trial *t, uint64_t i, sl_acts acts, sl
     }
     for (int k = 0; k < n; k++)
         submit(e, t, k);
-    run_all(e);
+    run_all(e, t);
     for (int k = 0; k < n; k++) {
         const struct run *r = &t->run[k];
-        count_kinds(t, &r->spec->q);
+        count_kinds(t, r);
         for (int j = 0; j < BASE_MAX(r->spec->q.n, 1); j++) {
             t->n_event += r->n_ev[j];
-            if (r->n_ev[j] == r->spec->alone[j].n_ev) continue;
+            if (r->n_ev[j] == r->spec->alone[j].n_ev || r->cancelled) continue;
             fprintf(stderr, "drafts: %d events, not %d\n", r->n_ev[j], r->spec->alone[j].n_ev);
             exit(1);
         }
@@ -449,8 +547,9 @@ static bool report(const struct trial *t)
     /* trials that reach none of these are worth nothing */
     bool full = t->n_trial >= 500,
          bad = t->n_draft == t->n_right || !t->n_right || !t->n_preempt || !t->n_hit ||
-               !t->n_small;
+               (!t->n_small && !t->layout);
     int n_from = t->any_mtp ? N_FROM : MTP;
+    full = full && !t->layout;
     bad |= missed("pairs of source and number of drafts", t->n_cell[0], n_from * (SL_DRAFT_MAX + 1),
                   full);
     bad |= missed("pairs of activations and cache", t->n_pair, N_PAIR, full);
@@ -465,13 +564,18 @@ int main(int argc, char **argv)
 {
     static struct spec spec[N_REQ];
     static struct trial t = {.spec = spec};
-    if (argc < 4) {
-        fprintf(stderr, "drafts N SEED MODEL...\n");
+    int first = 3;
+    if (argc > 5 && strcmp(argv[3], "--layout") == 0) {
+        t.layout = argv[4];
+        first = 5;
+    }
+    if (argc <= first) {
+        fprintf(stderr, "drafts N SEED [--layout L] MODEL...\n");
         return 2;
     }
-    for (int i = 3; i < argc; i++) {
-        t.rng = strtoull(argv[2], NULL, 10) + (uint64_t)i * 7919;
-        one_model(argv[i], (uint64_t)(i - 3), atoi(argv[1]), &t);
+    for (int i = first; i < argc; i++) {
+        t.rng = strtoull(argv[2], NULL, 10) + (uint64_t)(i - first + 3) * 7919;
+        one_model(argv[i], (uint64_t)(i - first), atoi(argv[1]), &t);
     }
     return report(&t);
 }
