@@ -65,7 +65,8 @@ struct bench_d {
 
 static sl_status prompt_of_line(struct bench_d *b, const struct json *v, struct seq *s, sl_err *err)
 {
-    const struct json *list = text_json_get(v, "ids"), *prompt = text_json_get(v, "prompt");
+    const struct json *list = text_json_get(v, "ids"), *chat = text_json_get(v, "messages"),
+                      *prompt = text_json_get(v, "prompt");
     int32_t *ids = NULL;
     void *p = NULL;
     if (list) {
@@ -74,7 +75,10 @@ static sl_status prompt_of_line(struct bench_d *b, const struct json *v, struct 
         s->n_ids = (int)list->n;
         return SL_OK;
     }
-    SL_TRY(sl_tokenize(b->c.m, prompt->s, prompt->n, SL_TOK_BOS, &ids, &s->n_ids, err));
+    if (chat)
+        SL_TRY(compute_line_chat(b->c.m, chat, &ids, &s->n_ids, err));
+    else
+        SL_TRY(sl_tokenize(b->c.m, prompt->s, prompt->n, SL_TOK_BOS, &ids, &s->n_ids, err));
     sl_status st = mem_arena_array(&b->arena, (size_t)s->n_ids + 1, sizeof *ids, &p, err);
     if (!st) s->ids = memcpy(p, ids, (size_t)s->n_ids * sizeof *ids);
     sl_free(ids);

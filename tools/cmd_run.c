@@ -39,7 +39,8 @@ static const struct opt opts[] = {
     {"ignore-eos", 0, OPT_FLAG, offsetof(struct run_opts, ignore_eos),
      NULL, NULL, 0, 0, "go on after an end-of-sequence token"},
     {"batch-file", 0, OPT_STR, offsetof(struct run_opts, batch_file),
-     "FILE", NULL, 0, 0, "JSON lines {\"prompt\"|\"ids\", \"n\", \"seed\"}, one answer line each"},
+     "FILE", NULL, 0, 0,
+     "JSON lines {\"prompt\"|\"messages\"|\"ids\", \"n\", \"seed\"}, one answer line each"},
     {"json-schema", 0, OPT_STR, offsetof(struct run_opts, json_schema),
      "FILE", NULL, 0, 0, "the answer is JSON that this JSON schema accepts"},
     {"grammar",  0,  OPT_STR,  offsetof(struct run_opts, grammar),
@@ -360,7 +361,8 @@ static sl_status submit_line(struct compute *c, const struct run_opts *o, struct
 {
     int64_t n = 0, seed = 0;
     int32_t *ids = NULL;
-    const struct json *list = text_json_get(l->v, "ids"), *prompt = text_json_get(l->v, "prompt");
+    const struct json *list = text_json_get(l->v, "ids"), *chat = text_json_get(l->v, "messages"),
+                      *prompt = text_json_get(l->v, "prompt");
     SL_TRY(text_json_int(l->v, "n", o->n, &n, err));
     SL_TRY(text_json_int(l->v, "seed", (int64_t)o->common.seed, &seed, err));
     if (n < 0 || n > INT32_MAX)
@@ -376,17 +378,20 @@ static sl_status submit_line(struct compute *c, const struct run_opts *o, struct
         q.n_ids = (int)list->n;
         return sl_submit(c->e, &q, NULL, err);
     }
-    if (!o->chat) {
+    if (!chat && !o->chat) {
         SL_TRY(whole(prompt->s, prompt->n, err));
         q.text = prompt->s;
         return sl_submit(c->e, &q, NULL, err);
     }
-    struct ids chat = {0};
-    SL_TRY(chat_ids(c, o, prompt->s, prompt->n, &chat, err));
-    q.ids = chat.v;
-    q.n_ids = chat.n;
+    struct ids own = {0};
+    if (chat)
+        SL_TRY(compute_line_chat(c->m, chat, &own.v, &own.n, err));
+    else
+        SL_TRY(chat_ids(c, o, prompt->s, prompt->n, &own, err));
+    q.ids = own.v;
+    q.n_ids = own.n;
     sl_status st = sl_submit(c->e, &q, NULL, err);
-    sl_free(chat.v);
+    sl_free(own.v);
     return st;
 }
 

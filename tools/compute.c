@@ -267,14 +267,32 @@ sl_status compute_lines(const char *path, char *text, uint64_t n, struct arena *
             snprintf(what, sizeof what, "%.100s: line %d", path, at + 1);
             SL_TRY(text_json_parse(arena, what, s, len, v, err));
             const struct json *ids = text_json_get(*v, "ids"),
-                              *prompt = text_json_get(*v, "prompt");
-            bool ok = ids ? ids->kind == JSON_ARRAY_K : prompt && prompt->kind == JSON_STR_K;
+                              *chat = text_json_get(*v, "messages"),
+                              *prompt = text_json_get(*v, "prompt"), *list = ids ? ids : chat;
+            bool ok = list ? list->kind == JSON_ARRAY_K : prompt && prompt->kind == JSON_STR_K;
             if (!ok)
-                return SL_FAIL(err, FORMAT, "%s: needs \"prompt\" (text) or \"ids\" (list)", what);
+                return SL_FAIL(err, FORMAT,
+                               "%s: needs \"prompt\" (text), \"messages\" or \"ids\" (lists)",
+                               what);
         }
         s += len + 1;
     }
     return SL_OK;
+}
+
+sl_status compute_line_chat(const sl_model *m, const struct json *messages, int32_t **ids, int *n,
+                            sl_err *err)
+{
+    struct str s;
+    struct json_w w;
+    str_init(&s, MEM_MISC, 0);
+    text_jw_init(&w, &s);
+    text_jw_node(&w, messages);
+    sl_status st = str_status(&s, err);
+    sl_chat chat = {.messages = str_c(&s)};
+    if (!st) st = sl_chat_render(m, &chat, NULL, ids, n, err);
+    str_fini(&s);
+    return st;
 }
 
 sl_status compute_line_ids(const struct json *list, struct arena *arena, int32_t **ids, sl_err *err)

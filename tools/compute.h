@@ -100,8 +100,9 @@ sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err) 
 sl_status compute_constrain(struct compute *c, const char *schema, const char *grammar,
                             sl_err *err) BASE_MUST_USE;
 
-/* Prompts, a JSON object a line: {"prompt": text} or {"ids": [...]}. text is changed and, like the
- * arena, must stay. path: for errors. Errors: FORMAT (names file and line), NOMEM. */
+/* Prompts, a JSON object a line: {"prompt": text}, {"messages": [...]} or {"ids": [...]}. text is
+ * changed and, like the arena, must stay. path: for errors. Errors: FORMAT (names file and line),
+ * NOMEM. */
 struct compute_lines {
     const struct json **v;
     int n;
@@ -111,6 +112,11 @@ sl_status compute_lines(const char *path, char *text, uint64_t n, struct arena *
 /* The ids of such a list. Errors: REQUEST, NOMEM. */
 sl_status compute_line_ids(const struct json *list, struct arena *arena, int32_t **ids,
                            sl_err *err) BASE_MUST_USE;
+
+/* The ids of such messages in m's chat template: *n of them, for sl_free. Errors: those of
+ * sl_chat_render. */
+sl_status compute_line_chat(const sl_model *m, const struct json *messages, int32_t **ids, int *n,
+                            sl_err *err) BASE_MUST_USE;
 
 /* What --draft says, or stands for where it is not given. */
 const char *compute_draft_source(const struct opt_common *o);

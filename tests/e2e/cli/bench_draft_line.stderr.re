@@ -1,1 +1,1 @@
-sluice: p\.jsonl: line 1: needs "prompt" \(text\) or "ids" \(list\)
+sluice: p\.jsonl: line 1: needs "prompt" \(text\), "messages" or "ids" \(lists\)
