@@ -11,6 +11,10 @@ form only on 26/27
                   layer dense 10944, 64 experts top-6 + 2 shared, moe ffn 1408, vocab 102400.  MLA
                   tensors in mainline's split form (attn_k_b / attn_v_b, head_count_kv 1), which
                   ik_llama.cpp also loads.
+       dsv3     : DeepSeek-V3's proportions at a width of 2048: 6 layers, the first dense, and an
+       MTP layer; 256 experts in
+                  8 groups, top-8 + 1 shared, sigmoid, moe ffn 768, 32 heads, q_lora 768, kv_lora
+                  512; vocab 32000: experts are 39 % of what a token reads (of V3's 56 %).
        qwen3moe : Qwen3-30B-A3B shape, 12 of 48 layers by default, hidden 2048, 32 heads / 4 kv,
        head_dim 128,
                   128 experts top-8, moe ffn 768, vocab 151936.
@@ -222,6 +226,80 @@ if a.model == 'dsv2lite':
             W_.t(p + 'ffn_gate_shexp.weight', (FF * SH, H), **k)
             W_.t(p + 'ffn_up_shexp.weight', (FF * SH, H), **k)
             W_.t(p + 'ffn_down_shexp.weight', (H, FF * SH), **k)
+elif a.model == 'dsv3':
+    L = a.layers or 6
+    E = a.experts or 256
+    U = 8
+    H = 2048
+    NH = 32
+    QR = 768
+    R = 512
+    ROPE = 64
+    NOPE = 128
+    V = 128
+    FF = 768
+    DENSE = 6144
+    NV = 32000
+    W_ = W('deepseek2'); w = W_.w
+    w.add_name(f'synthetic DeepSeek-V3 proportions {L}L {E}e')
+    w.add_block_count(L + 1)
+    w.add_nextn_predict_layers(1)
+    w.add_context_length(163840)
+    w.add_embedding_length(H)
+    w.add_feed_forward_length(DENSE)
+    w.add_head_count(NH)
+    w.add_head_count_kv(1)
+    w.add_layer_norm_rms_eps(1e-6)
+    w.add_rope_freq_base(10000.0)
+    w.add_expert_used_count(U)
+    w.add_expert_count(E)
+    w.add_expert_shared_count(1)
+    w.add_expert_group_count(8)
+    w.add_expert_group_used_count(4)
+    w.add_expert_feed_forward_length(FF)
+    w.add_expert_weights_scale(2.5)
+    w.add_expert_weights_norm(True)
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    w.add_leading_dense_block_count(1); w.add_vocab_size(NV)
+    w.add_q_lora_rank(QR); w.add_kv_lora_rank(R)
+    w.add_key_length(R + ROPE)
+    w.add_value_length(R)
+    w.add_key_length_mla(NOPE + ROPE)
+    w.add_value_length_mla(V)
+    w.add_rope_dimension_count(ROPE); w.add_file_type(1)
+    vocab(w, NV, 'deepseek-v3')
+    W_.t('token_embd.weight', (NV, H), frac=0)
+    W_.t('output_norm.weight', (H,), f32=True, one=True); W_.t('output.weight', (NV, H))
+    for i in range(L + 1):
+        p = f'blk.{i}.'; k = dict(il=i, nl=L)
+        on = 1.0 if i < L else 0  # a token reads the MTP layer for drafts only
+        W_.t(p + 'attn_norm.weight', (H, ), f32=True, one=True)
+        W_.t(p + 'attn_q_a_norm.weight', (QR, ), f32=True, one=True)
+        W_.t(p + 'attn_kv_a_norm.weight', (R, ), f32=True, one=True)
+        W_.t(p + 'attn_q_a.weight', (QR, H), frac=on, **k)
+        W_.t(p + 'attn_q_b.weight', (NH * (NOPE + ROPE), QR), frac=on, **k)
+        W_.t(p + 'attn_kv_a_mqa.weight', (R + ROPE, H), frac=on, **k)
+        W_.t(p + 'attn_k_b.weight', (NH, R, NOPE), frac=on, **k)
+        W_.t(p + 'attn_v_b.weight', (NH, V, R), frac=on, **k)
+        W_.t(p + 'attn_output.weight', (H, NH * V), frac=on, **k)
+        W_.t(p + 'ffn_norm.weight', (H, ), f32=True, one=True)
+        if i < 1:
+            for n in ('ffn_gate', 'ffn_up', 'ffn_down'):
+                W_.t(p + n + '.weight', (H, DENSE) if n == 'ffn_down' else (DENSE, H), **k)
+            continue
+        W_.t(p + 'ffn_gate_inp.weight', (E, H), f32=True, frac=on)
+        W_.t(p + 'exp_probs_b.bias', (E, ), f32=True, frac=on)
+        W_.t(p + 'ffn_gate_exps.weight', (E, FF, H), frac=on * U / E, **k)
+        W_.t(p + 'ffn_up_exps.weight', (E, FF, H), frac=on * U / E, **k)
+        W_.t(p + 'ffn_down_exps.weight', (E, H, FF), frac=on * U / E, **k)
+        W_.t(p + 'ffn_gate_shexp.weight', (FF, H), frac=on, **k)
+        W_.t(p + 'ffn_up_shexp.weight', (FF, H), frac=on, **k)
+        W_.t(p + 'ffn_down_shexp.weight', (H, FF), frac=on, **k)
+        if i == L:
+            W_.t(p + 'nextn.eh_proj.weight', (H, 2 * H), frac=0, **k)
+            W_.t(p + 'nextn.enorm.weight', (H, ), f32=True, one=True)
+            W_.t(p + 'nextn.hnorm.weight', (H, ), f32=True, one=True)
+            W_.t(p + 'nextn.shared_head_norm.weight', (H, ), f32=True, one=True)
 else:
     L = a.layers or 12
     E = a.experts or 128
