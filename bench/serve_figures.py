@@ -73,9 +73,10 @@ class Serve:
                 for i in ids[THREADS:]]
         return sum(int(r[11]) for r in rows), sum(int(r[12]) for r in rows)
 
-    def load(self, *args):
-        cmd = [SLUICE, "load", "--url", f"http://127.0.0.1:{self.port}/v1/completions",
-               "--api", "completions", "--model", "default", "-q", "--json", "-"]
+    def load(self, *args, api="completions"):
+        route = "chat/completions" if api == "chat" else api
+        cmd = [SLUICE, "load", "--url", f"http://127.0.0.1:{self.port}/v1/{route}",
+               "--api", api, "--model", "default", "-q", "--json", "-"]
         r = json.loads(subprocess.run(cmd + list(map(str, args)), stdout=subprocess.PIPE,
                                       check=True, text=True).stdout)["levels"][0]
         assert r["failed"] == 0, r
@@ -368,6 +369,8 @@ def drafts(model, prompts, *clients):
     """Two servers, without drafts and with, that are asked the same in turn: tokens/s, and tokens
     of a second of CPU time, which other programs on the machine change less."""
     n_out = os.environ.get("TOKENS", "128")
+    with open(prompts, encoding="utf-8") as f:
+        api = "chat" if "messages" in json.loads(f.readline()) else "completions"
     with Serve(model) as off, Serve(model, "--draft", "auto") as auto:
         for n in map(int, clients or ("1", "8", "32")):
             rows = {off: [], auto: []}
@@ -376,7 +379,7 @@ def drafts(model, prompts, *clients):
                     before = cpu_s(s)
                     r = s.load("--parallel", n, "--number", max(48, 3 * n), "--dataset", prompts,
                                "--output-length", n_out, "--temp", 0, "--warmup", 0,
-                               "--allow-eos")
+                               "--allow-eos", api=api)
                     made = r["output_tokens"]
                     out.append((r["output_tps"], made / (cpu_s(s) - before), r["itl_ms"]["p99"]))
             m = statistics.median
