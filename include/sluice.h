@@ -677,6 +677,7 @@ typedef struct sl_rank_stat {
     double wait_ms, step_ms; /* for other ranks; of all steps */
     int n_running, n_waiting; /* requests, where ranks have their own (dp); else rank 0's */
     int64_t kv_used_tok, kv_total_tok; /* the same of its cache */
+    int n_slot; /* of each layer that it has, where experts are spread: sl_slots; else 0 */
 } sl_rank_stat;
 /* Up to n of them; returns the number of ranks. Nothing is written where there is one. Threads: the
  * engine's. */
@@ -692,10 +693,9 @@ SL_API sl_status sl_follow(sl_engine *e, sl_err *err) SL_MUST_USE;
  * its last step. Threads: the engine's. */
 SL_API int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n);
 
-/* Which expert lies in each slot of a layer, where a layout with ep has spread them over ranks: up
- * to n; the slots are rank 0's, then rank 1's and so on, as many each. *n_rank: those ranks.
- * Returns the number of slots; 0 = they are not spread, the layer is dense, or the engine is
- * elsewhere. Threads: the engine's. */
+/* Which expert lies in each slot of a layer that a layout with ep has spread over *n_rank ranks: up
+ * to n; rank 0's, then rank 1's and so on (sl_rank_stat.n_slot). Returns the number of slots; 0 =
+ * they are not spread, the layer is dense, or the engine is elsewhere. Threads: the engine's. */
 SL_API int sl_slots(const sl_engine *e, int layer, int32_t *out, int n, int *n_rank);
 
 /* Have experts change ranks until these have about equally much to do, by what was chosen since the

@@ -67,6 +67,7 @@ struct api_routing {
         uint64_t *base;      /* [n_layer, n_expert] */
         int32_t *n_copy;     /* [n_expert] */
         double *rank, *sum;  /* [API_RANK_MAX] of a layer, of all */
+        int begin[API_RANK_MAX + 1]; /* where each rank's slots begin */
     } spread;
     /* any thread */
     struct net_count *expert; /* [n_expert] */
@@ -74,7 +75,7 @@ struct api_routing {
         struct net_count peak, sum, ranks; /* ranks: fullest over mean; 0 = unknown */
     } * layer; /* [n_layer] */
     struct net_count *cell; /* [n_row, n_col] */
-    struct net_count n_rank, rank[API_RANK_MAX]; /* each over the mean, all layers */
+    struct net_count n_rank, rank[API_RANK_MAX]; /* each over its share, all layers */
     struct net_count n_stage, idle[API_RANK_MAX]; /* 0 stages: one has all layers */
     /* of groups of ranks that have sequences of their own; 0 groups: all are of one */
     struct net_count n_group;

@@ -21,6 +21,15 @@ static sl_status array(api *a, size_t n, size_t size, void *out, sl_err *err)
     return SL_OK;
 }
 
+static void deal_slots(api *a)
+{
+    struct api_spread *s = &a->routing.spread;
+    sl_rank_stat rank[API_RANK_MAX];
+    int n = BASE_MIN(sl_ranks(a->o.engine, rank, API_RANK_MAX), API_RANK_MAX);
+    for (int k = 0; k < s->n_rank; k++)
+        s->begin[k + 1] = s->begin[k] + (k < n ? rank[k].n_slot : 0);
+}
+
 static sl_status open_spread(api *a, sl_err *err)
 {
     struct api_routing *r = &a->routing;
@@ -34,6 +43,7 @@ static sl_status open_spread(api *a, sl_err *err)
     SL_TRY(array(a, n, sizeof *s->now, &s->now, err));
     SL_TRY(array(a, L * E, sizeof *s->base, &s->base, err));
     SL_TRY(array(a, E, sizeof *s->n_copy, &s->n_copy, err));
+    deal_slots(a);
     SL_TRY(array(a, API_RANK_MAX, sizeof *s->rank, &s->rank, err));
     return array(a, API_RANK_MAX, sizeof *s->sum, &s->sum, err);
 }
@@ -62,6 +72,13 @@ static void set(struct net_count *c, uint64_t v)
     atomic_store_explicit(&c->v, v, memory_order_relaxed);
 }
 
+/* By which a rank's counts are compared with others': 1 where it has the mean of the slots. */
+static double share_of(const struct api_spread *s, int k)
+{
+    double n = s->begin[k + 1] - s->begin[k];
+    return n > 0 ? s->begin[s->n_rank] / n / s->n_rank : 0;
+}
+
 /* Adds what each rank has of layer l, by the counts in r->one since its slots are as they are. */
 static void sample_ranks(api *a, int l)
 {
@@ -82,11 +99,11 @@ static void sample_ranks(api *a, int l)
         s->n_copy[slot[i]]++;
     for (int k = 0; k < s->n_rank; k++) {
         s->rank[k] = 0;
-        for (int i = k * (n / s->n_rank); i < (k + 1) * (n / s->n_rank); i++)
+        for (int i = s->begin[k]; i < s->begin[k + 1]; i++)
             s->rank[k] += (double)(r->one[slot[i]] - base[slot[i]]) / s->n_copy[slot[i]];
         s->sum[k] += s->rank[k];
         sum += s->rank[k];
-        most = BASE_MAX(most, s->rank[k]);
+        most = BASE_MAX(most, s->rank[k] * share_of(s, k));
     }
     set(&r->layer[l].ranks, sum > 0 ? (uint64_t)(most * s->n_rank / sum * PARTS) : 0);
 }
@@ -98,7 +115,7 @@ static void set_ranks(struct api_routing *r)
     for (int k = 0; k < s->n_rank; k++)
         sum += s->sum[k];
     for (int k = 0; k < s->n_rank && sum > 0; k++)
-        set(&r->rank[k], (uint64_t)(s->sum[k] * s->n_rank / sum * PARTS));
+        set(&r->rank[k], (uint64_t)(s->sum[k] * share_of(s, k) * s->n_rank / sum * PARTS));
     set(&r->n_rank, sum > 0 ? (uint64_t)s->n_rank : 0);
 }
 

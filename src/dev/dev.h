@@ -502,15 +502,15 @@ struct dev_route {
     float *weight;   /* [T, K] out */
     uint64_t *count; /* [E] for how many tokens each expert was chosen, counted up; or NULL */
 };
-/* Which experts the stacks of dev_moe hold, where it is not expert e in slot e: an expert may lie
- * in several slots, which take tokens in turn by their index in the step, or in none, and then adds
- * nothing. Built by dev_slots_init; the arrays are the owner's and stay until the device closes. */
+/* Which experts the stacks of dev_moe hold, where it is not expert e in slot e: one may lie in
+ * several slots, which take tokens in turn by their index in the step, or in none: it adds nothing.
+ * Built by dev_slots_init; the arrays are the owner's and stay until the device closes. */
 struct dev_slots {
-    int n;                 /* slots */
-    const int32_t *expert; /* [n] expert in a slot, -1 = none */
+    int n;                         /* slots */
+    const int32_t *expert, *rank0; /* [n] expert in a slot, -1 = none; rank0: see n_here */
     int32_t *first, *list; /* [E + 1], [n]: expert e lies in slots list[first[e] .. first[e + 1]) */
-    /* 0, or: experts are spread over ranks; these stacks hold n_here slots from begin on, and those
-     * of rank r the same number from r * n_here on */
+    /* 0, or: experts are spread over ranks, rank r's slots are from rank0[r] on up to rank0[r + 1];
+     * these stacks hold n_here slots from begin on */
     int n_here, begin;
 };
 /* Fills s->first and s->list from s->n and s->expert. */

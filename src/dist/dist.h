@@ -29,14 +29,28 @@
  * chosen, and sequences of their own; tp: every matrix of a group is shared among so many ranks.
  * Rank r is number r % tp of group r / tp % dp of stage pp - 1 - r / (tp dp): rank 0 is in the last
  * stage. ep: 1, or as many as a stage has ranks: the experts are not shared by rows, each is on one
- * of these ranks; with dp it is that. */
+ * of these ranks; with dp it is that. weight: how much each of a stage's n_weight ranks holds of
+ * what it shares with others, the same in every stage; n_weight 0: they are alike. */
+#define DIST_WEIGHT_MAX 1000
 struct dist_layout {
     int tp, dp, ep, pp;
+    int n_weight; /* 0, or tp dp */
+    uint16_t weight[DIST_RANK_MAX];
 };
-/* "tp=2,ep=2,pp=2"; "" = one rank. Errors: REQUEST names the word that is not understood,
- * UNSUPPORTED the one that is not there yet. */
+/* "tp=2,ep=2,pp=2,weight=3:2"; "" = one rank. Errors: REQUEST names the word that is not
+ * understood, UNSUPPORTED the one that is not there yet. */
 sl_status dist_layout_parse(const char *text, struct dist_layout *out, sl_err *err) BASE_MUST_USE;
 int dist_layout_ranks(const struct dist_layout *l);
+
+/* What one of n ranks gets of `total` in whole units, of which the last may be less; *begin: after
+ * what those before it get. By weight [n], each from 1 to DIST_WEIGHT_MAX: what is left of whole
+ * units goes to the largest remainders, of equal ones to the lower rank; where there are as many
+ * units as ranks each has one at least. weight NULL: as many to each, or one more. */
+struct dist_among {
+    int rank, n; /* n at most DIST_RANK_MAX */
+    const uint16_t *weight;
+};
+int64_t dist_share(int64_t total, int64_t unit, const struct dist_among *a, int64_t *begin);
 
 /* What the environment says of a launcher (mpirun, srun): how many processes it has started, which
  * of them this one is, and the same of those on this machine. n 1: none.

@@ -14,11 +14,13 @@ struct improve {
     const struct dist_experts *p;
     const uint64_t *load;
     int32_t *expert; /* [n_slot] */
-    int per;         /* slots of a rank */
     double sum;
-    double *rank;    /* [n_rank] what each has to do */
+    double *rank;    /* [n_rank] what each has to do, over its weight */
     double *changed; /* [n_rank] the same after a step that is tried */
+    double *weight;  /* [n_rank] of ranks that are alike 1 */
     int32_t *n_copy; /* [n_expert] */
+    int32_t *begin;  /* [n_rank + 1] where its slots begin */
+    int32_t *of;     /* [n_slot] the rank that has it */
 };
 
 static double each(const struct improve *k, int32_t e, int more)
@@ -33,15 +35,16 @@ static void count(struct improve *k)
         k->n_copy[k->expert[s]]++;
     for (int r = 0; r < k->p->n_rank; r++) {
         k->rank[r] = 0;
-        for (int i = 0; i < k->per; i++)
-            k->rank[r] += each(k, k->expert[r * k->per + i], 0);
+        for (int i = k->begin[r]; i < k->begin[r + 1]; i++)
+            k->rank[r] += each(k, k->expert[i], 0);
+        k->rank[r] /= k->weight[r];
     }
 }
 
 static bool has(const struct improve *k, int rank, int32_t e)
 {
-    for (int i = 0; i < k->per; i++)
-        if (k->expert[rank * k->per + i] == e) return true;
+    for (int i = k->begin[rank]; i < k->begin[rank + 1]; i++)
+        if (k->expert[i] == e) return true;
     return false;
 }
 
@@ -82,11 +85,12 @@ static void propose(const struct dist_exchange *x, double left, double *least,
 static void try_swap(const struct improve *k, int full, int to, double *least,
                      struct dist_exchange *best)
 {
-    for (int i = full * k->per; i < (full + 1) * k->per; i++)
-        for (int j = to * k->per; j < (to + 1) * k->per; j++) {
+    for (int i = k->begin[full]; i < k->begin[full + 1]; i++)
+        for (int j = k->begin[to]; j < k->begin[to + 1]; j++) {
             int32_t a = k->expert[i], b = k->expert[j];
             double more = each(k, a, 0) - each(k, b, 0);
-            double left = BASE_MAX(k->rank[full] - more, k->rank[to] + more);
+            double left = BASE_MAX(k->rank[full] - more / k->weight[full],
+                                   k->rank[to] + more / k->weight[to]);
             if (more <= 0 || left >= *least || has(k, full, b) || has(k, to, a)) continue;
             propose(&(struct dist_exchange){2, {i, j}, {b, a}}, left, least, best);
         }
@@ -98,10 +102,12 @@ static double after_copy(const struct improve *k, int j, int32_t a, int32_t b)
     double most = 0;
     memcpy(k->changed, k->rank, sizeof *k->rank * (size_t)k->p->n_rank);
     for (int s = 0; s < k->p->n_slot; s++) {
-        if (k->expert[s] == a) k->changed[s / k->per] += each(k, a, 1) - each(k, a, 0);
-        if (k->expert[s] == b && s != j) k->changed[s / k->per] += each(k, b, -1) - each(k, b, 0);
+        int r = k->of[s];
+        if (k->expert[s] == a) k->changed[r] += (each(k, a, 1) - each(k, a, 0)) / k->weight[r];
+        if (k->expert[s] == b && s != j)
+            k->changed[r] += (each(k, b, -1) - each(k, b, 0)) / k->weight[r];
     }
-    k->changed[j / k->per] += each(k, a, 1) - each(k, b, 0);
+    k->changed[k->of[j]] += (each(k, a, 1) - each(k, b, 0)) / k->weight[k->of[j]];
     for (int r = 0; r < k->p->n_rank; r++)
         if (k->changed[r] != k->rank[r]) most = BASE_MAX(most, k->changed[r]);
     return most;
@@ -110,9 +116,9 @@ static double after_copy(const struct improve *k, int j, int32_t a, int32_t b)
 static void try_copy(const struct improve *k, int full, int to, double *least,
                      struct dist_exchange *best)
 {
-    for (int j = to * k->per; j < (to + 1) * k->per; j++) {
+    for (int j = k->begin[to]; j < k->begin[to + 1]; j++) {
         int32_t b = k->expert[j];
-        for (int i = full * k->per; i < (full + 1) * k->per && k->n_copy[b] > 1; i++) {
+        for (int i = k->begin[full]; i < k->begin[full + 1] && k->n_copy[b] > 1; i++) {
             int32_t a = k->expert[i];
             if (a == b || has(k, to, a)) continue;
             propose(&(struct dist_exchange){1, {j}, {a}}, after_copy(k, j, a, b), least, best);
@@ -134,24 +140,45 @@ static bool find(const struct improve *k, struct dist_exchange *best)
 
 size_t dist_improve_room(const struct dist_experts *p)
 {
-    return 2 * (size_t)p->n_rank * sizeof(double) + (size_t)p->n_expert * sizeof(int32_t);
+    return 3 * (size_t)p->n_rank * sizeof(double) +
+           (size_t)(p->n_expert + p->n_rank + 1 + p->n_slot) * sizeof(int32_t);
+}
+
+static void deal(struct improve *k, void *room)
+{
+    const struct dist_experts *p = k->p;
+    k->rank = room;
+    k->changed = k->rank + p->n_rank;
+    k->weight = k->changed + p->n_rank;
+    k->n_copy = (int32_t *)(void *)(k->weight + p->n_rank);
+    k->begin = k->n_copy + p->n_expert;
+    k->of = k->begin + p->n_rank + 1;
+    k->begin[p->n_rank] = p->n_slot;
+    for (int r = 0; r < p->n_rank; r++) {
+        k->weight[r] = p->weight ? p->weight[r] : 1;
+        k->begin[r] = dist_place_begin(p, r);
+    }
+    for (int r = 0; r < p->n_rank; r++)
+        for (int i = k->begin[r]; i < k->begin[r + 1]; i++)
+            k->of[i] = r;
 }
 
 void dist_improve(const struct dist_experts *p, const uint64_t *load, const struct dist_goal *goal,
                   int32_t *expert, struct dist_steps *out)
 {
-    struct improve k = {.p = p, .load = load, .expert = expert, .per = p->n_slot / p->n_rank};
+    struct improve k = {.p = p, .load = load, .expert = expert};
     struct dist_exchange x;
+    double all = 0;
     int n_load = 0;
     out->n = 0;
     for (int e = 0; e < p->n_expert; e++)
         k.sum += (double)load[e];
     if (p->n_rank < 2 || k.sum <= 0) return;
-    k.rank = out->room;
-    k.changed = k.rank + p->n_rank;
-    k.n_copy = (int32_t *)(void *)(k.changed + p->n_rank);
+    deal(&k, out->room);
+    for (int r = 0; r < p->n_rank; r++)
+        all += k.weight[r];
     count(&k);
-    while (k.rank[fullest(&k)] * p->n_rank > goal->ratio * k.sum) {
+    while (k.rank[fullest(&k)] * all > goal->ratio * k.sum) {
         if (!find(&k, &x) || n_load + x.n > goal->n_load) return;
         for (int i = 0; i < x.n; i++)
             expert[x.slot[i]] = x.expert[i];

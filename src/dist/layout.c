@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts as users write them: "tp=2,ep=2,pp=2". */
+/* Layouts as users write them: "tp=2,ep=2,pp=2"; and what each of several ranks gets. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,21 +32,48 @@ static bool is_key(const char *word, size_t n, const char *name)
     return n == strlen(name) && strncmp(word, name, n) == 0;
 }
 
+/* "weight=3:2:1", n bytes of it. */
+static sl_status weights(const char *at, size_t n, struct dist_layout *out, sl_err *err)
+{
+    const char *end = at + n;
+    for (const char *p = at + strlen("weight"); p < end;) {
+        char *next = NULL;
+        long x = *++p >= '0' && *p <= '9' ? strtol(p, &next, 10) : 0;
+        if (x < 1 || x > DIST_WEIGHT_MAX || next > end || (next < end && *next != ':'))
+            return SL_FAIL(err, REQUEST,
+                           "layout: '%.*s': weights are numbers from 1 to %d, with ':' between",
+                           (int)BASE_MIN(n, 40), at, DIST_WEIGHT_MAX);
+        if (out->n_weight == DIST_RANK_MAX)
+            return SL_FAIL(err, REQUEST, "layout: '%.*s': at most %d ranks", (int)BASE_MIN(n, 40),
+                           at, DIST_RANK_MAX);
+        out->weight[out->n_weight++] = (uint16_t)x;
+        p = next;
+    }
+    return SL_OK;
+}
+
+#define SEEN_WEIGHT (1u << BASE_COUNT_OF(keys))
+
 /* seen: bits of the keys that were said before. */
 static sl_status word(const char *at, size_t n, unsigned *seen, struct dist_layout *out,
                       sl_err *err)
 {
-    static const char *const later[] = {"etp", "weight"};
     char w[48];
+    size_t n_all = n;
     if (n >= sizeof w) n = sizeof w - 1;
     memcpy(w, at, n);
     w[n] = 0;
     const char *eq = strchr(w, '=');
     size_t n_key = eq ? (size_t)(eq - w) : n;
-    for (int i = 0; i < BASE_COUNT_OF(later); i++)
-        if (is_key(w, n_key, later[i]))
-            return SL_FAIL(err, UNSUPPORTED, "layout: '%s': there are only tp, dp, ep and pp yet",
-                           w);
+    if (is_key(w, n_key, "etp"))
+        return SL_FAIL(err, UNSUPPORTED,
+                       "layout: '%s': there are only tp, dp, ep, pp and weight yet", w);
+    if (eq && is_key(w, n_key, "weight")) {
+        if (*seen & SEEN_WEIGHT)
+            return SL_FAIL(err, REQUEST, "layout: '%s': weight is said already", w);
+        *seen |= SEEN_WEIGHT;
+        return weights(at, n_all, out, err);
+    }
     for (int i = 0; i < BASE_COUNT_OF(keys); i++) {
         if (!eq || !is_key(w, n_key, keys[i].name)) continue;
         if (*seen >> i & 1)
@@ -54,7 +81,7 @@ static sl_status word(const char *at, size_t n, unsigned *seen, struct dist_layo
         *seen |= 1u << i;
         return number(w, eq + 1, n - n_key - 1, (int *)(void *)((char *)out + keys[i].at), err);
     }
-    return SL_FAIL(err, REQUEST, "layout: '%s': expected tp=N, dp=N, ep=N or pp=N", w);
+    return SL_FAIL(err, REQUEST, "layout: '%s': expected tp=N, dp=N, ep=N, pp=N or weight=N:N", w);
 }
 
 /* Ranks with sequences of their own. */
@@ -70,6 +97,20 @@ static sl_status check_dp(const char *text, const struct dist_layout *l, sl_err 
         return SL_FAIL(err, REQUEST,
                        "layout: '%.40s': experts are spread over all ranks of a stage: ep=%d", text,
                        n);
+    return SL_OK;
+}
+
+/* Ranks of the same weight are alike. */
+static sl_status check_weights(const char *text, struct dist_layout *l, sl_err *err)
+{
+    int n = l->tp * l->dp;
+    bool alike = true;
+    if (l->n_weight != n)
+        return SL_FAIL(err, REQUEST, "layout: '%.60s': %d weight%s, a stage has %d rank%s", text,
+                       l->n_weight, l->n_weight > 1 ? "s" : "", n, n > 1 ? "s" : "");
+    for (int i = 1; i < n; i++)
+        alike = alike && l->weight[i] == l->weight[0];
+    if (alike) l->n_weight = 0;
     return SL_OK;
 }
 
@@ -91,10 +132,61 @@ sl_status dist_layout_parse(const char *text, struct dist_layout *out, sl_err *e
                        text, BASE_MAX(out->tp, out->ep), BASE_MAX(out->tp, out->ep));
     if (dist_layout_ranks(out) > DIST_RANK_MAX)
         return SL_FAIL(err, REQUEST, "layout: '%.40s': at most %d ranks", text, DIST_RANK_MAX);
-    return SL_OK;
+    return out->n_weight ? check_weights(text, out, err) : SL_OK;
 }
 
 int dist_layout_ranks(const struct dist_layout *l)
 {
     return l->tp * l->dp * l->pp;
+}
+
+/* ---- shares ---- */
+
+/* Units of each rank, into n: where all can have one, those whose share is less get it first, and
+ * the others share the rest. */
+static void by_weight(const struct dist_among *a, int64_t n_unit, int64_t *n)
+{
+    bool one[DIST_RANK_MAX] = {false}, again = n_unit >= a->n;
+    int64_t units = n_unit, sum = 0, left;
+    for (int r = 0; r < a->n; r++)
+        sum += a->weight[r];
+    while (again) {
+        again = false;
+        for (int r = 0; r < a->n; r++) {
+            if (one[r] || units * a->weight[r] >= sum) continue;
+            one[r] = again = true;
+            units--;
+            sum -= a->weight[r];
+        }
+    }
+    left = units;
+    for (int r = 0; r < a->n; r++) {
+        n[r] = one[r] ? 1 : units * a->weight[r] / sum;
+        left -= one[r] ? 0 : n[r];
+    }
+    for (; left > 0; left--) {
+        int64_t most = -1;
+        int to = 0;
+        for (int r = 0; r < a->n; r++) {
+            int64_t over = units * a->weight[r] - n[r] * sum;
+            if (!one[r] && over > most) to = r, most = over;
+        }
+        n[to]++;
+    }
+}
+
+int64_t dist_share(int64_t total, int64_t unit, const struct dist_among *a, int64_t *begin)
+{
+    int64_t n_unit = (total + unit - 1) / unit, n[DIST_RANK_MAX], at = 0, end;
+    if (!a->weight) {
+        at = n_unit * a->rank / a->n;
+        end = n_unit * (a->rank + 1) / a->n;
+    } else {
+        by_weight(a, n_unit, n);
+        for (int r = 0; r < a->rank; r++)
+            at += n[r];
+        end = at + n[a->rank];
+    }
+    *begin = BASE_MIN(total, at * unit);
+    return BASE_MIN(total, end * unit) - *begin;
 }

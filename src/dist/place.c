@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/size.h"
+#include "dist/dist.h"
 
 /* Something that is packed. */
 struct item {
@@ -18,11 +19,12 @@ struct item {
 };
 
 struct bins {
-    int n, cap;
-    double *load;  /* [n] */
-    int32_t *n_in; /* [n] */
-    int32_t *item; /* [n, cap] numbers, in the order in which they came */
-    int32_t *of;   /* [n, cap] of those */
+    int n;
+    const uint16_t *weight; /* [n]; NULL: alike */
+    double *load;           /* [n] */
+    int32_t *n_in, *begin;  /* [n], [n + 1] bin i has places from begin[i] on */
+    int32_t *item;          /* numbers, in the order in which they came */
+    int32_t *of;            /* of those */
 };
 
 static int heavier(const void *a, const void *b)
@@ -35,32 +37,40 @@ static int heavier(const void *a, const void *b)
 static bool has(const struct bins *b, int bin, int32_t of)
 {
     for (int i = 0; i < b->n_in[bin]; i++)
-        if (b->of[bin * b->cap + i] == of) return true;
+        if (b->of[b->begin[bin] + i] == of) return true;
     return false;
 }
 
-/* The lightest bin with room; twins: it may have another of the same. -1: there is none. */
-static int lightest(const struct bins *b, int32_t of, bool twins)
+/* What is compared: of bins that are alike what is in them already, else how long they take. */
+static double fill_of(const struct bins *b, int bin, double more)
+{
+    return b->weight ? (b->load[bin] + more) / b->weight[bin] : b->load[bin];
+}
+
+/* The bin with room that is the lightest; twins: it may have another of the same. -1: there is
+ * none. */
+static int lightest(const struct bins *b, const struct item *v, bool twins)
 {
     int best = -1;
     for (int i = 0; i < b->n; i++)
-        if (b->n_in[i] < b->cap && (best < 0 || b->load[i] < b->load[best]) &&
-            (twins || !has(b, i, of)))
+        if (b->n_in[i] < b->begin[i + 1] - b->begin[i] &&
+            (best < 0 || fill_of(b, i, v->load) < fill_of(b, best, v->load)) &&
+            (twins || !has(b, i, v->of)))
             best = i;
     return best;
 }
 
-/* All of v [b->n * b->cap], which is sorted. */
+/* All of v, as many as there are places, which is sorted. */
 static void pack(struct item *v, struct bins *b)
 {
-    int n = b->n * b->cap;
+    int n = b->begin[b->n];
     memset(b->load, 0, sizeof *b->load * (size_t)b->n);
     memset(b->n_in, 0, sizeof *b->n_in * (size_t)b->n);
     qsort(v, (size_t)n, sizeof *v, heavier);
     for (int i = 0; i < n; i++) {
-        int bin = lightest(b, v[i].of, false);
-        if (bin < 0) bin = lightest(b, v[i].of, true);
-        int32_t at = bin * b->cap + b->n_in[bin]++;
+        int bin = lightest(b, &v[i], false);
+        if (bin < 0) bin = lightest(b, &v[i], true);
+        int32_t at = b->begin[bin] + b->n_in[bin]++;
         b->item[at] = v[i].at;
         b->of[at] = v[i].of;
         b->load[bin] += v[i].load;
@@ -84,6 +94,13 @@ static double load_of(const struct place *k, int32_t expert)
     return k->even ? 1.0 : (double)k->load[expert];
 }
 
+static void alike_bins(struct bins *b, int n, int cap)
+{
+    b->n = n;
+    for (int i = 0; i <= n; i++)
+        b->begin[i] = i * cap;
+}
+
 static void groups_to_nodes(struct place *k)
 {
     const struct dist_experts *p = k->p;
@@ -93,8 +110,7 @@ static void groups_to_nodes(struct place *k)
         for (int i = 0; i < size; i++)
             k->item[g].load += load_of(k, g * size + i);
     }
-    k->bins.n = p->n_node;
-    k->bins.cap = p->n_group / p->n_node;
+    alike_bins(&k->bins, p->n_node, p->n_group / p->n_node);
     pack(k->item, &k->bins);
     memcpy(k->node_group, k->bins.item, sizeof *k->node_group * (size_t)p->n_group);
 }
@@ -131,8 +147,10 @@ static void place_node(struct place *k, int node, int32_t *expert)
         int32_t i = k->item[s].of;
         k->item[s] = (struct item){load_of(k, k->local[i]) / k->n_copy[i], k->local[i], s};
     }
-    k->bins.n = p->n_rank / p->n_node;
-    k->bins.cap = n_slot / k->bins.n;
+    alike_bins(&k->bins, p->n_rank / p->n_node, n_slot / (p->n_rank / p->n_node));
+    k->bins.weight = p->weight; /* then there is one node */
+    for (int r = 0; r <= p->n_rank && p->weight; r++)
+        k->bins.begin[r] = dist_place_begin(p, r);
     pack(k->item, &k->bins);
     memcpy(expert + node * n_slot, k->bins.of, sizeof *expert * (size_t)n_slot);
 }
@@ -143,7 +161,7 @@ static sl_status check(const struct dist_experts *p, bool has_load, sl_err *err)
     if (p->n_rank < 1 || p->n_rank > p->n_expert)
         return SL_FAIL(err, REQUEST, "%d ranks: there are %d experts", p->n_rank, p->n_expert);
     if (n_copy < 0) return SL_FAIL(err, REQUEST, "%d slots: %d experts", p->n_slot, p->n_expert);
-    if (more)
+    if (more && !p->weight)
         return SL_FAIL(
             err, REQUEST,
             "%d experts and %d copies are not dealt evenly to %d ranks: %d copies would be",
@@ -153,9 +171,17 @@ static sl_status check(const struct dist_experts *p, bool has_load, sl_err *err)
     return SL_OK;
 }
 
+int dist_place_begin(const struct dist_experts *p, int rank)
+{
+    int64_t at;
+    if (rank == p->n_rank) return p->n_slot;
+    (void)dist_share(p->n_slot, 1, &(struct dist_among){rank, p->n_rank, p->weight}, &at);
+    return (int)at;
+}
+
 static bool by_node(const struct dist_experts *p)
 {
-    return p->n_node > 1 && p->n_group > 1 && p->n_group % p->n_node == 0 &&
+    return !p->weight && p->n_node > 1 && p->n_group > 1 && p->n_group % p->n_node == 0 &&
            p->n_expert % p->n_group == 0 && p->n_rank % p->n_node == 0;
 }
 
@@ -167,11 +193,12 @@ static sl_status open_place(struct place *k, struct arena *a, sl_err *err)
     k->item = p;
     SL_TRY(mem_arena_array(a, n, sizeof *k->bins.load, &p, err));
     k->bins.load = p;
-    SL_TRY(mem_arena_array(a, 3 * n + 3 * E, sizeof(int32_t), &p, err));
+    SL_TRY(mem_arena_array(a, 4 * n + 1 + 3 * E, sizeof(int32_t), &p, err));
     k->bins.n_in = p;
     k->bins.item = k->bins.n_in + n;
     k->bins.of = k->bins.item + n;
-    k->local = k->bins.of + n;
+    k->bins.begin = k->bins.of + n;
+    k->local = k->bins.begin + n + 1;
     k->n_copy = k->local + E;
     k->node_group = k->n_copy + E;
     return SL_OK;
@@ -204,9 +231,9 @@ sl_status dist_place(const struct dist_experts *p, const uint64_t *load, int32_t
 static double rank_load(const struct dist_experts *p, const uint64_t *load, const int32_t *expert,
                         int rank)
 {
-    int per = p->n_slot / p->n_rank;
+    int end = dist_place_begin(p, rank + 1);
     double sum = 0;
-    for (int i = rank * per; i < (rank + 1) * per; i++) {
+    for (int i = dist_place_begin(p, rank); i < end; i++) {
         int n_copy = 0;
         for (int s = 0; s < p->n_slot; s++)
             n_copy += expert[s] == expert[i];
@@ -224,10 +251,13 @@ void dist_place_loads(const struct dist_experts *p, const uint64_t *load, const 
 
 double dist_place_ratio(const struct dist_experts *p, const uint64_t *load, const int32_t *expert)
 {
-    double sum = 0, most = 0;
+    double sum = 0, most = 0, all = 0;
     for (int e = 0; e < p->n_expert; e++)
         sum += (double)load[e];
-    for (int r = 0; r < p->n_rank; r++)
-        most = BASE_MAX(most, rank_load(p, load, expert, r));
-    return sum > 0 ? most * p->n_rank / sum : 1;
+    for (int r = 0; r < p->n_rank; r++) {
+        double w = p->weight ? p->weight[r] : 1;
+        most = BASE_MAX(most, rank_load(p, load, expert, r) / w);
+        all += w;
+    }
+    return sum > 0 ? most * all / sum : 1;
 }

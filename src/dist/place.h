@@ -8,23 +8,28 @@
 
 #include "base/status.h"
 
-/* Slots are rank 0's, then rank 1's and so on, n_slot / n_rank each; what of them is over n_expert
- * holds copies. Where n_node divides n_group, groups of experts that follow each other (the
- * router's) stay together on nodes, of n_rank / n_node ranks each; else nodes and groups do not
- * matter. */
+/* Slots are rank 0's, then rank 1's and so on, as many each, or as dist_share deals them by weight;
+ * what of them is over n_expert holds copies. What there is to do is dealt by weight, too: what a
+ * rank has is compared over its weight. Where n_node divides n_group and ranks are alike, groups of
+ * experts that follow each other (the router's) stay together on nodes, of n_rank / n_node ranks
+ * each; else nodes and groups do not matter. */
 struct dist_experts {
     int n_expert, n_slot, n_rank;
-    int n_group, n_node; /* 1, 1: none */
+    int n_group, n_node;    /* 1, 1: none */
+    const uint16_t *weight; /* [n_rank]; NULL: ranks are alike */
 };
+/* Where rank's slots begin; rank n_rank: n_slot. */
+int dist_place_begin(const struct dist_experts *p, int rank);
 
-/* The expert of each slot, into expert [n_slot], so that ranks have about equally much to do.
+/* The expert of each slot, into expert [n_slot], so that ranks have about equally much to do
+ * (by weight: as long).
  * load [n_expert]: how often each was chosen (never any: as if all equally often). NULL: expert e
  * is in slot e. Equal arguments give equal slots on every machine. Errors: REQUEST: numbers that do
  * not divide, copies without load, more ranks than experts; NOMEM. */
 sl_status dist_place(const struct dist_experts *p, const uint64_t *load, int32_t *expert,
                      sl_err *err) BASE_MUST_USE;
-/* What the fullest rank has to do over the mean of all; copies of an expert share its load. 1:
- * nothing was chosen. */
+/* What the fullest rank has to do over the mean of all, or over its share by weight; copies of an
+ * expert share its load. 1: nothing was chosen. */
 double dist_place_ratio(const struct dist_experts *p, const uint64_t *load, const int32_t *expert);
 
 /* What each rank has to do, out [n_rank]: the counts of its experts, shared with their copies. */

@@ -595,6 +595,7 @@ sl_status engine_ranks_routed(sl_engine *e, int layer, uint64_t *out, int n,
 struct engine_spread {
     int32_t *slot;
     int n_layer, n_slot, n_rank, n_spare;
+    const uint16_t *weight; /* of these ranks (dist_share); NULL: they are alike */
 };
 struct engine_spread engine_ranks_spread(const sl_engine *e);
 /* Home says something of moves (moves.h) or of pages (pages_far.c), which all ranks do. Errors:

@@ -28,7 +28,7 @@ struct verdict {
 
 struct engine_mover {
     struct engine_mover_opts o;
-    int per; /* slots of a rank */
+    int32_t slot0[DIST_RANK_MAX + 1]; /* where each rank's slots begin */
     par_side *thread;
     struct os_word asked, over; /* batches */
     atomic_bool stop;
@@ -45,6 +45,14 @@ struct engine_mover {
     struct said told, all[DIST_RANK_MAX];
     struct verdict verdict;
 };
+
+static int rank_of(const struct engine_mover *m, int slot)
+{
+    int r = 0;
+    while (slot >= m->slot0[r + 1])
+        r++;
+    return r;
+}
 
 /* ---- the helper thread ---- */
 
@@ -66,7 +74,7 @@ static sl_status read_batch(struct engine_mover *m, sl_err *err)
             SL_TRY(model_move_read(m->o.net, &mv, m->spare[i], &p, err));
             m->mine.loaded[i] = model_spare_sum(m->o.net, m->layer, m->spare[i]);
         }
-        if (v->from / m->per == model_stage_rank(&m->o.dims))
+        if (rank_of(m, v->from) == model_stage_rank(&m->o.dims))
             m->mine.held[i] = model_slot_sum(m->o.net, m->layer, v->from);
     }
     return SL_OK;
@@ -94,7 +102,7 @@ sl_status engine_mover_open(const struct engine_mover_opts *o, struct engine_mov
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof **out, &p, err));
     struct engine_mover *m = *out = p;
     m->o = *o;
-    m->per = o->n_slot / model_stage_n(&o->dims);
+    model_slots_dealt(&o->dims, o->n_slot, m->slot0);
     return par_side_open(mover_main, m, &m->thread, err);
 }
 
@@ -129,7 +137,7 @@ static sl_status hear_read(struct engine_mover *m, int layer, int n, struct rd *
         const struct engine_move *v = &m->move[i];
         bool fits = v->slot >= 0 && v->slot < m->o.n_slot && v->from >= 0 &&
                     v->from < m->o.n_slot && v->expert >= 0 && v->expert < c->n_expert;
-        bool ours = has_layer(m) && v->slot / m->per == model_stage_rank(&m->o.dims);
+        bool ours = has_layer(m) && rank_of(m, v->slot) == model_stage_rank(&m->o.dims);
         if (!fits || (ours && n_spare == m->o.n_spare))
             return SL_FAIL(err, INTERNAL, "a message that moves expert %d", v->expert);
         m->spare[i] = ours ? n_spare++ : -1;
@@ -149,7 +157,7 @@ static struct verdict judge(const struct engine_mover *m)
         if (m->all[r].state != MOVED_READY) return (struct verdict){MOVED_FAILED, r};
     for (int i = 0; i < m->n; i++) {
         const struct engine_move *v = &m->move[i];
-        if (m->all[v->slot / m->per].loaded[i] != m->all[v->from / m->per].held[i])
+        if (m->all[rank_of(m, v->slot)].loaded[i] != m->all[rank_of(m, v->from)].held[i])
             return (struct verdict){MOVED_FAILED, -1};
     }
     return (struct verdict){MOVED_READY, -1};

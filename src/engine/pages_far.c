@@ -81,12 +81,20 @@ static int n_head_of(const struct arch_cfg *c)
     return c->kv_lora ? 1 : c->n_head_kv;
 }
 
+/* Of rank r of a home. */
+static struct model_dims dims_at(const struct engine_far *w, int home, int r)
+{
+    struct model_dims d = w->f->dims;
+    d.dp = d.n_dp > 1 ? home : 0;
+    return model_dims_beside(w->c, &d, r);
+}
+
 /* Of the rank with most heads: what ranks bring is as long on all. Floats. */
 static int part_floats(const struct engine_far *w, int layer)
 {
     int n = 1;
-    for (int r = 0; r < w->n_rank && !w->c->kv_lora; r++)
-        n = BASE_MAX(n, model_dims_of(w->c, r, w->n_rank).n_head_kv);
+    for (int r = 0; r < model_stage_n(&w->f->dims) && !w->c->kv_lora; r++)
+        n = BASE_MAX(n, dims_at(w, r / w->n_rank, r % w->n_rank).n_head_kv);
     /* one's own count for the others, whose heads are of the same size */
     size_t one = bytes_of(w, layer, n_head_of(w->c)) / (size_t)n_head_of(w->c);
     return (int)(size_round((size_t)n * one, sizeof(float)) / sizeof(float));
@@ -261,7 +269,7 @@ bool engine_far_get(sl_engine *e, const struct engine_page_at *at, const struct 
         return true;
     }
     for (int r = 0; r < w->n_rank; r++) {
-        struct model_dims d = model_dims_of(w->c, r, w->n_rank);
+        struct model_dims d = dims_at(w, at->home, r);
         struct dev_kv_at to = place_of(w, at->layer, 0, false);
         to.head0 = d.head_kv0;
         const float *part = w->all + ((size_t)r * (size_t)w->from.n + (size_t)i) * row;

@@ -150,14 +150,18 @@ static int64_t need_at(const sl_engine *e, int i)
 {
     const struct model_place *p = &e->place.p;
     int64_t n = e->n_home > 1 ? engine_ranks_source_bytes(e) : 0;
-    int n_here = 0;
+    int64_t here = 0, all = 0;
     if (e->n_home > 1) return n + arch_beside_bytes(n);
-    for (int r = 0; r < engine_n_rank(e); r++)
-        n_here += engine_rank_is_here(e, r);
+    for (int r = 0; r < engine_n_rank(e); r++) {
+        struct model_dims d = engine_rank_dims(e, r);
+        int weight = d.weight[0] ? d.weight[model_stage_rank(&d)] : 1;
+        all += weight;
+        here += engine_rank_is_here(e, r) ? weight : 0;
+    }
     for (int k = 0; k < p->n_dev; k++)
         if (k == i || (dev_takes_host(p->d[k]) && dev_takes_host(p->d[i])))
             n += e->place.bytes[k] + arch_beside_bytes(e->place.bytes[k]);
-    return n / engine_n_rank(e) * n_here; /* what ranks repeat is small */
+    return n / all * here; /* what ranks repeat is small */
 }
 
 sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *available, sl_err *err)

@@ -144,6 +144,12 @@ static sl_status open_apart(sl_engine *e, struct dev_opts *o, const struct os_to
 
 /* ---- experts that are whole ---- */
 
+/* Of a stage's ranks; NULL: they are alike. */
+static const uint16_t *weights(const struct engine_ranks *k)
+{
+    return k->stages.weight[0] ? k->stages.weight : NULL;
+}
+
 /* Of one layer, by its counts: NULL where none are known of any. */
 static sl_status deal_layer(struct engine_ranks *k, const struct dist_experts *p, int il,
                             const uint64_t *load, sl_err *err)
@@ -167,7 +173,8 @@ static sl_status deal_experts(sl_engine *e, int n_rank, sl_err *err)
                              .n_slot = c->n_expert + e->opts.redundant,
                              .n_rank = n_rank,
                              .n_group = 1,
-                             .n_node = 1};
+                             .n_node = 1,
+                             .weight = weights(k)};
     const sl_engine_opts *o = &e->opts;
     void *mem = NULL, *none = NULL;
     if (!c->n_expert)
@@ -228,6 +235,8 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
     io_parts(e->m->io, true); /* vectors lie between matrices: hashing them is not to read all */
     k->stages.n = l.pp;
     k->stages.n_dp = l.dp;
+    for (int i = 0; i < l.n_weight; i++)
+        k->stages.weight[i] = l.weight[i];
     k->n_ahead = BASE_MIN(l.pp, DIST_AHEAD_MAX);
     SL_TRY(model_stages_of(&e->m->cfg, e->m->io, e->mtp.on, &k->stages, err));
     if (l.ep > 1) SL_TRY(deal_experts(e, l.ep, err));
@@ -600,7 +609,7 @@ struct engine_spread engine_ranks_spread(const sl_engine *e)
     const struct engine_ranks *k = e->ranks;
     if (!k || !k->slot_expert) return (struct engine_spread){0};
     return (struct engine_spread){k->slot_expert, k->n_layer, k->n_slot, k->n / k->stages.n,
-                                  k->n_spare};
+                                  k->n_spare,     weights(k)};
 }
 
 struct engine_mover *engine_ranks_mover(const sl_engine *e)
@@ -659,6 +668,14 @@ int64_t engine_ranks_bytes_per_token(const sl_engine *e)
     return e->ranks ? sum(e->ranks->bytes_per_token, e->ranks->n) : model_bytes_per_token(e->net);
 }
 
+static int slots_of(const sl_engine *e, int rank)
+{
+    struct model_dims d = engine_rank_dims(e, rank);
+    int32_t slot0[DIST_RANK_MAX + 1];
+    model_slots_dealt(&d, e->ranks->n_slot, slot0);
+    return slot0[model_stage_rank(&d) + 1] - slot0[model_stage_rank(&d)];
+}
+
 int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n)
 {
     const struct engine_ranks *k = e->ranks;
@@ -670,6 +687,7 @@ int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n)
             .n_join = c.n_join,
             .join_bytes = c.bytes,
             .stage = engine_rank_dims(e, i).stage,
+            .n_slot = k->n_slot ? slots_of(e, i) : 0,
             .wait_ms = (double)BASE_MAX(k->step_ns - c.busy_ns, 0) * 1e-6,
             .step_ms = (double)k->step_ns * 1e-6,
         };

@@ -57,7 +57,8 @@ sl_status engine_rebalance_open(sl_engine *e, sl_err *err)
                                      .n_slot = s.n_slot,
                                      .n_rank = s.n_rank,
                                      .n_group = 1,
-                                     .n_node = 1};
+                                     .n_node = 1,
+                                     .weight = s.weight};
     b->slot = s.slot;
     b->n_layer = s.n_layer;
     b->n_spare = s.n_spare;
@@ -149,15 +150,22 @@ static void plan_layer(struct engine_rebalance *b)
     b->n_ratio++;
 }
 
+static int rank_of(const struct engine_rebalance *b, int slot)
+{
+    int r = 0;
+    while (slot >= dist_place_begin(&b->shape, r + 1))
+        r++;
+    return r;
+}
+
 /* Does the exchange fit into the batch: a slot once, and no more on a rank than it has room for? */
 static bool fits(const struct engine_rebalance *b, const struct dist_exchange *x)
 {
-    int per = b->shape.n_slot / b->shape.n_rank;
     if (b->n_batch + x->n > ENGINE_MOVES_MAX) return false;
     for (int k = 0; k < x->n; k++) {
         int n = 0;
         for (int i = 0; i < b->n_batch; i++) {
-            n += b->batch[i].slot / per == x->slot[k] / per;
+            n += rank_of(b, b->batch[i].slot) == rank_of(b, x->slot[k]);
             if (b->batch[i].slot == x->slot[k]) return false;
         }
         if (n == b->n_spare) return false;

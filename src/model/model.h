@@ -29,19 +29,23 @@ struct model_dims {
     int stage, n_stage; /* the last one has the MTP layers, the final norm and the head, too */
     int layer0, n_layer;
     int n_slot; /* 0 = some rows of every expert; else so many whole experts of each layer */
+    uint16_t weight[DIST_RANK_MAX]; /* of its stage's ranks (dist_share); weight[0] 0: alike */
 };
 /* Which layers each of n stages has: those from first[s] up to first[s + 1]. n_dp: groups of ranks
- * with sequences of their own, in each; 0 = 1. */
+ * with sequences of their own, in each; 0 = 1. weight: as of struct model_dims. */
 struct model_stages {
     int n, n_dp;
     int32_t first[DIST_RANK_MAX + 1];
+    uint16_t weight[DIST_RANK_MAX];
 };
 /* Rows [row0, row0 + n_row) of a matrix; 0 rows where there are more ranks than parts. */
 struct model_slice {
     int64_t row0, n_row;
 };
-/* All layers, 0 <= rank < n_rank. */
-struct model_dims model_dims_of(const struct arch_cfg *c, int rank, int n_rank);
+/* All layers, 0 <= a->rank < a->n. */
+struct model_dims model_dims_of(const struct arch_cfg *c, const struct dist_among *a);
+/* The same of another rank of those that share matrices with d. */
+struct model_dims model_dims_beside(const struct arch_cfg *c, const struct model_dims *d, int rank);
 /* Layers are cut so that stages have about the same bytes of io's weights; the head, and with mtp
  * the MTP layers, count to the last. Errors: REQUEST: there are fewer layers than stages. */
 sl_status model_stages_of(const struct arch_cfg *c, const io_model *io, bool mtp,
@@ -62,6 +66,20 @@ static inline int model_stage_rank(const struct model_dims *d)
 {
     return d->dp * d->n_rank + d->rank;
 }
+/* Among the ranks that share matrices; and among all of its stage. */
+static inline struct dist_among model_among(const struct model_dims *d)
+{
+    return (struct dist_among){d->rank, d->n_rank,
+                               d->weight[0] ? d->weight + d->dp * d->n_rank : NULL};
+}
+static inline struct dist_among model_stage_among(const struct model_dims *d)
+{
+    return (struct dist_among){model_stage_rank(d), model_stage_n(d),
+                               d->weight[0] ? d->weight : NULL};
+}
+/* Of n slots of experts, which are dealt to the ranks of d's stage, those of each rank r are from
+ * slot0[r] on up to slot0[r + 1]; slot0: room for DIST_RANK_MAX + 1. */
+void model_slots_dealt(const struct model_dims *d, int n, int32_t *slot0);
 /* Has it layer il? MTP layers follow the others. */
 static inline bool model_has_layer(const struct arch_cfg *c, const struct model_dims *d, int il)
 {

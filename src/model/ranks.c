@@ -118,7 +118,7 @@ static sl_status too_many(const struct model *m, enum model_cut cut, sl_err *err
     for (bool fits = false; n > 1 && !fits; n -= !fits) {
         fits = true;
         for (int r = 0; r < n && fits; r++) {
-            struct model_dims d = model_dims_of(&m->cfg, r, n);
+            struct model_dims d = model_dims_of(&m->cfg, &(struct dist_among){r, n, NULL});
             fits = columns(m, &d, cut) > 0;
         }
     }
@@ -131,7 +131,7 @@ static sl_status check_combine(const struct model *m, sl_err *err)
 {
     bool whole = model_is_own(m); /* experts give whole rows */
     for (int r = 0; r < m->dims.n_rank && m->opts.combine == DEV_COMBINE_Q8 && !whole; r++) {
-        struct model_dims d = model_dims_of(&m->cfg, r, m->dims.n_rank);
+        struct model_dims d = model_dims_beside(&m->cfg, &m->dims, r);
         if (m->cfg.n_expert && model_slice_of(&m->cfg, &d, ROLE_DOWN, 0).row0 % 32)
             return SL_FAIL(err, UNSUPPORTED,
                            "layout: combine q8: %d columns of the model are not shared by %d ranks "
@@ -168,7 +168,7 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
     SL_TRY(check_combine(m, err));
     for (int cut = 0; cut < MODEL_N_CUT; cut++) {
         for (int r = 0; r < n; r++) {
-            struct model_dims d = model_dims_of(c, r, n);
+            struct model_dims d = model_dims_beside(c, &m->dims, r);
             int64_t part = columns(m, &d, (enum model_cut)cut);
             if (part == 0 && has_cut(m, (enum model_cut)cut))
                 return too_many(m, (enum model_cut)cut, err);

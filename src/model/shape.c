@@ -7,8 +7,9 @@ static sl_status open_slots(struct model *m, const int32_t *from, struct dev_slo
     const struct model_dims *d = &m->dims;
     int E = m->cfg.n_expert, n = m->opts.n_slot, n_rank = model_stage_n(d);
     void *p = NULL;
-    SL_TRY(mem_arena_array(&m->arena, 2 * (size_t)n + (size_t)E + 1, sizeof(int32_t), &p, err));
-    int32_t *expert = p;
+    size_t n_word = 2 * (size_t)n + (size_t)E + 1;
+    SL_TRY(mem_arena_array(&m->arena, n_word + DIST_RANK_MAX + 1, sizeof(int32_t), &p, err));
+    int32_t *expert = p, *rank0 = expert + n_word;
     for (int i = 0; i < n; i++) {
         if (from[i] < 0 || from[i] >= E)
             return SL_FAIL(err, REQUEST, "expert slot %d: expert %d of %d", i, from[i], E);
@@ -17,12 +18,15 @@ static sl_status open_slots(struct model *m, const int32_t *from, struct dev_slo
     *s = (struct dev_slots){.n = n, .expert = expert, .list = expert + n, .first = expert + 2 * n};
     dev_slots_init(s, E);
     if (!m->opts.spread) return SL_OK;
-    if (n % n_rank) return SL_FAIL(err, REQUEST, "%d expert slots on %d ranks", n, n_rank);
+    if (d->weight[0] ? n < n_rank : n % n_rank > 0)
+        return SL_FAIL(err, REQUEST, "%d expert slots on %d ranks", n, n_rank);
     for (int e = 0; e < E; e++)
         if (s->first[e] == s->first[e + 1])
             return SL_FAIL(err, REQUEST, "expert %d of %d has no slot", e, E);
-    s->n_here = n / n_rank;
-    s->begin = model_stage_rank(d) * s->n_here;
+    model_slots_dealt(d, n, rank0);
+    s->rank0 = rank0;
+    s->begin = rank0[model_stage_rank(d)];
+    s->n_here = rank0[model_stage_rank(d) + 1] - s->begin;
     return SL_OK;
 }
 

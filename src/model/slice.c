@@ -3,6 +3,8 @@
  * Every matrix that is divided is divided by its output rows, so each output stays one dot product
  * over all columns, in the same order whatever the number of ranks. Slices begin at multiples of 16
  * rows, as tiles do. */
+#include <string.h>
+
 #include "model/model_internal.h"
 
 #define TILE 16
@@ -19,13 +21,6 @@ static const enum cut cut_of[N_ROLE] = {
     [ROLE_MTP_HEAD] = ROWS, [ROLE_MTP_EMBED] = ROWS,  [ROLE_GATE_UP_EXPS] = ROWS,
     [ROLE_SINKS] = HEADS,
 };
-
-/* Where rank's part of n begins, in whole units. */
-static int64_t begin_of(int64_t n, int64_t unit, int rank, int n_rank)
-{
-    int64_t n_unit = (n + unit - 1) / unit;
-    return BASE_MIN(n, n_unit * rank / n_rank * unit);
-}
 
 /* Key heads whose rows fill tiles, of width d. */
 static int head_unit(int d)
@@ -67,46 +62,88 @@ static int64_t head_rows(const struct arch_cfg *c, enum arch_role role)
                                 : c->d_head;
 }
 
-/* More ranks than key heads: each has one of these, which others have too, and some of its query
- * heads. */
-static struct model_dims dims_of_one_key_head(const struct arch_cfg *c, int rank, int n_rank)
+static struct model_dims dims_with(const struct arch_cfg *c, const struct dist_among *a)
 {
-    int n_kv = c->n_head_kv, per = c->n_head / n_kv, kv = rank * n_kv / n_rank;
-    int first = (kv * n_rank + n_kv - 1) / n_kv, end = ((kv + 1) * n_rank + n_kv - 1) / n_kv;
-    int q0 = per * (rank - first) / (end - first), q1 = per * (rank - first + 1) / (end - first);
-    return (struct model_dims){.rank = rank,
-                               .n_rank = n_rank,
-                               .n_stage = 1,
-                               .n_layer = c->n_layer,
-                               .head0 = kv * per + q0,
-                               .n_head = q1 - q0,
-                               .head_kv0 = kv,
-                               .n_head_kv = q1 > q0};
+    struct model_dims d = {.rank = a->rank, .n_rank = a->n, .n_stage = 1, .n_layer = c->n_layer};
+    if (a->weight) memcpy(d.weight, a->weight, sizeof *d.weight * (size_t)a->n);
+    return d;
 }
 
-struct model_dims model_dims_of(const struct arch_cfg *c, int rank, int n_rank)
+/* Of more ranks than key heads: which head a rank has. By weight it is the one that the middle of
+ * its share falls into, where that leaves none out. */
+static int key_head_of(const struct dist_among *a, int rank, int n_kv)
+{
+    int64_t all = 0, before = 0;
+    int kv = -1;
+    if (!a->weight) return rank * n_kv / a->n;
+    for (int r = 0; r < a->n; r++)
+        all += a->weight[r];
+    for (int r = 0; r <= rank; before += a->weight[r++]) {
+        int at = (int)((2 * before + a->weight[r]) * n_kv / (2 * all));
+        kv = BASE_MIN(kv + 1, BASE_MAX(BASE_MAX(at, kv), n_kv - a->n + r));
+    }
+    return kv;
+}
+
+/* More ranks than key heads: each has one of these, which others have too, and some of its query
+ * heads. */
+static struct model_dims dims_of_one_key_head(const struct arch_cfg *c, const struct dist_among *a)
+{
+    struct model_dims d = dims_with(c, a);
+    int n_kv = c->n_head_kv, per = c->n_head / n_kv, kv = key_head_of(a, a->rank, n_kv);
+    int first = a->rank, end = a->rank + 1;
+    int64_t q0;
+    while (first > 0 && key_head_of(a, first - 1, n_kv) == kv)
+        first--;
+    while (end < a->n && key_head_of(a, end, n_kv) == kv)
+        end++;
+    struct dist_among of = {a->rank - first, end - first, a->weight ? a->weight + first : NULL};
+    d.n_head = (int)dist_share(per, 1, &of, &q0);
+    d.head0 = kv * per + (int)q0;
+    d.head_kv0 = kv;
+    d.n_head_kv = d.n_head > 0;
+    return d;
+}
+
+struct model_dims model_dims_of(const struct arch_cfg *c, const struct dist_among *a)
 {
     /* query heads go where their key heads are */
     int n_kv = c->kv_lora ? c->n_head : c->n_head_kv, per = n_kv ? c->n_head / n_kv : 0,
         unit = head_unit(c->d_head);
-    if (!c->kv_lora && n_kv && n_rank > n_kv && unit == 1)
-        return dims_of_one_key_head(c, rank, n_rank);
-    int kv0 = (int)begin_of(n_kv, unit, rank, n_rank),
-        kv1 = (int)begin_of(n_kv, unit, rank + 1, n_rank);
-    return (struct model_dims){.rank = rank,
-                               .n_rank = n_rank,
-                               .n_stage = 1,
-                               .n_layer = c->n_layer,
-                               .head0 = kv0 * per,
-                               .n_head = (kv1 - kv0) * per,
-                               .head_kv0 = kv0,
-                               .n_head_kv = kv1 - kv0};
+    if (!c->kv_lora && n_kv && a->n > n_kv && unit == 1) return dims_of_one_key_head(c, a);
+    struct model_dims d = dims_with(c, a);
+    int64_t kv0;
+    d.n_head_kv = (int)dist_share(n_kv, unit, a, &kv0);
+    d.n_head = d.n_head_kv * per;
+    d.head_kv0 = (int)kv0;
+    d.head0 = d.head_kv0 * per;
+    return d;
+}
+
+struct model_dims model_dims_beside(const struct arch_cfg *c, const struct model_dims *d, int rank)
+{
+    struct dist_among a = model_among(d);
+    a.rank = rank;
+    return model_dims_of(c, &a);
+}
+
+void model_slots_dealt(const struct model_dims *d, int n, int32_t *slot0)
+{
+    struct dist_among a = model_stage_among(d);
+    for (a.rank = 0; a.rank < a.n; a.rank++) {
+        int64_t at;
+        (void)dist_share(n, 1, &a, &at);
+        slot0[a.rank] = (int32_t)at;
+    }
+    slot0[a.n] = n;
 }
 
 struct model_slice model_slice_of_first(const struct model_dims *d, int64_t n)
 {
-    int64_t at = begin_of(n, TILE, d->rank, d->n_rank);
-    return (struct model_slice){at, begin_of(n, TILE, d->rank + 1, d->n_rank) - at};
+    struct dist_among a = model_among(d);
+    struct model_slice s;
+    s.n_row = dist_share(n, TILE, &a, &s.row0);
+    return s;
 }
 
 struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_dims *d,
@@ -159,7 +196,7 @@ int64_t model_slice_bytes(const struct arch_cfg *c, const struct model_dims *d, 
                                  : model_has_global(c, d, (enum arch_global)said.global);
     if (!has) return 0;
     enum arch_role role = role_of(&said);
-    struct model_dims all = model_dims_of(c, 0, 1);
+    struct model_dims all = model_dims_of(c, &(struct dist_among){.n = 1});
     if (role != N_ROLE && d->n_slot && model_part_of(role) == MODEL_EXPERTS)
         return n_bytes * d->n_slot / c->n_expert;
     if (role == N_ROLE || d->n_rank <= 1) return n_bytes;

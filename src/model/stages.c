@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which layers each of several stages has. */
+#include <string.h>
+
 #include "model/model_internal.h"
 
 /* Bytes of each layer's weights, and of what the last stage has beside its layers. */
@@ -36,11 +38,14 @@ sl_status model_stages_of(const struct arch_cfg *c, const io_model *io, bool mtp
 struct model_dims model_stage_dims(const struct arch_cfg *c, const struct model_stages *s, int rank,
                                    int n_rank)
 {
-    if (!s) return model_dims_of(c, rank, n_rank);
+    if (!s) return model_dims_of(c, &(struct dist_among){.rank = rank, .n = n_rank});
     int n_dp = BASE_MAX(s->n_dp, 1), n = n_rank / s->n / n_dp; /* that share a stage's matrices */
-    struct model_dims d = model_dims_of(c, rank % n, n);
+    int dp = rank / n % n_dp;
+    struct dist_among a = {rank % n, n, s->weight[0] ? s->weight + dp * n : NULL};
+    struct model_dims d = model_dims_of(c, &a);
+    memcpy(d.weight, s->weight, sizeof d.weight);
     d.n_dp = n_dp;
-    d.dp = rank / n % n_dp;
+    d.dp = dp;
     d.stage = s->n - 1 - rank / n / n_dp;
     d.n_stage = s->n;
     d.layer0 = s->first[d.stage];

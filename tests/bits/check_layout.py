@@ -7,8 +7,8 @@
 Each model runs in four pairs of --acts and --kv, on as many ranks as it can be shared by, up to 4,
 and in the first pair on the most; and in two stages, of one rank and of two; mixtures of experts
 also with experts that are whole (ep), in order and placed with copies, and with ranks that have
-sequences of their own (dp). The token ids fill more than one span of attention. What can not be
-shared is refused by name.
+sequences of their own (dp); and with shares that are not even (weight). The token ids fill more
+than one span of attention. What can not be shared is refused by name.
 --mpi: ranks are processes that mpirun starts, in place of threads.
 --brief: the first pair alone; what goes between ranks is f32 in every form."""
 import json
@@ -79,6 +79,25 @@ def spread_layouts(work, name):
     yield 8, ["dp=2,tp=2,ep=4,pp=2", *wide_by]
 
 
+def uneven_layouts(work, name, most):
+    """The same of layouts whose ranks are not alike: matrices, heads, more ranks than heads of
+    keys, experts, all together."""
+    yield 3, ["tp=3,weight=3:2:1"]
+    yield 4, ["tp=2,pp=2,weight=1:4"]
+    if most >= 4:
+        yield 4, ["tp=4,weight=1:1:5:2"]
+    if name not in EXPERTS:
+        return
+    load = os.path.join(work, "load.json")
+    write_load(load, *EXPERTS[name])
+    yield 3, ["tp=3,ep=3,weight=3:2:1"]
+    yield 3, ["dp=3,ep=3,weight=3:2:1"]
+    yield 2, ["dp=2,ep=2,weight=1:3", "--dispatch", "swap", "--expert-stats", load, "--redundant",
+              "1"]
+    yield 4, ["dp=2,tp=2,ep=4,weight=2:1:1:3" if EXPERTS[name][0] < 8 else
+              "dp=2,tp=2,ep=4,weight=4:1:1:1", "--expert-stats", load, "--redundant", "1"]
+
+
 def combined(tally, build, work, out, name, with_mpi):
     """Forms of experts' outputs: the same whatever the layout, and not those of f32."""
     if name not in EXPERTS:
@@ -120,7 +139,15 @@ def refuse(tally, build, work, out):
             ("qwen3_moe.int8", ("tp=2", "--dispatch", "swap"), "goes with a layout with dp"),
             ("qwen3_moe.int8", ("dp=2,ep=2", "--defer", "1"), "not where ranks share the model"),
             ("qwen3_moe.int8", ("dp=2,ep=2", "--combine", "f16"), "f32, bf16 or q8"),
-            ("llama.q4_0", ("tp=2", "--combine", "q8"), "has no experts")):
+            ("llama.q4_0", ("tp=2", "--combine", "q8"), "has no experts"),
+            ("llama.q4_0", ("tp=2,weight=3:2:1",), "3 weights, a stage has 2 ranks"),
+            ("llama.q4_0", ("tp=2,weight=1:0",), "weights are numbers from 1 to 1000"),
+            ("window.q6_k", ("tp=7,weight=9:1:1:1:1:1:1",), "7 ranks: the model's heads can be "
+             "shared by 6 at most"),
+            ("deepseek_v2.q8_0", ("tp=4,ep=4,weight=2:1:1:1", "--redundant", "1"),
+             "--expert-stats FILE"),
+            ("qwen3_moe.int8", ("tp=7,ep=7,weight=2:1:1:1:1:1:1",), "7 ranks: there are 6 "
+             "experts")):
         model = wide.make(work, os.path.join(build, "sluice"), name,
                           os.path.join(build, "tests", "tiny"))
         why, _ = logits(build, model, out, 0, "--layout", *args)
@@ -148,13 +175,13 @@ def main():
             tally.check(f"{name} {acts} {kv} one rank", why)
             ranks = [(n, 1) for n in range(2, min(most, 4) + 1)]
             if acts == "auto" and most > 4 and not with_mpi:
-                ranks.append((min(most, 16), 1))
+                ranks += [(n, 1) for n in sorted({min(most, 8), min(most, 16)})]
             for tp, pp in ranks + [(1, 2), (2, 2)]:
                 layout = f"tp={tp},pp={pp}" if pp > 1 else f"tp={tp}"
                 why, got = logits(build, model, out, with_mpi * tp * pp, "--layout", layout, *form)
                 tally.check(f"{name} {acts} {kv} {layout}",
                             why or got != one and "logits differ from those of one rank")
-            for n, layout in spread_layouts(work, name):
+            for n, layout in [*spread_layouts(work, name), *uneven_layouts(work, name, most)]:
                 why, got = logits(build, model, out, with_mpi * n, "--layout", *layout, *form)
                 tally.check(f"{name} {acts} {kv} {layout[0]}{' placed' * (len(layout) > 1)}",
                             why or got != one and "logits differ from those of one rank")

@@ -31,7 +31,8 @@ static void make_rooms(struct sent *c)
         int32_t *m = c->mem[s];
         for (int i = 0; i < SLOTS; i++) /* not in their order */
             m[i] = s * SLOTS + i < c->E ? c->E - 1 - s * SLOTS - i : -1;
-        c->slab[s] = (struct dev_slots){SLOTS, m, m + 2 * SLOTS, m + SLOTS, 0, 0};
+        c->slab[s] = (struct dev_slots){
+            .n = SLOTS, .expert = m, .first = m + 2 * SLOTS, .list = m + SLOTS};
         dev_slots_init(&c->slab[s], c->E);
     }
 }

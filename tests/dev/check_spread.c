@@ -19,6 +19,7 @@ struct experts {
 struct setup {
     const struct experts *s;
     int n_rank, n_slot;
+    int32_t rank0[R_MAX + 1]; /* where each rank's slots begin */
     int32_t n_tok[R_MAX];
     int32_t expert[SLOTS];
     bool swap;
@@ -68,7 +69,8 @@ static void run(struct setup *a, int rank, float *y)
     const struct experts *s = a->s;
     dev *d = NULL;
     dev_act *act = NULL, *all = NULL;
-    int R = a->n_rank, n_here = a->n_slot / R, n_tok = a->n_tok[rank], n_all = R * T, tok0 = 0;
+    int R = a->n_rank, n_here = R > 1 ? a->rank0[rank + 1] - a->rank0[rank] : a->n_slot;
+    int n_tok = a->n_tok[rank], n_all = R * T, tok0 = 0;
     struct dev_opts o = {.n_thread = 2, .acts = DEV_ACTS_INT8};
     int32_t table[E + 1 + SLOTS], count[R_MAX * R_MAX];
     struct dev_slots slots = {.n = a->n_slot, .expert = a->expert, .first = table};
@@ -77,7 +79,8 @@ static void run(struct setup *a, int rank, float *y)
     slots.list = table + E + 1;
     dev_slots_init(&slots, E);
     slots.n_here = R > 1 ? n_here : 0;
-    slots.begin = R > 1 ? rank * n_here : 0;
+    slots.begin = R > 1 ? a->rank0[rank] : 0;
+    slots.rank0 = a->rank0;
     for (int r = 0; r < rank; r++)
         tok0 += a->n_tok[r];
     MUST(dev_open("cpu", &o, &d, &err_));
@@ -182,6 +185,8 @@ void check_spread(void)
         a.n_rank = 2 + trial % 2;
         a.n_slot = trial % 4 == 3 ? SLOTS : E;
         a.swap = trial / 9 % 2;
+        for (int r = 0; r <= a.n_rank; r++) /* as many on each, or not */
+            a.rank0[r] = r * a.n_slot / a.n_rank + (r % a.n_rank && trial / 6 % 2);
         a.y = get_mem(sizeof(float) * T * D);
         int left = T;
         for (int r = 0; r < a.n_rank; r++) {

@@ -47,9 +47,22 @@ def turned(c, tp):
     return layers * experts_of(c)[0] * c["hidden_size"] * (tp - 1) / tp
 
 
-def moved(c, tp, pp, spread=False):
+def shares(n, unit, weights):
+    """By weight, in whole units: what is left over goes to the largest remainders (here every
+    share is a unit at least)."""
+    units, total = (n + unit - 1) // unit, sum(weights)
+    got = [units * w // total for w in weights]
+    order = sorted(range(len(weights)), key=lambda r: -(units * weights[r] % total))
+    for r in order[:units - sum(got)]:
+        got[r] += 1
+    return [min(n, unit * sum(got[:r + 1])) - min(n, unit * sum(got[:r])) for r in range(len(got))]
+
+
+def moved(c, tp, pp, spread=False, own=None):
+    """own: rows of the vocabulary on rank 0, where ranks are not alike."""
     vocab = c["vocab_size"]
-    own = (vocab + 15) // 16 // tp * 16 if tp > 1 else vocab
+    if own is None:
+        own = (vocab + 15) // 16 // tp * 16 if tp > 1 else vocab
     tokens = PROMPT + ANSWER - 1  # the last one is told, not computed
     rows = turned(c, tp) if spread else 0
     return 4 * (tokens * ((tp - 1) * joined(c, spread) + rows + (pp - 1) * tp * c["hidden_size"]) +
@@ -94,6 +107,37 @@ def check_dp(tally, build, work, name, model, c):
             tally.check(what, bad and f"{got} bytes: {there * (d + used)} there, {come} back")
 
 
+def check_uneven(tally, build, work, name, model, c):
+    """Ranks that are not alike: columns of a join are n - 1 rows in all whatever the shares; of
+    experts that are whole each rank takes its columns of what the others' have computed."""
+    n_exp = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
+    weights, stats = (3, 2, 1), os.path.join(work, "uneven.json")
+    own = shares(c["vocab_size"], 16, weights)[0]
+    for ep in (1, 3) if n_exp else (1,):
+        if os.path.exists(stats):
+            os.unlink(stats)
+        code, out, err = e2e.run([
+            e2e.sluice(build), "run", "-m", model, "--ids",
+            ",".join(str(5 + i) for i in range(PROMPT)), "-n", str(ANSWER), "--ignore-eos",
+            "--json", "--layout", f"tp=3,ep={ep},weight=3:2:1", "-t", "3",
+            *(["--expert-stats", stats] if n_exp else [])])
+        want = moved(c, 3, 1, own=own)
+        if not code and ep > 1:
+            columns, experts = shares(c["hidden_size"], 16, weights), shares(n_exp, 1, weights)
+            tokens = PROMPT + ANSWER - 1
+            want -= 4 * tokens * 2 * (joined(c) - joined(c, True))
+            with open(stats, encoding="utf-8") as f:
+                for layer in json.load(f)["layers"]:
+                    for r in range(3):
+                        at = sum(experts[:r])
+                        ours = sum(layer["counts"][at:at + experts[r]])
+                        want += 4 * columns[r] * (sum(layer["counts"]) - ours)
+        want /= PROMPT + ANSWER
+        got = None if code else e2e.last_json(out)["wire_bytes_per_token"]
+        tally.check(f"{name} tp=3,ep={ep},weight=3:2:1", code and err or
+                    abs(got - want) >= 1 and f"{got}, not {want:.1f} a token")
+
+
 def main():
     build = e2e.build_dir()
     tally = e2e.Tally("bytes between ranks")
@@ -106,6 +150,7 @@ def main():
         n_exp = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
         if n_exp:
             check_dp(tally, build, work, name, model, c)
+        check_uneven(tally, build, work, name, model, c)
         ranks = [(n, 1, 1) for n in range(2, most + 1)] + [(1, 1, 2), (2, 1, 2)]
         if n_exp:
             ranks += [(n, n, 1) for n in range(2, most + 1) if n_exp % n == 0] + [(2, 2, 2)]

@@ -246,8 +246,11 @@ static void draw_layout(const sl_model *m, struct trial *t)
         int n = tp * dp * pp;
         n_kv = m->cfg.kv_lora ? m->cfg.n_head : m->cfg.n_head_kv;
         if (n < 2 || n > 8 || tp > n_kv || (ep && tp * dp > m->cfg.n_expert)) continue;
-        snprintf(t->drawn, sizeof t->drawn, "tp=%d,dp=%d,pp=%d,ep=%d", tp, dp, pp,
-                 ep ? tp * dp : 1);
+        int at = snprintf(t->drawn, sizeof t->drawn, "tp=%d,dp=%d,pp=%d,ep=%d", tp, dp, pp,
+                          ep ? tp * dp : 1);
+        for (int i = 0, some = pick(t, 2); some && tp * dp > 1 && i < tp * dp; i++)
+            at += snprintf(t->drawn + at, sizeof t->drawn - (size_t)at, "%s%d",
+                           i ? ":" : ",weight=", 1 + pick(t, 4));
         t->layout = t->drawn;
         sl_engine_opts o = {.n_thread = 8, .n_ctx = CTX, .n_seq_max = 1, .layout = t->layout};
         sl_engine *e = NULL;

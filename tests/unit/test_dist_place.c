@@ -142,7 +142,7 @@ TEST(dist_place_ratio_is_that_of_the_fullest_rank)
 {
     static const uint64_t load[4] = {6, 2, 2, 2};
     static const int32_t order[4] = {0, 1, 2, 3}, copied[6] = {0, 1, 2, 0, 3, 1};
-    const struct dist_experts plain = {4, 4, 2, 1, 1}, more = {4, 6, 2, 1, 1};
+    const struct dist_experts plain = {4, 4, 2, 1, 1, NULL}, more = {4, 6, 2, 1, 1, NULL};
     assert_true(dist_place_ratio(&plain, load, order) == 8.0 / 6);
     assert_true(dist_place_ratio(&more, load, copied) == 6.0 / 6);
     static const uint64_t none[4] = {0};
@@ -209,7 +209,7 @@ TEST(dist_improve_evens_out_what_has_changed)
                                      .n_node = 1};
             struct dist_goal goal = {1.05, LOADS};
             struct dist_exchange step[LOADS], again[LOADS];
-            double room[2 * 32 + 128];
+            double room[3 * 32 + 320];
             struct dist_steps out = {step, 0, room}, out2 = {again, 0, room};
             int32_t expert[SLOTS], same[SLOTS], was[SLOTS];
             int n_load = 0;
@@ -258,4 +258,80 @@ TEST(dist_improve_does_nothing_where_nothing_is_to_be_done)
     dist_improve(&p, skewed, &goal, expert, &out);
     assert_int_equal(out.n, 2);
     assert_true(dist_place_ratio(&p, skewed, expert) <= 1.0);
+}
+
+/* ---- ranks that are not alike ---- */
+
+/* Every expert has a slot, and no rank two of one. */
+static void check_dealt(const struct dist_experts *p, const int32_t *expert)
+{
+    for (int e = 0; e < p->n_expert; e++)
+        assert_true(copies(expert, p->n_slot, e) >= 1);
+    for (int r = 0; r < p->n_rank; r++) {
+        int at = dist_place_begin(p, r), n = dist_place_begin(p, r + 1) - at;
+        assert_true(n >= 1);
+        for (int i = 0; i < n; i++)
+            assert_int_equal(copies(expert + at, n, expert[at + i]), 1);
+    }
+}
+
+TEST(dist_place_deals_by_weight)
+{
+    static const uint16_t three[] = {3, 2, 1};
+    struct dist_experts p = {
+        .n_expert = 8, .n_slot = 8, .n_rank = 3, .n_group = 1, .n_node = 1, .weight = three};
+    static const int32_t in_order[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static const uint64_t load[8] = {6, 6, 6, 6, 6, 6, 6, 6};
+    int32_t got[8];
+    double sum[3];
+    sl_err err = {0};
+    ASSERT_OK(dist_place(&p, NULL, got, &err)); /* what divides by nothing */
+    assert_memory_equal(got, in_order, sizeof got);
+    assert_true(dist_place_begin(&p, 0) == 0 && dist_place_begin(&p, 1) == 4 &&
+                dist_place_begin(&p, 2) == 7 && dist_place_begin(&p, 3) == 8);
+    ASSERT_OK(dist_place(&p, load, got, &err));
+    check_dealt(&p, got);
+    dist_place_loads(&p, load, got, sum);
+    assert_true(sum[0] == 24 && sum[1] == 18 && sum[2] == 6);
+    /* the second has 18 of 48, and its share is 16 */
+    assert_true(fabs(dist_place_ratio(&p, load, got) - 18.0 / 16) < 1e-12);
+}
+
+TEST(dist_place_by_weight_is_even_and_stays_so)
+{
+    static const uint16_t weight[] = {5, 3, 3, 2, 2, 1, 1, 1};
+    uint64_t rng = 17, load[256];
+    double placed = 0, before = 0, after = 0;
+    for (int trial = 0; trial < 10; trial++) {
+        struct dist_experts p = {.n_expert = 256,
+                                 .n_slot = 270,
+                                 .n_rank = 8,
+                                 .n_group = 1,
+                                 .n_node = 1,
+                                 .weight = weight};
+        struct dist_goal goal = {1.05, LOADS};
+        struct dist_exchange step[LOADS];
+        double room[3 * 8 + 320];
+        struct dist_steps out = {step, 0, room};
+        int32_t expert[SLOTS], was[SLOTS];
+        sl_err err = {0};
+        draw_smooth(&rng, load, 256);
+        ASSERT_OK(dist_place(&p, load, expert, &err));
+        check_dealt(&p, expert);
+        placed += dist_place_ratio(&p, load, expert) / 10;
+        change_fifth(&rng, load, 256);
+        before += dist_place_ratio(&p, load, expert) / 10;
+        memcpy(was, expert, sizeof was);
+        assert_true(dist_improve_room(&p) <= sizeof room);
+        dist_improve(&p, load, &goal, expert, &out);
+        after += dist_place_ratio(&p, load, expert) / 10;
+        for (int i = 0; i < out.n; i++) {
+            for (int k = 0; k < step[i].n; k++)
+                was[step[i].slot[k]] = step[i].expert[k];
+            check_dealt(&p, was);
+        }
+        assert_memory_equal(expert, was, sizeof *expert * (size_t)p.n_slot);
+    }
+    print_message("by weight: %.3f, changed %.3f, improved %.3f\n", placed, before, after);
+    assert_true(placed <= 1.05 && after <= 1.10 && after < before);
 }

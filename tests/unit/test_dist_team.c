@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks of one process: what joins give, and how failures end. */
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,8 +297,8 @@ TEST(dist_layouts_are_read)
         {"tp=-2", 0, SL_REQUEST, "a number from 1 on"},
         {"tp=2x", 0, SL_REQUEST, "a number from 1 on"},
         {"tp=", 0, SL_REQUEST, "a number from 1 on"},
-        {"tp", 0, SL_REQUEST, "expected tp=N, dp=N, ep=N or pp=N"},
-        {"t=2", 0, SL_REQUEST, "expected tp=N, dp=N, ep=N or pp=N"},
+        {"tp", 0, SL_REQUEST, "expected tp=N, dp=N, ep=N, pp=N or weight=N:N"},
+        {"t=2", 0, SL_REQUEST, "expected tp=N, dp=N, ep=N, pp=N or weight=N:N"},
         {"tp=2,", 0, SL_REQUEST, "nothing comes after ','"},
         {"tp=2,tp=2", 0, SL_REQUEST, "tp is said already"},
         {"pp=2", 2, SL_OK, ""},
@@ -305,7 +306,7 @@ TEST(dist_layouts_are_read)
         {"pp=0", 0, SL_REQUEST, "'pp=0': a number from 1 on"},
         {"pp=2,tp=2,pp=2", 0, SL_REQUEST, "'pp=2': pp is said already"},
         {"tp=8,pp=9", 0, SL_REQUEST, "'tp=8,pp=9': at most 64 ranks"},
-        {"etp=2", 0, SL_UNSUPPORTED, "there are only tp, dp, ep and pp yet"},
+        {"etp=2", 0, SL_UNSUPPORTED, "there are only tp, dp, ep, pp and weight yet"},
         {"dp=2,ep=2", 2, SL_OK, ""},
         {"ep=3,dp=3", 3, SL_OK, ""},
         {"dp=2", 0, SL_REQUEST, "'dp=2': every rank would hold the whole model: ep=2 spreads"},
@@ -320,6 +321,22 @@ TEST(dist_layouts_are_read)
         {"ep=2,pp=3,tp=2", 6, SL_OK, ""},
         {"tp=2,ep=4", 0, SL_REQUEST, "tp=4,ep=4, or no ep"},
         {"ep=2", 0, SL_REQUEST, "'ep=2': experts are spread over as many ranks"},
+        {"tp=3,weight=3:2:1", 3, SL_OK, ""},
+        {"weight=1000:1,tp=2,pp=2", 4, SL_OK, ""},
+        {"tp=2,dp=2,ep=4,weight=4:3:2:1", 4, SL_OK, ""},
+        {"tp=1,weight=7", 1, SL_OK, ""},
+        {"tp=2,weight=3:2:1", 0, SL_REQUEST, "3 weights, a stage has 2 ranks"},
+        {"tp=3,pp=2,weight=3", 0, SL_REQUEST, "1 weight, a stage has 3 ranks"},
+        {"weight=3:2", 0, SL_REQUEST, "2 weights, a stage has 1 rank"},
+        {"tp=2,weight=3:0", 0, SL_REQUEST, "'weight=3:0': weights are numbers from 1 to 1000"},
+        {"tp=2,weight=1001:1", 0, SL_REQUEST, "weights are numbers from 1 to 1000"},
+        {"tp=2,weight=3:2:", 0, SL_REQUEST, "weights are numbers from 1 to 1000"},
+        {"tp=2,weight=:3:2", 0, SL_REQUEST, "weights are numbers from 1 to 1000"},
+        {"tp=2,weight=3;2", 0, SL_REQUEST, "weights are numbers from 1 to 1000"},
+        {"tp=2,weight=-3:2", 0, SL_REQUEST, "weights are numbers from 1 to 1000"},
+        {"tp=2,weight=", 0, SL_REQUEST, "weights are numbers from 1 to 1000"},
+        {"tp=2,weight", 0, SL_REQUEST, "expected tp=N, dp=N, ep=N, pp=N or weight=N:N"},
+        {"weight=1:2,tp=2,weight=2:1", 0, SL_REQUEST, "weight is said already"},
     };
     for (int i = 0; i < BASE_COUNT_OF(all); i++) {
         struct dist_layout l;
@@ -332,4 +349,85 @@ TEST(dist_layouts_are_read)
     }
     dist *end[1];
     assert_int_equal(dist_team_open(1, &(struct dist_opts){0}, end, NULL), SL_REQUEST);
+}
+
+TEST(dist_layout_weights_are_read)
+{
+    struct dist_layout l;
+    char text[600] = "tp=64,weight=1000";
+    sl_err err = {0};
+    for (int i = 1; i < 64; i++)
+        strcat(text, ":1000");
+    ASSERT_OK(dist_layout_parse(text, &l, &err)); /* alike */
+    assert_int_equal(l.n_weight, 0);
+    strcpy(strrchr(text, ':'), ":999");
+    ASSERT_OK(dist_layout_parse(text, &l, &err));
+    assert_int_equal(l.n_weight, 64);
+    assert_true(l.weight[0] == 1000 && l.weight[62] == 1000 && l.weight[63] == 999);
+    strcat(text, ":1");
+    ASSERT_STATUS(dist_layout_parse(text, &l, &err), SL_REQUEST);
+    assert_non_null(strstr(err.text, "at most 64 ranks"));
+}
+
+static void check_share(int64_t total, int64_t unit, const struct dist_among *of,
+                        const int64_t *want)
+{
+    struct dist_among a = *of;
+    int64_t at = 0, begin;
+    for (a.rank = 0; a.rank < a.n; a.rank++) {
+        assert_int_equal(dist_share(total, unit, &a, &begin), want[a.rank]);
+        assert_int_equal(begin, at);
+        at += want[a.rank];
+    }
+    assert_int_equal(at, total);
+}
+
+TEST(dist_shares_follow_weights)
+{
+    static const uint16_t three[] = {3, 2, 1}, much[] = {1000, 1}, alike[] = {5, 5, 5},
+                          four[] = {1, 1, 1, 97};
+    static const struct {
+        int64_t total, unit;
+        struct dist_among of;
+        int64_t want[4];
+    } all[] = {
+        {128, 1, {0, 3, NULL}, {42, 43, 43}},
+        {128, 1, {0, 3, alike}, {43, 43, 42}},
+        {96, 16, {0, 3, three}, {48, 32, 16}},
+        {8, 1, {0, 3, three}, {4, 3, 1}}, /* 4, 2.67, 1.33 */
+        {3, 1, {0, 3, three}, {1, 1, 1}}, /* 1.5, 1, 0.5: none is left out */
+        {4, 1, {0, 3, three}, {2, 1, 1}}, /* 2, 1.33, 0.67 */
+        {2, 1, {0, 3, three}, {1, 1, 0}}, /* fewer than ranks: 1, 0.67, 0.33 */
+        {2, 1, {0, 2, much}, {1, 1}},
+        {5000, 1, {0, 2, much}, {4995, 5}},
+        {301, 16, {0, 3, three}, {160, 96, 45}}, /* 19 units: 9.5, 6.33, 3.17; the last has 13 */
+        {40, 16, {0, 3, three}, {16, 16, 8}},
+        {5, 1, {0, 4, four}, {1, 1, 1, 2}}, /* 0.05, 0.05, 0.05, 4.85 */
+        {0, 16, {0, 3, three}, {0, 0, 0}},
+        {7, 1, {0, 1, much}, {7}},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(all); i++)
+        check_share(all[i].total, all[i].unit, &all[i].of, all[i].want);
+    uint64_t rng = 5; /* of any numbers */
+    for (int trial = 0; trial < 2000; trial++) {
+        uint16_t w[DIST_RANK_MAX];
+        struct dist_among a = {0, 1 + (int)(rng_next(&rng) % DIST_RANK_MAX), w};
+        int64_t total = (int64_t)(rng_next(&rng) % 3000), sum = 0, begin, n[DIST_RANK_MAX];
+        bool whole = true; /* every share is a unit at least */
+        for (int r = 0; r < a.n; r++)
+            sum += w[r] = (uint16_t)(1 + rng_next(&rng) % (trial % 2 ? 9 : DIST_WEIGHT_MAX));
+        for (int r = 0; r < a.n; r++) {
+            whole = whole && total * w[r] >= sum;
+            a.rank = r;
+            n[r] = dist_share(total, 1, &a, &begin);
+        }
+        check_share(total, 1, &a, n);
+        for (int r = 0; r < a.n; r++) {
+            double exact = (double)total * w[r] / (double)sum;
+            if (whole) assert_true(fabs((double)n[r] - exact) < 1);
+            assert_true(n[r] >= (total >= a.n) && (double)n[r] < exact + 1);
+            for (int q = 0; q < a.n; q++)
+                if (w[q] > w[r] || (w[q] == w[r] && q < r)) assert_true(n[q] >= n[r]);
+        }
+    }
 }

@@ -86,7 +86,8 @@ static void same_tiles(const struct cpu_mat *a, const struct cpu_mat *b, int i0,
 static int64_t first_key(const model *part, int64_t next)
 {
     int64_t row0 = (int64_t)part->dims.head_kv0 * part->cfg.d_head;
-    if (part->dims.n_head_kv) assert_true(row0 <= next);
+    if (!part->dims.n_head_kv) return next; /* it has none */
+    assert_true(row0 <= next);
     return row0;
 }
 
@@ -296,13 +297,16 @@ static int64_t held(const model *m)
     return n;
 }
 
-/* pack NULL: from the source. False: no such checkpoint. */
-static bool check_ranks(const char *name, const char *pack)
+/* pack NULL: from the source; weight NULL: ranks are alike. False: no such checkpoint. */
+static bool check_ranks(const char *name, const char *pack, const uint16_t *weight)
 {
     struct opened whole, o;
+    struct model_stages by = {.n = 1};
     int64_t run, source;
     if (!open_rank(name, NULL, NULL, 0, 1, &whole)) return false;
     assert_true(whole.m->cfg.n_layer + whole.m->n_mtp < 60);
+    by.first[1] = whole.m->cfg.n_layer;
+    if (weight) memcpy(by.weight, weight, 5 * sizeof *weight);
     for (int n_rank = 1; n_rank <= 5; n_rank++) {
         static struct cursor mat, vec;
         int64_t all_held = 0, all_done = 0, most = 0, done = whole.m->done_bytes;
@@ -310,7 +314,7 @@ static bool check_ranks(const char *name, const char *pack)
         memset(&mat, 0, sizeof mat);
         memset(&vec, 0, sizeof vec);
         for (int rank = 0; rank < n_rank; rank++) {
-            assert_true(open_rank(name, pack, NULL, rank, n_rank, &o));
+            assert_true(open_rank(name, pack, weight ? &by : NULL, rank, n_rank, &o));
             check_rank(whole.m, o.m, &mat, &vec);
             all_held += held(o.m);
             all_done += o.m->done_bytes;
@@ -327,7 +331,7 @@ static bool check_ranks(const char *name, const char *pack)
         if (n_rank <= whole.m->cfg.n_head_kv) assert_int_equal(keys, once);
         assert_int_equal(all_held, held(whole.m) + (n_rank - 1) * run + keys - once);
         assert_int_equal(all_done, done + (n_rank - 1) * source + keys_done - once_done);
-        if (n_rank == 2) /* tiles and heads that do not divide are the only difference */
+        if (n_rank == 2 && !weight) /* tiles and heads that do not divide are the only difference */
             assert_true(most - run < (held(whole.m) - run) * 2 / 3);
     }
     close_rank(&whole);
@@ -345,7 +349,7 @@ TEST(model_rank_holds_its_rows_of_every_matrix)
 {
     int n = 0;
     for (int i = 0; i < BASE_COUNT_OF(models); i++)
-        n += check_ranks(models[i], NULL);
+        n += check_ranks(models[i], NULL, NULL);
     if (n == 0) skip(); /* unpacked by CTest's fixture */
     assert_int_equal(n, BASE_COUNT_OF(models));
 }
@@ -375,7 +379,20 @@ TEST(model_rank_holds_its_rows_of_a_packed_file)
     for (int i = 0; i < BASE_COUNT_OF(models); i++) {
         snprintf(path, sizeof path, "rank_test_%ld.packed", (long)getpid());
         pack_file(models[i], path);
-        assert_true(check_ranks(models[i], path));
+        assert_true(check_ranks(models[i], path, NULL));
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+TEST(model_rank_holds_its_rows_by_weight)
+{
+    static const uint16_t weight[] = {4, 1, 3, 2, 2};
+    char path[64];
+    for (int i = 0; i < BASE_COUNT_OF(models); i++) {
+        if (!check_ranks(models[i], NULL, weight)) skip();
+        snprintf(path, sizeof path, "rank_test_%ld.packed", (long)getpid());
+        pack_file(models[i], path);
+        assert_true(check_ranks(models[i], path, weight));
         assert_int_equal(unlink(path), 0);
     }
 }

@@ -88,7 +88,8 @@ TEST(model_slices_of_all_ranks_are_every_matrix_exactly_once)
                 const struct arch_cfg *c = &cfgs[i];
                 int64_t rows = rows_of(c, divided[k]), next = 0;
                 for (int rank = 0; rank < n_rank; rank++) {
-                    struct model_dims d = model_dims_of(c, rank, n_rank);
+                    struct dist_among a = {rank, n_rank, NULL};
+                    struct model_dims d = model_dims_of(c, &a);
                     struct model_slice s = model_slice_of(c, &d, divided[k], rows);
                     if (divided[k] == ROLE_K || divided[k] == ROLE_V) { /* perhaps once more */
                         bool again = s.row0 < next;
@@ -113,7 +114,7 @@ TEST(model_slices_keep_query_heads_with_their_key_head)
         for (int n_rank = 1; n_rank <= 4; n_rank++)
             for (int rank = 0; rank < n_rank; rank++) {
                 const struct arch_cfg *c = &cfgs[i];
-                struct model_dims d = model_dims_of(c, rank, n_rank);
+                struct model_dims d = model_dims_of(c, &(struct dist_among){rank, n_rank, NULL});
                 int per = c->kv_lora ? 1 : c->n_head / c->n_head_kv;
                 bool shared = n_rank > c->n_head_kv && d.n_head_kv == 1;
                 assert_true(d.head0 >= d.head_kv0 * per);
@@ -122,21 +123,77 @@ TEST(model_slices_keep_query_heads_with_their_key_head)
             }
     for (int n_rank = 1; n_rank <= 9; n_rank++) /* each query head is with one rank, none is idle */
         for (int rank = 0, next = 0; rank < n_rank; rank++) {
-            struct model_dims d = model_dims_of(&cfgs[0], rank, n_rank);
+            struct model_dims d = model_dims_of(&cfgs[0], &(struct dist_among){rank, n_rank, NULL});
             assert_int_equal(d.head0, next);
             assert_true(d.n_head > 0 && d.n_head_kv > 0);
             next += d.n_head;
             if (rank == n_rank - 1) assert_int_equal(next, 9);
         }
-    struct model_dims half = model_dims_of(&cfgs[0], 1, 3);
+    struct model_dims half = model_dims_of(&cfgs[0], &(struct dist_among){1, 3, NULL});
     assert_int_equal(half.n_head, 3);
     assert_int_equal(half.head0, 3);
+}
+
+/* The same where ranks are not alike, of more ranks than key heads, too. */
+TEST(model_slices_by_weight_are_every_matrix_exactly_once)
+{
+    static const uint16_t weight[][6] = {
+        {3, 2, 1}, {1, 2, 3, 4}, {1, 1, 1, 97, 1, 1}, {9, 1}, {1, 9}, {1, 1, 1, 1, 1, 100}};
+    static const int n_rank[] = {3, 4, 6, 2, 2, 6};
+    for (int i = 0; i < BASE_COUNT_OF(cfgs); i++)
+        for (int w = 0; w < BASE_COUNT_OF(weight); w++)
+            for (int k = 0; k < BASE_COUNT_OF(divided); k++) {
+                const struct arch_cfg *c = &cfgs[i];
+                int64_t rows = rows_of(c, divided[k]), next = 0;
+                struct dist_among a = {0, n_rank[w], weight[w]};
+                bool keys = divided[k] == ROLE_K || divided[k] == ROLE_V;
+                for (a.rank = 0; a.rank < a.n; a.rank++) {
+                    struct model_dims d = model_dims_of(c, &a), one = model_dims_of(c, &a);
+                    one = model_dims_beside(c, &one, 0);
+                    one = model_dims_beside(c, &one, a.rank);
+                    assert_memory_equal(&one, &d, sizeof d);
+                    struct model_slice s = model_slice_of(c, &d, divided[k], rows);
+                    bool again = keys && s.row0 < next;
+                    if (again) assert_true(a.n > c->n_head_kv && s.row0 + s.n_row <= next);
+                    if (again || s.n_row == 0) continue;
+                    assert_int_equal(s.row0, next);
+                    next += s.n_row;
+                }
+                assert_int_equal(next, rows);
+            }
+    struct dist_among a = {0, 3, weight[0]};
+    static const int heads[] = {3, 3, 3}, columns[] = {288, 192, 96}, width[] = {768, 512, 256};
+    for (; a.rank < 3; a.rank++) {
+        struct model_dims d = model_dims_of(&cfgs[0], &a);
+        assert_int_equal(d.n_head, heads[a.rank]); /* of three key heads each has one */
+        assert_int_equal(model_slice_of(&cfgs[0], &d, ROLE_O, 0).n_row, columns[a.rank]);
+        assert_int_equal(model_slice_of(&cfgs[0], &d, ROLE_UP, 0).n_row, width[a.rank]);
+    }
+}
+
+/* More ranks than key heads: every key head has some, and a rank's queries follow its weight. */
+TEST(model_slices_by_weight_leave_no_head_out)
+{
+    static const struct arch_cfg c = {.n_head = 24, .n_head_kv = 2, .d_head = 64};
+    static const uint16_t weight[][4] = {{3, 2, 1}, {1, 1, 100}, {100, 1, 1}, {1, 2, 3, 6}};
+    static const int n_rank[] = {3, 3, 3, 4};
+    static const int head[][4] = {{12, 8, 4}, {6, 6, 12}, {12, 6, 6}, {2, 4, 6, 12}};
+    for (int w = 0; w < BASE_COUNT_OF(weight); w++) {
+        struct dist_among a = {0, n_rank[w], weight[w]};
+        for (int next = 0; a.rank < a.n; a.rank++) {
+            struct model_dims d = model_dims_of(&c, &a);
+            assert_int_equal(d.head0, next);
+            assert_int_equal(d.n_head, head[w][a.rank]);
+            assert_true(d.n_head_kv == 1 && d.head_kv0 == next / 12);
+            next += d.n_head;
+        }
+    }
 }
 
 TEST(model_slices_leave_what_every_rank_needs_whole)
 {
     for (int role = 0; role < N_ROLE; role++) {
-        struct model_dims d = model_dims_of(&cfgs[2], 1, 2);
+        struct model_dims d = model_dims_of(&cfgs[2], &(struct dist_among){1, 2, NULL});
         struct model_slice s = model_slice_of(&cfgs[2], &d, (enum arch_role)role, 77);
         if (is_whole((enum arch_role)role)) assert_true(s.row0 == 0 && s.n_row == 77);
     }
@@ -164,7 +221,7 @@ TEST(model_slices_of_a_packed_file_are_its_units)
         for (int i = 0; i < m.n; i++) {
             const uint8_t *at[2] = {bytes + i * 4 * 96, bytes + 12 * 96 + i * 4 * 32};
             for (int rank = 0; rank < n_rank; rank++) {
-                struct model_dims d = model_dims_of(&c, rank, n_rank);
+                struct model_dims d = model_dims_of(&c, &(struct dist_among){rank, n_rank, NULL});
                 struct model_slice s = model_slice_of(&c, &d, ROLE_UP_EXPS, 56);
                 struct io_pack_rows r;
                 ASSERT_OK(io_pack_rows(&m, i, s.row0, s.n_row, &r, &err));

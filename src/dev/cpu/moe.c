@@ -51,7 +51,7 @@ static int place_of(const struct dev_moe *p, int e, int t)
     if (!p->spread || n == 1) return list[t % n];
     int rank = owner_of(p->spread, t);
     for (int i = 0; i < n; i++)
-        if (list[i] / dev_cpu_moe_n_here(p) == rank) return list[i];
+        if (list[i] >= p->slots->rank0[rank] && list[i] < p->slots->rank0[rank + 1]) return list[i];
     return list[(t + rank) % n];
 }
 
@@ -342,13 +342,13 @@ void dev_cpu_moe_here(void *arg, int worker, int n_w)
 static void moe_turned(struct cpu_moe *m)
 {
     const struct dev_moe *p = m->p;
-    const int32_t *slot0 = m->c->moe.expert_slot0;
+    const int32_t *slot0 = m->c->moe.expert_slot0, *rank0 = p->slots->rank0;
     struct dev_joined j = {
         .d = &m->c->head, .x = m->c->moe.y, .y = p->rows, .part = p->part, .n_of = p->n_of};
     j.n_row = m->n_tok * p->k;
     j.n = m->down->m.n_row;
     for (int r = 0; r < p->ranks->n_rank; r++)
-        p->n_of[r] = slot0[(r + 1) * dev_cpu_moe_n_here(p)] - slot0[r * dev_cpu_moe_n_here(p)];
+        p->n_of[r] = slot0[rank0[r + 1]] - slot0[rank0[r]];
     par_run(m->c->team, dev_cpu_moe_here, m);
     p->ranks->join(p->ranks->user, &j);
     par_run(m->c->team, dev_cpu_moe_sum, m);

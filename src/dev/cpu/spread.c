@@ -77,9 +77,9 @@ static void check_ids(const struct spread *a)
 /* The rank that computes the slot. */
 static int rank_of(const struct spread *a, int slot)
 {
-    const int32_t *slot0 = a->c->moe.expert_slot0;
-    int n = dev_cpu_moe_n_here(a->p), r = 0;
-    while (slot >= slot0[(r + 1) * n])
+    const int32_t *slot0 = a->c->moe.expert_slot0, *rank0 = a->p->slots->rank0;
+    int r = 0;
+    while (slot >= slot0[rank0[r + 1]])
         r++;
     return r;
 }
@@ -97,8 +97,8 @@ static uint64_t ranks_of(const struct spread *a, int t)
 static void swap_rows(struct spread *a)
 {
     const struct dev_spread *s = a->s;
-    const int32_t *slot0 = a->c->moe.expert_slot0;
-    int n_here = dev_cpu_moe_n_here(a->p), R = a->n_rank;
+    const int32_t *slot0 = a->c->moe.expert_slot0, *rank0 = a->p->slots->rank0;
+    int R = a->n_rank;
     int64_t at = 0;
     memset(s->count, 0, sizeof *s->count * (size_t)(R * R));
     for (int r = 0, t = 0; r < R; r++)
@@ -114,7 +114,7 @@ static void swap_rows(struct spread *a)
                 memcpy(s->send + at++ * a->D, a->x + t * a->D, sizeof(float) * (size_t)a->D);
     swap(a, s->send, s->in, a->D);
     a->ld = a->D;
-    for (int i = slot0[a->me * n_here]; i < slot0[(a->me + 1) * n_here]; i++)
+    for (int i = slot0[rank0[a->me]]; i < slot0[rank0[a->me + 1]]; i++)
         a->c->moe.slot_row[i] = s->list[a->c->moe.slot_row[i]];
 }
 
@@ -142,7 +142,7 @@ static void pack_rows(void *arg, int worker, int n_w)
 static void give_back(struct spread *a)
 {
     const struct dev_spread *s = a->s;
-    int first = a->c->moe.expert_slot0[a->me * dev_cpu_moe_n_here(a->p)], R = a->n_rank;
+    int first = a->c->moe.expert_slot0[a->p->slots->begin], R = a->n_rank;
     int64_t i = 0;
     memset(s->count, 0, sizeof *s->count * (size_t)(R * R));
     for (int q = 0; q < R; q++)
