@@ -54,6 +54,21 @@ sl_status compute_model_name(const struct opt_common *o, char *buf, size_t n, co
                : SL_FAIL(err, REQUEST, "--model: %.60s...: the name is too long", o->model);
 }
 
+/* Before the engine is opened: the other processes fail with what this one fails with, or with what
+ * a lower rank does. Do they know? */
+static bool refuse(const struct opt_common *o, sl_status *st, sl_err *err)
+{
+    struct dist_layout l;
+    struct dist_refusal r = {.st = *st, .err = *err};
+    if (cmd_stop || !compute_apart(o) || dist_layout_parse(o->layout, &l, NULL) ||
+        dist_layout_ranks(&l) != dist_launched().n)
+        return false;
+    dist_mpi_refuse(&r);
+    *st = r.st;
+    *err = r.err;
+    return r.told;
+}
+
 /* A process that was started beside rank 0: it never comes back to the command. */
 BASE_NORETURN static void follow(struct compute *c, const sl_model_opts *mo, sl_engine_opts *eo,
                                  const struct opt_common *o)
@@ -70,8 +85,11 @@ BASE_NORETURN static void follow(struct compute *c, const sl_model_opts *mo, sl_
     sl_status st = compute_model_name(o, mock, sizeof mock, &name, &err);
     if (!st) st = sl_model_open(name, &own, &c->m, &err);
     if (!st) st = compute_expert_load(o, c->m, eo, &load, &err);
-    if (st) end_follower(st, &err, ONE_KNOWS);
     enum knows who = ALL_KNOW; /* opening fails on all */
+    if (st) {
+        if (!refuse(o, &st, &err)) who = ONE_KNOWS;
+        end_follower(st, &err, who);
+    }
     st = sl_engine_open(c->m, eo, &c->e, &err);
     mem_free(load);
     if (st == SL_NOTFOUND) who = ONE_KNOWS; /* before it had met the others */
@@ -167,7 +185,10 @@ sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
     if (!st) st = record_open(o->record, &eo, &c->record, err);
     if (!st) st = compute_expert_load(o, c->m, &eo, &load, err);
     if (!st) st = hot_of(o, c->m, &eo, &hot, err);
-    if (!st) st = sl_engine_open(c->m, &eo, &c->e, err);
+    if (st)
+        (void)refuse(o, &st, err);
+    else
+        st = sl_engine_open(c->m, &eo, &c->e, err);
     mem_free(load);
     mem_free(hot);
     cmd_progress_end(&c->progress);

@@ -68,6 +68,13 @@ sl_status dist_check_bound(const bool *same, int n, int n_cpu, sl_err *err) BASE
 
 typedef struct dist dist; /* a rank's end */
 
+/* Of a process that can not take part: the others fail with its failure when they open. */
+struct dist_refusal {
+    sl_status st;
+    sl_err err;
+    bool told; /* they have heard of it; else they were not met */
+};
+
 struct dist_opts {
     int deadline_ms; /* of a wait within a step: 0 = 30 000, and always 20 times the longest step
                         that counts */
@@ -75,6 +82,7 @@ struct dist_opts {
     int n_tp;        /* of those, so many after each other share matrices; 0 = all */
     int n_ahead;     /* messages that home may tell before the first of them is done; 0 = 1 */
     bool crowded; /* there are more threads of all ranks than CPUs: one that waits sleeps at once */
+    struct dist_refusal *refuses; /* NULL, or opening fails on all ranks */
 };
 /* n ranks (2 .. DIST_RANK_MAX) that are threads of this process: out[i] is rank i's end. Errors:
  * REQUEST, NOMEM. */
@@ -83,6 +91,9 @@ sl_status dist_team_open(int n, const struct dist_opts *o, dist **out, sl_err *e
  * the program speaks MPI: NOTFOUND says what is missing. Other errors: IO (MPI's), UNSUPPORTED
  * (they are on several machines). */
 sl_status dist_mpi_open(const struct dist_opts *o, dist **out, sl_err *err) BASE_MUST_USE;
+/* In place of opening: r->st and r->err become what all ranks fail with, the failure of the lowest
+ * that has one; where r->told stays false they are as they were. */
+void dist_mpi_refuse(struct dist_refusal *r);
 /* Where the module lies; false: nowhere. */
 bool dist_mpi_module(char *path, size_t n);
 void dist_close(dist *d); /* of a team any end closes all; NULL is legal */

@@ -357,7 +357,9 @@ static sl_status join_group(dist *d, const struct dist_opts *o, sl_err *err)
                        l.n, d->group->m->library(), n, DIST_RANK_MAX);
     dist_init(d, rank, n, o);
     SL_TRY(meet(d, n_here, err));
-    return dist_gate(d, check_network(d, n_here, err), err);
+    if (!o->refuses) return dist_gate(d, check_network(d, n_here, err), err);
+    o->refuses->told = true;
+    return dist_gate(d, o->refuses->st, &o->refuses->err);
 }
 
 sl_status dist_mpi_open(const struct dist_opts *o, dist **out, sl_err *err)
@@ -386,4 +388,13 @@ sl_status dist_mpi_open(const struct dist_opts *o, dist **out, sl_err *err)
     }
     *out = d;
     return SL_OK;
+}
+
+void dist_mpi_refuse(struct dist_refusal *r)
+{
+    dist *d = NULL;
+    sl_err err;
+    sl_status st = dist_mpi_open(&(struct dist_opts){.refuses = r}, &d, &err);
+    ASSERT(st && !d);
+    if (r->told) r->st = st;
 }

@@ -423,6 +423,7 @@ sl_status sl_engine_open(sl_model *m, const sl_engine_opts *opts, sl_engine **ou
     e->opts = *opts;
     sl_status st = fill(e, err);
     if (st) {
+        st = engine_ranks_refuse(e, st, err);
         sl_engine_close(e);
         return st;
     }

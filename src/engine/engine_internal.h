@@ -553,6 +553,9 @@ void engine_stream_stats(sl_engine *e);
  * dist_layout_parse, dist_mpi_open; REQUEST: fewer threads than ranks, another number of
  * processes. */
 sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err) BASE_MUST_USE;
+/* What this process fails with before it has met the others (st, *err) all of them fail with: what
+ * they say. */
+sl_status engine_ranks_refuse(const sl_engine *e, sl_status st, sl_err *err);
 int engine_n_rank(const sl_engine *e);
 int engine_n_home(const sl_engine *e); /* ranks with sequences of their own */
 /* Bytes of the source that ranks of this machine hold. */

@@ -135,6 +135,7 @@ static sl_status open_apart(sl_engine *e, struct dev_opts *o, const struct os_to
         return SL_FAIL(err, REQUEST,
                        "layout: %.40s: %d processes were started: another layout, or mpirun -n %d",
                        e->opts.layout, l.n, k->n);
+    k->met = true;
     sl_status st = dist_mpi_open(&group, &k->end, err);
     if (!st) st = deal_cpus(k, o, top, err);
     if (!st) st = take_sizes(e, err);
@@ -248,6 +249,20 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
     SL_TRY(k->apart ? open_apart(e, o, &top, err) : open_team(e, o, &top, err));
     k->dopts = *o;
     return SL_OK;
+}
+
+sl_status engine_ranks_refuse(const sl_engine *e, sl_status st, sl_err *err)
+{
+    struct dist_refusal r = {.st = st};
+    struct dist_layout l;
+    int n = dist_launched().n;
+    if (st == SL_CANCELLED || (e->ranks && e->ranks->met) || n < 2 || !e->opts.layout ||
+        dist_layout_parse(e->opts.layout, &l, NULL) || dist_layout_ranks(&l) != n)
+        return st;
+    if (err) r.err = *err;
+    dist_mpi_refuse(&r);
+    if (err) *err = r.err;
+    return r.st;
 }
 
 int engine_n_rank(const sl_engine *e)

@@ -51,6 +51,7 @@ struct engine_ranks {
     int n, here; /* here: the rank of this process, 0 where they are threads */
     int n_ahead; /* messages that may be under way */
     bool apart;  /* processes */
+    bool met;    /* these have met, or tried to */
     struct model_stages stages;
     struct follower own;  /* of here */
     dist *end;            /* of here */

@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
@@ -30,6 +31,19 @@ MODEL = os.path.join(TINY, "deepseek_v3_fp8")
 DEMO = os.path.join(e2e.ROOT, "models", "demo", "demo.gguf")
 IDS = "5,6,7,8,5,6,7,8,5,6,7"
 tally = e2e.Tally("mpi")
+HOW = threading.local()  # .what: the way that this thread's ranks take
+
+
+def env(**more):
+    return dict(os.environ, SL_DIST=getattr(HOW, "what", "memory"), **more)
+
+
+def run(programs):
+    return mpi.run(programs, env=env())
+
+
+def check(name, bad):
+    tally.check(f"{name} ({getattr(HOW, 'what', 'memory')})", bad)
 
 
 def said(text, what):
@@ -44,36 +58,36 @@ def check_answers():
     code, out, err = e2e.run(run_args())
     one = e2e.last_json(out)["run_hash"]
     for layout, n in (("tp=2", 2), ("pp=2", 2), ("tp=2,pp=2", 4)):
-        code, out, err, _ = mpi.run([(n, run_args("--layout", layout))])
-        tally.check(f"run, {layout}", code and f"exit {code}: {err[-400:]}")
+        code, out, err, _ = run([(n, run_args("--layout", layout))])
+        check(f"run, {layout}", code and f"exit {code}: {err[-400:]}")
         if code:
             continue
         lines = out.strip().split("\n")
         got = json.loads(lines[-1])
-        tally.check(f"one line, {layout}", len(lines) != 1 and f"{len(lines)} lines")
-        tally.check(f"answer, {layout}", got["run_hash"] != one and "another answer")
-        tally.check(f"ranks, {layout}", got["ranks"] != n and f"ranks: {got['ranks']}")
+        check(f"one line, {layout}", len(lines) != 1 and f"{len(lines)} lines")
+        check(f"answer, {layout}", got["run_hash"] != one and "another answer")
+        check(f"ranks, {layout}", got["ranks"] != n and f"ranks: {got['ranks']}")
         team = e2e.last_json(e2e.run(run_args("--layout", layout, "-t", str(n)))[1])
         for key in ("wire_bytes_per_token", "weight_bytes_per_rank"):
-            tally.check(f"{key}, {layout}", got[key] != team[key] and
+            check(f"{key}, {layout}", got[key] != team[key] and
                         f"{got[key]}, of threads {team[key]}")
-        code, out, err, _ = mpi.run([(n, run_args("--layout", layout, "--draft", "auto"))])
-        tally.check(f"drafts, {layout}", code and f"exit {code}: {err[-400:]}" or
+        code, out, err, _ = run([(n, run_args("--layout", layout, "--draft", "auto"))])
+        check(f"drafts, {layout}", code and f"exit {code}: {err[-400:]}" or
                     json.loads(out)["run_hash"] != one and "another answer")
     # prompts that stages compute in pieces
     long = ["--ids", ",".join(str(5 + i % 90) for i in range(130))]
     one_long = e2e.last_json(e2e.run(run_args(*long))[1])["run_hash"]
-    code, out, err, _ = mpi.run([(2, run_args(*long, "--layout", "pp=2"))])
-    tally.check("a prompt in pieces", code and f"exit {code}: {err[-400:]}" or
+    code, out, err, _ = run([(2, run_args(*long, "--layout", "pp=2"))])
+    check("a prompt in pieces", code and f"exit {code}: {err[-400:]}" or
                 json.loads(out)["run_hash"] != one_long and "another answer")
     # rank 0's sizes count
-    code, out, err, _ = mpi.run([(1, run_args("--layout", "tp=2", "-c", "64")),
+    code, out, err, _ = run([(1, run_args("--layout", "tp=2", "-c", "64")),
                                  (1, run_args("--layout", "tp=2", "-c", "36"))])
-    tally.check("other sizes", code and f"exit {code}: {err[-400:]}" or
+    check("other sizes", code and f"exit {code}: {err[-400:]}" or
                 json.loads(out)["run_hash"] != one and "another answer")
     # several processes without a layout are what they always were
-    code, out, err, _ = mpi.run([(2, run_args())])
-    tally.check("two programs without a layout",
+    code, out, err, _ = run([(2, run_args())])
+    check("two programs without a layout",
                 code and f"exit {code}: {err[-300:]}" or out.count(one) != 2 and "not two answers")
 
 
@@ -83,8 +97,8 @@ def check_batch_on_stdin():
     args = [SLUICE, "run", "-m", MODEL, "--batch-file", "-", "-q"]
     one = e2e.run(args, stdin=lines.encode())[1].decode()
     p = subprocess.run(mpi.command((2, args + ["--layout", "tp=2"])), input=lines, timeout=60,
-                       capture_output=True, text=True)
-    tally.check("a batch on standard input", p.returncode and p.stderr[-400:] or
+                       capture_output=True, text=True, env=env())
+    check("a batch on standard input", p.returncode and p.stderr[-400:] or
                 [json.loads(x)["tokens"] for x in p.stdout.strip().split("\n")] !=
                 [json.loads(x)["tokens"] for x in one.strip().split("\n")] and "another answer")
 
@@ -101,9 +115,14 @@ def check_refusals():
         ("the model of a rank",
          [(1, run_args(*two)), (1, run_args(*two, model=os.path.join(TINY, "deepseek_v2")))],
          r"rank 1 is not as rank 0: the model is another one"),
+        ("a model that is nowhere", [(2, run_args(*two, model="/nowhere/m.gguf"))],
+         r"sluice: model not found: /nowhere/m.gguf"),
+        ("an option of a rank",
+         [(1, run_args(*two)), (1, run_args(*two, "--combine", "f16"))],
+         r"sluice: layout: rank 1 \(.*\): combine: \"f16\": f32, bf16 or q8"),
         ("a model that is not there",
          [(1, run_args(*two)), (1, run_args(*two, model="/nowhere/m.gguf"))],
-         r"sluice: model not found: /nowhere/m.gguf"),
+         r"sluice: layout: rank 1 \(.*\): model not found: /nowhere/m.gguf"),
         ("more stages than layers",
          [(9, run_args("--layout", "pp=9", model=os.path.join(TINY, "qwen3_moe")))],
          r"layout: pp=9: the model has \d layers: as many stages at most"),
@@ -111,21 +130,22 @@ def check_refusals():
          [(5, run_args("--layout", "tp=5", model=os.path.join(TINY, "qwen3_moe")))],
          r"layout: 5 ranks: the model's heads can be shared by \d at most"),
     ]
-    for name, programs, what in cases:
-        code, out, err, seconds = mpi.run(programs)
-        tally.check(f"{name}: refused", code in (0, None) and f"exit {code}")
-        tally.check(f"{name}: says why", said(err, what))
-        tally.check(f"{name}: says it once", len(re.findall(what, err)) != 1 and err[-900:])
-        tally.check(f"{name}: at once", seconds > 8 and f"{seconds:.1f} s")
-        tally.check(f"{name}: no output", out and f"{out[:200]!r}")
+    with ThreadPoolExecutor(4) as pool:  # a launcher that ends others sleeps for seconds
+        ended = list(pool.map(run, (programs for _, programs, _ in cases)))
+    for (name, _, what), (code, out, err, seconds) in zip(cases, ended):
+        check(f"{name}: refused", code in (0, None) and f"exit {code}")
+        check(f"{name}: says why", said(err, what))
+        check(f"{name}: says it once", len(re.findall(what, err)) != 1 and err[-900:])
+        check(f"{name}: at once", seconds > 8 and f"{seconds:.1f} s")
+        check(f"{name}: no output", out and f"{out[:200]!r}")
 
 
 def check_no_module():
     with e2e.scratch() as d:
         alone = shutil.copy(SLUICE, d)
         args = [alone] + run_args("--layout", "tp=2")[1:]
-        code, _, err, _ = mpi.run([(2, args)])
-        tally.check("without the module", not code and "no failure" or
+        code, _, err, _ = run([(2, args)])
+        check("without the module", not code and "no failure" or
                     said(err, r"libsluice-mpi.so is not beside the program"))
 
 
@@ -138,8 +158,8 @@ def check_small_shm():
     if "unshare" in p.stderr or "mount" in p.stderr:
         return  # no right to
     what = r"/dev/shm is too small: .*--shm-size"
-    tally.check("small /dev/shm: refused", p.returncode == 0 and "exit 0")
-    tally.check("small /dev/shm: says once what to do", len(re.findall(what, p.stderr)) != 1 and
+    check("small /dev/shm: refused", p.returncode == 0 and "exit 0")
+    check("small /dev/shm: says once what to do", len(re.findall(what, p.stderr)) != 1 and
                 p.stderr[-600:])
 
 
@@ -153,7 +173,7 @@ class Running:
                 "--ignore-eos", "--layout", layout, *more]
         self.p = subprocess.Popen(mpi.command((n, args)), stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                                  env=dict(os.environ, SL_CPU="ref"))
+                                  env=env(SL_CPU="ref"))
         self.out, self.err = b"", b""
         self.readers = [threading.Thread(target=self.read, args=(f, k))
                         for f, k in ((self.p.stdout, "out"), (self.p.stderr, "err"))]
@@ -188,19 +208,19 @@ def fault(name, rank, sig, what, most, *more, **of):
     """most: seconds that it may take; beside the time that it says it has waited."""
     r = Running(*more, **of)
     if sorted(r.ranks) != list(range(r.n)):
-        tally.check(name, f"ranks {r.ranks}: {r.wait(1)}")
+        check(name, f"ranks {r.ranks}: {r.wait(1)}")
         return
     os.kill(r.ranks[rank] if rank >= 0 else r.p.pid, sig)
     code, took, err = r.wait(most + 30)
     waited = re.search(r"no sign for (\d+\.\d) s", err)
     most += float(waited[1]) if waited else 0
-    tally.check(f"{name}: fails", code == 0 and "exit 0")
-    tally.check(f"{name}: in time", took > most and f"{took:.1f} s of {most}: {err[-300:]}")
+    check(f"{name}: fails", code == 0 and "exit 0")
+    check(f"{name}: in time", took > most and f"{took:.1f} s of {most}: {err[-300:]}")
     if what:
-        tally.check(f"{name}: says who", said(err, what))
+        check(f"{name}: says who", said(err, what))
     time.sleep(max(0, most - took))
     left = [k for k, pid in r.ranks.items() if mpi.alive(pid)]
-    tally.check(f"{name}: all end", left and f"ranks {left} are left")
+    check(f"{name}: all end", left and f"ranks {left} are left")
     for pid in r.ranks.values():
         if mpi.alive(pid):
             os.kill(pid, signal.SIGKILL)
@@ -225,7 +245,7 @@ def check_slow_rank():
     """A rank that runs a tenth of the time is waited for."""
     r = Running("--dist-deadline-ms", "1500")
     if sorted(r.ranks) != [0, 1]:
-        tally.check("a slow rank", f"ranks {r.ranks}: {r.wait(1)}")
+        check("a slow rank", f"ranks {r.ranks}: {r.wait(1)}")
         return
     before, t0 = len(r.out), time.monotonic()
     while r.p.poll() is None and time.monotonic() - t0 < 6:
@@ -233,8 +253,8 @@ def check_slow_rank():
         time.sleep(0.6)
         os.kill(r.ranks[1], signal.SIGCONT)
         time.sleep(0.06)
-    tally.check("a slow rank is not given up", r.p.poll() and r.wait(1))
-    tally.check("a slow rank: the answer goes on", len(r.out) <= before and "no more text")
+    check("a slow rank is not given up", r.p.poll() and r.wait(1))
+    check("a slow rank: the answer goes on", len(r.out) <= before and "no more text")
     mpi.end(r.p)
     r.wait(5)
 
@@ -242,14 +262,14 @@ def check_slow_rank():
 def planned(work):
     """The configuration that the planner writes for two ranks as doctor measured them."""
     ranks, config = os.path.join(work, "ranks.json"), os.path.join(work, "serve.json")
-    code, out, err, _ = mpi.run([(2, [SLUICE, "doctor", "--ranks", "--json"])])
-    tally.check("doctor's ranks", code and f"exit {code}: {err[-400:]}")
+    code, out, err, _ = run([(2, [SLUICE, "doctor", "--ranks", "--json"])])
+    check("doctor's ranks", code and f"exit {code}: {err[-400:]}")
     with open(ranks, "w") as f:
         f.write(out)
     code, out, err = e2e.run([SLUICE, "plan", "--this-cluster", ranks, "-m", DEMO, "--layout",
                               "tp2", "--mtp", "0", "--input", "512", "--concurrency", "2",
                               "--emit", config])
-    tally.check("plan", code and err or said(out.decode(), "start: mpirun -n 2 .*--config"))
+    check("plan", code and err or said(out.decode(), "start: mpirun -n 2 .*--config"))
     return config
 
 
@@ -261,7 +281,7 @@ def check_serve():
 def serve(*of, n_stage=1):
     args = [SLUICE, "serve", *of, "--port", "0"]
     p = subprocess.Popen(mpi.command((2, args)), stderr=subprocess.PIPE, text=True,
-                         stdin=subprocess.DEVNULL)
+                         stdin=subprocess.DEVNULL, env=env())
     timer = threading.Timer(90 if "--spare" not in of else 300, mpi.end, (p,))
     timer.start()
     text, port = "", 0
@@ -273,7 +293,7 @@ def serve(*of, n_stage=1):
             break
     if not port:
         p.wait()
-        tally.check("serve", f"does not listen: {text[-500:]}")
+        check("serve", f"does not listen: {text[-500:]}")
         return
     ask = {"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0}
     req = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions",
@@ -282,21 +302,21 @@ def serve(*of, n_stage=1):
         got = json.load(r)["choices"][0]["text"]
     one = e2e.last_json(e2e.run([SLUICE, "run", "-m", "demo", "-p", ask["prompt"], "-n", "24",
                                  "--json"])[1])["text"]
-    tally.check("serve's answer", got != one and f"{got!r}, not {one!r}")
+    check("serve's answer", got != one and f"{got!r}, not {one!r}")
     if "--spare" in of:
         moves(port, ask, got)
     time.sleep(1.1)  # counts of ranks are a second old at most
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as r:
         idle = re.findall(r'sluice:pipeline_idle_ratio\{[^}]*stage="(\d)"\} (\S+)',
                           r.read().decode())
-    tally.check("idle stages", [int(k) for k, _ in idle] != list(range(n_stage)) * (n_stage > 1) or
+    check("idle stages", [int(k) for k, _ in idle] != list(range(n_stage)) * (n_stage > 1) or
                 any(not 0 < float(v) < 1 for _, v in idle) and f"{idle}")
     owners = mpi.ranks(p.pid)
     listen = [n for n in listeners(owners.values()) if n != port]
-    tally.check("serve listens at its port only", listen and f"ports {listen} too")
+    check("serve listens at its port only", listen and f"ports {listen} too")
     os.kill(owners[0], signal.SIGTERM)
     p.stderr.read()
-    tally.check("serve ends", p.wait(60) and f"exit {p.returncode}")
+    check("serve ends", p.wait(60) and f"exit {p.returncode}")
     timer.cancel()
 
 
@@ -312,9 +332,9 @@ def moves(port, ask, want):
         post("/v1/completions", {"prompt": f"{k} of", "max_tokens": 60, "temperature": 1,
                                  "seed": k, "ignore_eos": True})
         got = post("/v1/completions", ask)["choices"][0]["text"]
-        tally.check(f"an answer while experts move, {k}", got != want and f"{got!r}, not {want!r}")
+        check(f"an answer while experts move, {k}", got != want and f"{got!r}, not {want!r}")
     last = post("/admin/place", {})
-    tally.check("experts have moved", not last["experts_moved"] and f"{last}")
+    check("experts have moved", not last["experts_moved"] and f"{last}")
 
 
 def listeners(pids):
@@ -337,6 +357,27 @@ def listeners(pids):
     return ports
 
 
+gone = set()
+
+
+def check_way(how, times):
+    HOW.what = how
+    for _ in range(times):
+        check_faults()
+        check_slow_rank()
+    if not times:
+        check_answers()
+        check_batch_on_stdin()
+        check_faults()
+        check_slow_rank()
+        if how == "memory":
+            check_serve()
+        else:
+            serve("-m", "demo", "--layout", "pp=2", n_stage=2)
+        serve("-m", "demo", "--layout", "tp=2,ep=2", "--spare", "2", "--place-mbps", "100000")
+    gone.add(how)
+
+
 def main():
     why = mpi.missing(BUILD)
     if why:
@@ -347,23 +388,13 @@ def main():
         check_refusals()
         check_no_module()
         check_small_shm()
-    for how in ("memory", "messages"):
-        os.environ["SL_DIST"] = how
-        tally.what = f"mpi, {how}"
-        for _ in range(times):
-            check_faults()
-            check_slow_rank()
-        if times:
-            continue
-        check_answers()
-        check_batch_on_stdin()
-        check_faults()
-        check_slow_rank()
-        if how == "memory":
-            check_serve()
-        else:
-            serve("-m", "demo", "--layout", "pp=2", n_stage=2)
-        serve("-m", "demo", "--layout", "tp=2,ep=2", "--spare", "2", "--place-mbps", "100000")
+    # both ways at once: what they do is to wait for deadlines and for launchers that end others
+    ways = [threading.Thread(target=check_way, args=(how, times)) for how in ("memory", "messages")]
+    for t in ways:
+        t.start()
+    for t in ways:
+        t.join()
+    tally.check("both ways were gone to the end", gone != {"memory", "messages"} and f"{gone}")
     tally.exit()
 
 

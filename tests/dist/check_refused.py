@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TIMES = int(sys.argv.pop(sys.argv.index("--times") + 1)) if "--times" in sys.argv else 1
@@ -34,7 +35,21 @@ def run_args(model, layout="tp=2"):
     return [SLUICE, "run", "-m", model, "--ids", "5,6,7,8", "-n", "4", "--layout", layout]
 
 
-def refused(name, command, what, times=1):
+cases = []
+
+
+def refused(*case):
+    cases.append(case)
+
+
+def try_all():
+    """Once: several at a time, as launchers that end others sleep for seconds."""
+    with ThreadPoolExecutor(4 if TIMES == 1 else 1) as pool:
+        list(pool.map(lambda case: try_one(*case), cases))
+    cases.clear()
+
+
+def try_one(name, command, what, times=1):
     """times: by how many ranks it is said at most."""
     mark = nodes.mark()
     t0 = time.monotonic()
@@ -118,7 +133,7 @@ def files(folder):
         f.write(b"\xff" * 8)
     refused("a damaged packed file on a rank", of_two(packed, bad), r"sluice: .*bad\.packed.*")
     refused("no file on a rank", of_two(good, "/nowhere/m.gguf"),
-            r"sluice: model not found: /nowhere/m.gguf")
+            r"sluice: layout: rank 1 \(.*\): model not found: /nowhere/m.gguf")
 
 
 def networks():
@@ -132,7 +147,8 @@ def networks():
                 r"1 of 2 ranks are on other machines, and no network is named for them: mpirun "
                 r"--mca btl_tcp_if_include")
         refused("a network that is not there", n.command((2, args), network="10.99.0.0/24"),
-                r"no network of this machine is in btl_tcp_if_include=10\.99\.0\.0/24", times=2)
+                r"no network of this machine is in btl_tcp_if_include=10\.99\.0\.0/24", 2)
+        try_all()
 
 
 def main():
@@ -145,6 +161,7 @@ def main():
         same_cpu()
         with tempfile.TemporaryDirectory() as folder:
             files(folder)
+            try_all()
         networks()
     T.exit()
 

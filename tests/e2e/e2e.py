@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DATA = os.path.join(ROOT, "tests", "data")
@@ -87,13 +88,14 @@ class Tally:
 
     def __init__(self, what):
         self.what, self.good, self.bad = what, 0, 0
+        self.lock = threading.Lock()
 
     def check(self, name, problem):
+        with self.lock:
+            self.good += not problem
+            self.bad += bool(problem)
         if problem:
-            self.bad += 1
             print(f"FAIL {name}: {problem}", flush=True)
-        else:
-            self.good += 1
 
     def exit(self):
         print(f"{self.what}: {self.good} good, {self.bad} bad", flush=True)
