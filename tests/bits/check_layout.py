@@ -16,6 +16,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e"), os.path.join(HERE, "..", "dist")]
@@ -34,12 +35,19 @@ FORMS = (("auto", "bf16"), ("int8", "q8"), ("bf16", "f16"), ("f32", "f32"))
 IDS = ",".join(str(3 + (i * 37 + i * i) % 250) for i in range(150))
 
 
+def threads(args):
+    """Two for each of few ranks, one for each of many: more of them than cores only wait."""
+    said = dict(w.split("=") for a in args if re.match(r"(tp|dp|pp|ep)=", a) for w in a.split(","))
+    n = int(said.get("tp", 1)) * int(said.get("dp", 1)) * int(said.get("pp", 1))
+    return str(2 * n if n < 3 else n)
+
+
 def logits(build, model, out, n, *args):
     """What it says where it fails, else the logits; n: 0 = one rank, else processes."""
     if os.path.exists(out):
         os.unlink(out)
     command = [os.path.join(build, "sluice"), "eval", "-m", model, "--ids", IDS, "--dump-logits",
-               out, "-q", "-t", "24", *args]
+               out, "-q", "-t", threads(args), *args]
     p = subprocess.run(mpi.command((n, command)) if n else command, capture_output=True, text=True,
                        stdin=subprocess.DEVNULL)
     if p.returncode:
@@ -148,10 +156,42 @@ def refuse(tally, build, work, out):
              "--expert-stats FILE"),
             ("qwen3_moe.int8", ("tp=7,ep=7,weight=2:1:1:1:1:1:1",), "7 ranks: there are 6 "
              "experts")):
-        model = wide.make(work, os.path.join(build, "sluice"), name,
+        model = wide.make(os.path.join(work, name), os.path.join(build, "sluice"), name,
                           os.path.join(build, "tests", "tiny"))
         why, _ = logits(build, model, out, 0, "--layout", *args)
         tally.check(f"{name} {' '.join(args)} is refused", say not in why and f"says: {why!r}")
+
+
+def check_model(tally, build, work, name, with_mpi, forms):
+    most, out = MODELS[name], os.path.join(work, "logits.bin")
+    os.makedirs(work, exist_ok=True)
+    model = wide.make(work, os.path.join(build, "sluice"), name,
+                      os.path.join(build, "tests", "tiny"))
+    for acts, kv in forms:
+        form = ("--acts", acts, "--kv", kv)
+        why, one = logits(build, model, out, 0, *form)
+        tally.check(f"{name} {acts} {kv} one rank", why)
+        ranks = [(n, 1) for n in range(2, min(most, 4) + 1)]
+        if acts == "auto" and most > 4 and not with_mpi:
+            ranks += [(n, 1) for n in sorted({min(most, 8), min(most, 16)})]
+        for tp, pp in ranks + [(1, 2), (2, 2)]:
+            layout = f"tp={tp},pp={pp}" if pp > 1 else f"tp={tp}"
+            why, got = logits(build, model, out, with_mpi * tp * pp, "--layout", layout, *form)
+            tally.check(f"{name} {acts} {kv} {layout}",
+                        why or got != one and "logits differ from those of one rank")
+        for n, layout in [*spread_layouts(work, name), *uneven_layouts(work, name, most)]:
+            why, got = logits(build, model, out, with_mpi * n, "--layout", *layout, *form)
+            tally.check(f"{name} {acts} {kv} {layout[0]}{' placed' * (len(layout) > 1)}",
+                        why or got != one and "logits differ from those of one rank")
+    combined(tally, build, work, out, name, with_mpi)
+    if with_mpi:
+        return
+    why, got = logits(build, model, out, 0, "--layout", f"tp={most + 1}")
+    said = re.search(rf"layout: {most + 1} ranks: .* by {most} at most", why)
+    tally.check(f"{name} tp={most + 1} is refused", not said and f"says: {why!r}")
+    why, got = logits(build, model, out, 0, "--layout", "pp=3")
+    said = re.search(r"layout: pp=3: the model has 2 layers: as many stages at most", why)
+    tally.check(f"{name} pp=3 is refused", not said and f"says: {why!r}")
 
 
 def main():
@@ -163,39 +203,14 @@ def main():
         print(f"skipped: {mpi.missing(build)}")
         sys.exit(77)
     work = os.path.join(build, "tests", "layout_mpi" if with_mpi else "layout")
-    os.makedirs(work, exist_ok=True)
-    out = os.path.join(work, "logits.bin")
     tally = e2e.Tally("layout of processes" if with_mpi else "layout")
-    for name, most in MODELS.items():
-        model = wide.make(work, os.path.join(build, "sluice"), name,
-                          os.path.join(build, "tests", "tiny"))
-        for acts, kv in forms:
-            form = ("--acts", acts, "--kv", kv)
-            why, one = logits(build, model, out, 0, *form)
-            tally.check(f"{name} {acts} {kv} one rank", why)
-            ranks = [(n, 1) for n in range(2, min(most, 4) + 1)]
-            if acts == "auto" and most > 4 and not with_mpi:
-                ranks += [(n, 1) for n in sorted({min(most, 8), min(most, 16)})]
-            for tp, pp in ranks + [(1, 2), (2, 2)]:
-                layout = f"tp={tp},pp={pp}" if pp > 1 else f"tp={tp}"
-                why, got = logits(build, model, out, with_mpi * tp * pp, "--layout", layout, *form)
-                tally.check(f"{name} {acts} {kv} {layout}",
-                            why or got != one and "logits differ from those of one rank")
-            for n, layout in [*spread_layouts(work, name), *uneven_layouts(work, name, most)]:
-                why, got = logits(build, model, out, with_mpi * n, "--layout", *layout, *form)
-                tally.check(f"{name} {acts} {kv} {layout[0]}{' placed' * (len(layout) > 1)}",
-                            why or got != one and "logits differ from those of one rank")
-        combined(tally, build, work, out, name, with_mpi)
-        if with_mpi:
-            continue
-        why, got = logits(build, model, out, 0, "--layout", f"tp={most + 1}")
-        said = re.search(rf"layout: {most + 1} ranks: .* by {most} at most", why)
-        tally.check(f"{name} tp={most + 1} is refused", not said and f"says: {why!r}")
-        why, got = logits(build, model, out, 0, "--layout", "pp=3")
-        said = re.search(r"layout: pp=3: the model has 2 layers: as many stages at most", why)
-        tally.check(f"{name} pp=3 is refused", not said and f"says: {why!r}")
+    with ThreadPoolExecutor(2) as pool:  # starting is what most runs take, on one core each
+        jobs = [pool.submit(check_model, tally, build, os.path.join(work, name), name, with_mpi,
+                            forms) for name in MODELS]
+    for job in jobs:
+        job.result()
     if not with_mpi:
-        refuse(tally, build, work, out)
+        refuse(tally, build, work, os.path.join(work, "logits.bin"))
     tally.exit()
 
 

@@ -10,6 +10,7 @@ that is there: how many are, the counts of experts say.
 import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "e2e"), os.path.join(HERE, "..", "bits")]
@@ -17,6 +18,8 @@ import e2e  # noqa: E402
 import wide  # noqa: E402
 
 PROMPT, ANSWER = 11, 24
+MODELS = (("llama.q4_0", 4), ("qwen3_moe.int8", 4), ("deepseek_v2.q8_0", 4),
+          ("gpt_oss.mxfp4", 3), ("glm4_moe.nvfp4", 3))  # and the most ranks
 
 
 def experts_of(c):
@@ -79,7 +82,7 @@ def check_dp(tally, build, work, name, model, c):
     n_exp = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
     d, used = c["hidden_size"], experts_of(c)[0]
     layers = c["num_hidden_layers"] - c.get("first_k_dense_replace", 0)
-    stats = os.path.join(work, "stats.json")
+    stats = os.path.join(work, f"{name}.stats.json")
     tokens = PROMPT + ANSWER - 1
     for n in (n for n in (2, 3, 4) if n_exp % n == 0):
         for form, how in (("f32", "gather"), ("bf16", "gather"), ("q8", "gather"), ("f32", "swap")):
@@ -111,7 +114,7 @@ def check_uneven(tally, build, work, name, model, c):
     """Ranks that are not alike: columns of a join are n - 1 rows in all whatever the shares; of
     experts that are whole each rank takes its columns of what the others' have computed."""
     n_exp = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
-    weights, stats = (3, 2, 1), os.path.join(work, "uneven.json")
+    weights, stats = (3, 2, 1), os.path.join(work, f"{name}.uneven.json")
     own = shares(c["vocab_size"], 16, weights)[0]
     for ep in (1, 3) if n_exp else (1,):
         if os.path.exists(stats):
@@ -138,31 +141,36 @@ def check_uneven(tally, build, work, name, model, c):
                     abs(got - want) >= 1 and f"{got}, not {want:.1f} a token")
 
 
+def check_model(tally, build, work, name, most):
+    model = wide.make(work, e2e.sluice(build), name, e2e.tiny(build))
+    c = wide.CONFIGS[name.split(".")[0]]
+    n_exp = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
+    if n_exp:
+        check_dp(tally, build, work, name, model, c)
+    check_uneven(tally, build, work, name, model, c)
+    ranks = [(n, 1, 1) for n in range(2, most + 1)] + [(1, 1, 2), (2, 1, 2)]
+    if n_exp:
+        ranks += [(n, n, 1) for n in range(2, most + 1) if n_exp % n == 0] + [(2, 2, 2)]
+    for tp, ep, pp in ranks:
+        code, out, err = e2e.run([
+            e2e.sluice(build), "run", "-m", model, "--ids",
+            ",".join(str(5 + i) for i in range(PROMPT)), "-n", str(ANSWER), "--ignore-eos",
+            "--json", "--layout", f"tp={tp},ep={ep},pp={pp}", "-t", str(tp * pp)])
+        want = moved(c, tp, pp, ep > 1) / (PROMPT + ANSWER)
+        got = None if code else e2e.last_json(out)["wire_bytes_per_token"]
+        tally.check(f"{name} tp={tp},ep={ep},pp={pp}", code and err or
+                    abs(got - want) >= 1 and f"{got}, not {want:.1f} a token")
+
+
 def main():
     build = e2e.build_dir()
     tally = e2e.Tally("bytes between ranks")
     work = os.path.join(build, "tests", "ranks_bytes")
     os.makedirs(work, exist_ok=True)
-    for name, most in (("llama.q4_0", 4), ("qwen3_moe.int8", 4), ("deepseek_v2.q8_0", 4),
-                       ("gpt_oss.mxfp4", 3), ("glm4_moe.nvfp4", 3)):
-        model = wide.make(work, e2e.sluice(build), name, e2e.tiny(build))
-        c = wide.CONFIGS[name.split(".")[0]]
-        n_exp = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
-        if n_exp:
-            check_dp(tally, build, work, name, model, c)
-        check_uneven(tally, build, work, name, model, c)
-        ranks = [(n, 1, 1) for n in range(2, most + 1)] + [(1, 1, 2), (2, 1, 2)]
-        if n_exp:
-            ranks += [(n, n, 1) for n in range(2, most + 1) if n_exp % n == 0] + [(2, 2, 2)]
-        for tp, ep, pp in ranks:
-            code, out, err = e2e.run([
-                e2e.sluice(build), "run", "-m", model, "--ids",
-                ",".join(str(5 + i) for i in range(PROMPT)), "-n", str(ANSWER), "--ignore-eos",
-                "--json", "--layout", f"tp={tp},ep={ep},pp={pp}", "-t", str(tp * pp)])
-            want = moved(c, tp, pp, ep > 1) / (PROMPT + ANSWER)
-            got = None if code else e2e.last_json(out)["wire_bytes_per_token"]
-            tally.check(f"{name} tp={tp},ep={ep},pp={pp}", code and err or
-                        abs(got - want) >= 1 and f"{got}, not {want:.1f} a token")
+    with ThreadPoolExecutor(2) as pool:  # starting is what most runs take, on one core each
+        jobs = [pool.submit(check_model, tally, build, work, name, most) for name, most in MODELS]
+    for job in jobs:
+        job.result()
     tally.exit()
 
 
