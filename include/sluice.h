@@ -314,12 +314,12 @@ typedef struct sl_engine_opts {
     int draft_vocab;
     int draft_max;      /* guesses in a step for one sequence, at most; 0 = SL_DRAFT_MAX */
     int draft_always;   /* 1 = as many as there are, even where fewer are faster (measurements) */
-    const char *device; /* what computes: "cpu" or another name that `sluice doctor` lists; NULL =
-                           the environment's SL_DEVICE, or the CPU */
+    const char *device; /* what computes, as `sluice doctor` lists it; NULL = SL_DEVICE, or "cpu" */
     /* Which parts of the model lie on other devices: "experts=cpu", "experts@0-15=cpu; head=check"
      * (docs/devices.md). REQUEST names an item that can not be obeyed. NULL = the environment's
      * SL_PLACE, or all on device. */
     const char *place;
+    double mem_fraction; /* of the memory that is free on a device use so much; 0 = all of it */
     /* "cpu": where a device can not be opened, or is too small, the CPU computes everything, with
      * a warning and sl_engine_info.fallback; never of what is not understood. NULL = an error. */
     const char *fallback;
@@ -750,9 +750,9 @@ SL_API void sl_probe(sl_engine *e, int ms, sl_probe_result *out);
  * second. */
 SL_API double sl_probe_attn(sl_engine *e, int ms);
 
-/* Where steps spend their time: one row per operator of the device. Counting starts with the first
- * call; every call gives what ran since the one before it (the first: zeros). Returns the number of
- * rows, of which at most n are written. */
+/* Where steps spend their time: one row per operator of the device, of what ran since the call
+ * before (the first: zeros). Returns the number of rows, of which at most n are written. Operators
+ * of a card are timed from a call with out until one without: that takes some time itself. */
 typedef struct sl_op_stat {
     const char *name;
     uint64_t n_call;

@@ -13,6 +13,7 @@
 #include "dev/dev.h"
 #include "kern/mm.h"
 #include "os/os.h"
+#include "place.h"
 
 #define COLS 4096
 #define ROWS 2048
@@ -92,8 +93,9 @@ static sl_status open_kernel(struct kernel *k, const struct opt_common *o, enum 
     struct dev_opts dopts = {
         .n_thread = o->threads, .acts = (enum dev_acts)o->acts, .no_hugepages = o->no_hugepages};
     struct dev_limits max = {.n_tok = N_TOK_MAX, .n_seq = 1, .n_ctx = 1};
+    char home[128];
     memset(k, 0, sizeof *k);
-    SL_TRY(dev_open(o->device, &dopts, &k->d, err));
+    SL_TRY(dev_open(place_device(o, home, sizeof home), &dopts, &k->d, err));
     if (!tensor_bytes(type, COLS, &row)) return SL_FAIL(err, INTERNAL, "rows too long");
     SL_TRY(mem_alloc(MEM_SCRATCH, row * ROWS, &stored, err));
     sl_status st = fill(type, stored, row * ROWS)

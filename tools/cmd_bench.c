@@ -175,7 +175,7 @@ static sl_status once(struct bench *b, const struct test *t, double *tok, double
             SL_TRY(step(b, err));
         *tok = (double)t->n * t->batch;
     }
-    sl_op_stats(b->c.e, NULL, 0); /* from here on */
+    sl_op_stats(b->c.e, b->o->ops ? b->op : NULL, b->o->ops ? OP_MAX : 0); /* from here on */
     int64_t t0 = clock_now_ns();
     while (t->prefill ? sl_pending(b->c.e) : *n_step < t->n) {
         SL_TRY(step(b, err));

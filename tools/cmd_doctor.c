@@ -118,10 +118,11 @@ static sl_status gather(struct report *r, const struct doctor_opts *o, struct ar
 {
     dev *d = NULL;
     struct dev_opts dopts = {.n_thread = o->common.threads};
+    char first[128];
     memset(r, 0, sizeof *r);
     if (o->common.model) SL_TRY(gather_place(r, &o->common, a, err));
     SL_TRY(os_topology_get(&r->top, err));
-    SL_TRY(dev_open(o->common.device, &dopts, &d, err));
+    SL_TRY(dev_open(place_device(&o->common, first, sizeof first), &dopts, &d, err));
     dev_info_get(d, &r->dev);
     snprintf(r->name, sizeof r->name, "%s", r->dev.name);
     snprintf(r->isa, sizeof r->isa, "%s", r->dev.isa);

@@ -397,7 +397,7 @@ static void json_overview(const struct inspect *v, struct json_w *w)
 /* ---- the command ---- */
 static bool asks_place(const struct inspect_opts *o)
 {
-    return o->common.device || place_asked(&o->common);
+    return o->common.device || o->common.gpu_layers || place_asked(&o->common);
 }
 
 /* What was asked for beside the files' own facts; NULL = not. */

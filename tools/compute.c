@@ -139,7 +139,7 @@ sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
 {
     int64_t t0 = clock_now_ns();
     void *load = NULL, *hot = NULL;
-    char place[4096], mock[4096];
+    char place[4096], mock[4096], home[128];
     const char *name = NULL;
     memset(c, 0, sizeof *c);
     bool answers = base && base->draft; /* the caller knows answers */
@@ -156,7 +156,8 @@ sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
     eo.acts = (sl_acts)o->acts;
     eo.kv = (sl_kv)o->kv;
     eo.no_hugepages = o->no_hugepages;
-    eo.device = o->device;
+    eo.device = place_device(o, home, sizeof home);
+    eo.mem_fraction = o->mem_fraction;
     eo.layout = o->layout;
     eo.dist_deadline_ms = o->dist_deadline_ms;
     eo.n_defer = o->defer;
@@ -168,7 +169,7 @@ sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
     eo.combine = o->combine;
     eo.dispatch = o->dispatch;
     SL_TRY(compute_model_name(o, mock, sizeof mock, &name, err));
-    SL_TRY(place_option(o, place, sizeof place, &eo.place, err));
+    SL_TRY(place_option(o, 0, place, sizeof place, &eo.place, err));
     SL_TRY(place_stream(o, &eo.stream_from, err));
     if (!eo.n_chunk) eo.n_chunk = o->chunk;
     eo.draft = compute_draft_source(o);
@@ -179,6 +180,7 @@ sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
     if (compute_follows(o)) follow(c, &mo, &eo, o);
     sl_status st = sl_model_open(name, &mo, &c->m, err);
     if (!st) sl_model_info_get(c->m, &c->mi);
+    if (!st) st = place_option(o, c->mi.n_layer, place, sizeof place, &eo.place, err);
     if (!st && look->fn) st = look->fn(c, look->user, err);
     if (!st && o->draft_model) st = open_draft_model(c, o, &mo, err);
     eo.draft_model = c->draft_m;

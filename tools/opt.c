@@ -339,17 +339,12 @@ static sl_status take(struct walk *w, const struct opt *o, const char *where, co
     return set(o, where, text, w->dst, w->a, err);
 }
 
-static sl_status long_opt(struct walk *w, int *i, sl_err *err)
+/* Its value stands after the '=', or is the next argument. */
+static sl_status long_value(struct walk *w, const struct opt *o, const char *eq, int *i,
+                            sl_err *err)
 {
-    const char *s = w->argv[*i] + 2, *eq = strchr(s, '='), *text = "true";
-    size_t n = eq ? (size_t)(eq - s) : strlen(s);
+    const char *text = "true";
     char where[WHERE_MAX];
-    if (n == 4 && strncmp(s, "help", 4) == 0) {
-        w->rest->help = true;
-        return SL_OK;
-    }
-    const struct opt *o = find(w->opts, s, n);
-    if (!o) return unknown(w->opts, s, n, "--", err);
     snprintf(where, sizeof where, "--%s", o->name);
     if (eq)
         text = eq + 1;
@@ -359,6 +354,19 @@ static sl_status long_opt(struct walk *w, int *i, sl_err *err)
         text = w->argv[++*i];
     }
     return take(w, o, where, text, err);
+}
+
+static sl_status long_opt(struct walk *w, int *i, sl_err *err)
+{
+    const char *s = w->argv[*i] + 2, *eq = strchr(s, '=');
+    size_t n = eq ? (size_t)(eq - s) : strlen(s);
+    if (n == 4 && strncmp(s, "help", 4) == 0) {
+        w->rest->help = true;
+        return SL_OK;
+    }
+    const struct opt *o = find(w->opts, s, n);
+    if (!o) return unknown(w->opts, s, n, "--", err);
+    return long_value(w, o, eq, i, err);
 }
 
 static sl_status short_opts(struct walk *w, int *i, sl_err *err)
@@ -388,12 +396,39 @@ static sl_status short_opts(struct walk *w, int *i, sl_err *err)
     return SL_OK;
 }
 
+/* Words that people know from llama.cpp: the same options. */
+static const char *const words[][2] = {{"-ngl", "gpu-layers"},
+                                       {"--n-gpu-layers", "gpu-layers"},
+                                       {"-ot", "override-tensor"},
+                                       {"-ts", "split"},
+                                       {"--tensor-split", "split"},
+                                       {"-cmoe", "cpu-moe"},
+                                       {"-ncmoe", "n-cpu-moe"}};
+
+/* Is argv[*i] such a word, of an option that the command has? Then it is taken. */
+static sl_status by_word(struct walk *w, int *i, bool *is_one, sl_err *err)
+{
+    const char *s = w->argv[*i], *eq = strchr(s, '=');
+    size_t n = eq ? (size_t)(eq - s) : strlen(s);
+    *is_one = false;
+    for (int k = 0; k < BASE_COUNT_OF(words); k++) {
+        const struct opt *o = find(w->opts, words[k][1], strlen(words[k][1]));
+        if (!o || strlen(words[k][0]) != n || strncmp(s, words[k][0], n) != 0) continue;
+        *is_one = true;
+        return long_value(w, o, eq, i, err);
+    }
+    return SL_OK;
+}
+
 static sl_status walk(struct walk *w, sl_err *err)
 {
     bool plain = false;
     w->rest->n = 0;
     for (int i = 0; i < w->argc && !w->rest->help; i++) {
         char *s = w->argv[i];
+        bool is_word = false;
+        if (!plain && s[0] == '-') SL_TRY(by_word(w, &i, &is_word, err));
+        if (is_word) continue;
         if (plain || s[0] != '-' || !s[1])
             w->rest->v[w->rest->n++] = s;
         else if (strcmp(s, "--") == 0)

@@ -59,7 +59,9 @@ struct opt {
 struct opt_common {
     const char *model, *config, *expert_stats, *chat_template, *device, *record, *draft;
     const char *draft_model;
-    const char *place, *experts_device, *layout;
+    const char *place, *experts_device, *split, *gpu_layers, *layout;
+    struct opt_strs override_tensor;
+    double mem_fraction;
     const char *hot_experts, *hot_from, *stream_from;
     int hot_update, fallback;
     bool cpu_moe, exact;
@@ -137,8 +139,14 @@ struct opt_common {
     {"record",  0,  OPT_STR,  offsetof(S, common.record),  "FILE", NULL, 0, 0,                     \
      "write every step, for bench --replay (holds all tokens)"}
 #define OPT_ROWS_PLACE(S)                                                                          \
-    {"device",  0,  OPT_STR,  offsetof(S, common.device),  "NAME", NULL, 0, 0,                     \
-     "what computes, as doctor lists it (SL_DEVICE, or the CPU)"},                                 \
+    {"device",  0,  OPT_STR,  offsetof(S, common.device),  "NAME[,NAME]", NULL, 0, 0,              \
+     "what computes, as doctor lists it (SL_DEVICE, or the CPU); several share layers"},           \
+    {"split",   0,  OPT_STR,  offsetof(S, common.split),   "A,B", NULL, 0, 0,                      \
+     "by which weights several devices share the layers' blocks (1,1)"},                           \
+    {"gpu-layers", 0, OPT_STR, offsetof(S, common.gpu_layers), "N|all", NULL, 0, 0,                \
+     "0: all on the CPU; more than there are: all on --device (auto); -ngl is the same"},          \
+    {"mem-fraction", 0, OPT_REAL, offsetof(S, common.mem_fraction), "F", "1", 0.05, 1,             \
+     "of the memory that is free on a device use so much at most"},                                \
     {"place",   0,  OPT_STR,  offsetof(S, common.place),   "PART=NAME;...", NULL, 0, 0,            \
      "parts on other devices, as in \"experts@0-15=cpu; head=check\" (SL_PLACE)"},                 \
     {"experts-device", 0, OPT_STR, offsetof(S, common.experts_device), "NAME", NULL, 0, 0,         \
@@ -147,6 +155,8 @@ struct opt_common {
      "the same as --experts-device cpu"},                                                          \
     {"n-cpu-moe", 0, OPT_INT, offsetof(S, common.n_cpu_moe), "N", "0", 0, 1 << 20,                 \
      "the same for the experts of the first N layers"},                                            \
+    {"override-tensor", 0, OPT_STRS, offsetof(S, common.override_tensor), "REGEX=DEVICE,...",      \
+     NULL, 0, 0, "--place re:REGEX=DEVICE, of which the first that matches counts; -ot"},          \
     {"hot-experts", 0, OPT_STR, offsetof(S, common.hot_experts), "N|auto", NULL, 0, 0,             \
      "of experts on the CPU beside a device N in each layer lie on that device too"},              \
     {"hot-from", 0, OPT_STR, offsetof(S, common.hot_from), "FILE", NULL, 0, 0,                     \

@@ -2,38 +2,236 @@
 /* Options of placement, and what they come to. */
 #include "place.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "dev/dev.h"
 #include "inspect.h"
 
 #define TEXT_MAX 4096
 #define STREAM_CHUNK 2048 /* tokens of a step, where --chunk says nothing */
 
+/* ---- several devices ---- */
+
+/* Does a device's name begin at s? */
+static bool is_device(const char *s)
+{
+    for (int i = 0; dev_name(i); i++) {
+        size_t n = strlen(dev_name(i));
+        if (strncmp(s, dev_name(i), n) == 0 && strchr(":,", s[n])) return true;
+    }
+    return false;
+}
+
+/* Bytes of the first name in a list of devices: names' options have commas too. */
+static size_t name_bytes(const char *s)
+{
+    size_t n = strcspn(s, ",");
+    while (s[n] && !is_device(s + n + 1))
+        n += 1 + strcspn(s + n + 1, ",");
+    return n;
+}
+
+static bool are_several(const char *device)
+{
+    return device && device[name_bytes(device)];
+}
+
 bool place_asked(const struct opt_common *o)
 {
     return o->place || o->experts_device || o->cpu_moe || o->n_cpu_moe || o->hot_experts ||
+           o->split || o->override_tensor.n || are_several(o->device) ||
            (o->stream_from && strcmp(o->stream_from, "off") != 0);
 }
 
-sl_status place_option(const struct opt_common *o, char *buf, size_t n, const char **out,
-                       sl_err *err)
+/* Of --gpu-layers: INT_MAX for all, -1: it is not given, -2: it is no number. */
+static int gpu_layers(const struct opt_common *o)
+{
+    const char *s = o->gpu_layers;
+    char *end = NULL;
+    if (!s) return -1;
+    if (strcmp(s, "all") == 0) return INT_MAX;
+    long v = *s >= '0' && *s <= '9' ? strtol(s, &end, 10) : -1;
+    return v < 0 || *end ? -2 : (int)BASE_MIN(v, INT_MAX);
+}
+
+const char *place_device(const struct opt_common *o, char *buf, size_t n)
+{
+    int n_layer = gpu_layers(o);
+    if (n_layer == 0) return dev_name(0);
+    if (!o->device) return n_layer > 0 ? "auto" : NULL;
+    if (!are_several(o->device)) return o->device;
+    snprintf(buf, n, "%.*s", (int)name_bytes(o->device), o->device);
+    return buf;
+}
+
+/* --gpu-layers: the layers' attention lies on one device, so it takes all of them, or none. */
+static sl_status check_layers(const struct opt_common *o, int n_layer, sl_err *err)
+{
+    int n = gpu_layers(o);
+    if (n == -2)
+        return SL_FAIL(err, REQUEST, "--gpu-layers %.40s: a number of layers, or all",
+                       o->gpu_layers);
+    if (n == 0 && o->device && strcmp(o->device, dev_name(0)) != 0)
+        return SL_FAIL(err, REQUEST, "--gpu-layers 0 and --device %.60s: give one of them",
+                       o->device);
+    if (n <= 0 || n > n_layer || !n_layer) return SL_OK;
+    return SL_FAIL(err, REQUEST,
+                   "--gpu-layers %d: attention of all %d layers lies on one device: 0, or %d and "
+                   "more; --n-cpu-moe, or --place blocks@0-M=cpu, has the rest of the first layers "
+                   "on the CPU",
+                   n, n_layer, n_layer + 1);
+}
+
+struct share {
+    const char *name;
+    int n_name;
+    double weight;
+};
+
+/* The devices of --device, with the weights of --split; how many, in *n. */
+static sl_status shares_of(const struct opt_common *o, struct share *out, int *n, sl_err *err)
+{
+    const char *w = o->split;
+    *n = 0;
+    for (const char *s = o->device; s && *s;) {
+        char *end = NULL;
+        size_t k = name_bytes(s);
+        if (*n == MODEL_DEV_MAX)
+            return SL_FAIL(err, REQUEST, "--device %.60s: more than %d devices", o->device,
+                           MODEL_DEV_MAX);
+        out[*n] = (struct share){.name = s, .n_name = (int)k, .weight = 1};
+        if (o->split) out[*n].weight = strtod(w, &end);
+        bool ok = !o->split || (end != w && out[*n].weight >= 0 && out[*n].weight <= 1e6);
+        ++*n;
+        s += k + (s[k] == ',');
+        if (end) w = end;
+        ok &= !o->split || (*s ? *w++ == ',' : !*w);
+        if (!ok) break;
+        if (!*s) return SL_OK;
+    }
+    return SL_FAIL(err, REQUEST,
+                   "--split %.40s: a weight for every device of --device, as in --device "
+                   "vulkan:0,vulkan:1 --split 3,2",
+                   o->split);
+}
+
+/* Layers' blocks by weight: the first layers on the first device. MTP layers, whose numbers follow,
+ * are with the last ones. */
+static sl_status put_split(const struct opt_common *o, int n_layer, struct str *s, sl_err *err)
+{
+    struct share d[MODEL_DEV_MAX];
+    double all = 0, sum = 0;
+    int n = 0, from = 0;
+    if (!o->split && !are_several(o->device)) return SL_OK;
+    SL_TRY(shares_of(o, d, &n, err));
+    for (int i = 0; i < n; i++)
+        all += d[i].weight;
+    if (!(all > 0)) return SL_FAIL(err, REQUEST, "--split %.40s: all weights are 0", o->split);
+    if (n_layer) str_printf(s, "blocks=%.*s;", d[n - 1].n_name, d[n - 1].name);
+    for (int i = 0; i + 1 < n && n_layer; i++) {
+        sum += d[i].weight;
+        int to = (int)(sum / all * n_layer + 0.5);
+        if (to > from) str_printf(s, "blocks@%d-%d=%.*s;", from, to - 1, d[i].n_name, d[i].name);
+        from = to;
+    }
+    return SL_OK;
+}
+
+/* ---- llama.cpp's --override-tensor ---- */
+
+/* Its names of devices, "CPU", "CUDA0", "Vulkan1", or ours. */
+static bool put_device(struct str *s, const char *name, int n)
+{
+    static const struct {
+        const char *theirs, *ours;
+    } is[] = {{"CPU", "cpu"}, {"CUDA", "cuda:"}, {"Vulkan", "vulkan:"}};
+    for (int i = 0; i < BASE_COUNT_OF(is); i++) {
+        int k = (int)strlen(is[i].theirs), digits = n - k;
+        if (digits < (i > 0) || digits > (i > 0 ? 2 : 0) ||
+            strncmp(name, is[i].theirs, (size_t)k) != 0 ||
+            (int)strspn(name + k, "0123456789") < digits)
+            continue;
+        str_printf(s, "%s%.*s", is[i].ours, digits, name + k);
+        return true;
+    }
+    char own[64];
+    snprintf(own, sizeof own, "%.*s", n, name);
+    if (!is_device(own)) return false;
+    str_puts(s, own);
+    return true;
+}
+
+/* "REGEX=DEVICE" of n bytes, as an item of a place. */
+static sl_status put_override(struct str *s, const char *item, int n, sl_err *err)
+{
+    int eq = n - 1;
+    while (eq > 0 && item[eq] != '=')
+        eq--;
+    if (eq <= 0 || eq == n - 1)
+        return SL_FAIL(err, REQUEST, "--override-tensor %.*s: REGEX=DEVICE is expected, as in "
+                                     "exps=CPU",
+                       BASE_MIN(n, 60), item);
+    if (memchr(item, ';', (size_t)n))
+        return SL_FAIL(err, REQUEST, "--override-tensor %.*s: a pattern with a semicolon",
+                       BASE_MIN(n, 60), item);
+    str_printf(s, "re:%.*s=", eq, item);
+    if (put_device(s, item + eq + 1, n - eq - 1)) {
+        str_puts(s, ";");
+        return SL_OK;
+    }
+    return SL_FAIL(err, REQUEST, "--override-tensor %.*s: no such device is known: CPU, CUDA0, "
+                                 "Vulkan0, or as doctor names it",
+                   BASE_MIN(n, 60), item);
+}
+
+/* Of theirs the first that matches counts, of a place's items the last. */
+static sl_status put_overrides(const struct opt_common *o, struct str *s, sl_err *err)
+{
+    for (int i = o->override_tensor.n - 1; i >= 0; i--) {
+        const char *text = o->override_tensor.v[i], *end = text + strlen(text);
+        while (end > text) {
+            const char *from = end;
+            while (from > text && from[-1] != ',')
+                from--;
+            if (from < end) SL_TRY(put_override(s, from, (int)(end - from), err));
+            end = from > text ? from - 1 : text;
+        }
+    }
+    return SL_OK;
+}
+
+/* ---- all of it ---- */
+
+static sl_status put_all(const struct opt_common *o, int n_layer, struct str *s, sl_err *err)
 {
     const char *experts = o->experts_device ? o->experts_device : o->cpu_moe ? "cpu" : NULL;
-    char first[40] = "";
-    *out = o->place;
     if (o->experts_device && o->cpu_moe && strcmp(o->experts_device, "cpu") != 0)
         return SL_FAIL(err, REQUEST, "--cpu-moe and --experts-device %.60s: give one of them",
                        o->experts_device);
-    if (o->n_cpu_moe) snprintf(first, sizeof first, "experts@0-%d=cpu;", o->n_cpu_moe - 1);
-    if (!experts && !*first) return SL_OK;
-    int k = snprintf(buf, n, "%s%s%s%s%s", experts ? "experts=" : "", experts ? experts : "",
-                     experts ? ";" : "", first, o->place ? o->place : "");
-    if (k < 0 || (size_t)k >= n) return SL_FAIL(err, REQUEST, "--place: more than %zu bytes", n);
-    *out = buf;
-    return SL_OK;
+    SL_TRY(check_layers(o, n_layer, err));
+    SL_TRY(put_split(o, n_layer, s, err));
+    if (experts) str_printf(s, "experts=%s;", experts);
+    if (o->n_cpu_moe) str_printf(s, "experts@0-%d=cpu;", o->n_cpu_moe - 1);
+    SL_TRY(put_overrides(o, s, err));
+    if (o->place) str_puts(s, o->place);
+    return str_status(s, err);
+}
+
+sl_status place_option(const struct opt_common *o, int n_layer, char *buf, size_t n,
+                       const char **out, sl_err *err)
+{
+    struct str s;
+    str_init(&s, MEM_MISC, 0);
+    sl_status st = put_all(o, n_layer, &s, err);
+    if (!st && s.n >= n) st = SL_FAIL(err, REQUEST, "--place: more than %zu bytes", n);
+    if (!st) snprintf(buf, n, "%s", str_c(&s));
+    *out = s.n || o->place ? buf : NULL;
+    str_fini(&s);
+    return st;
 }
 
 static sl_status row(struct place_table *t, const struct arch_cfg *c, int i, struct arena *a,
@@ -141,10 +339,11 @@ sl_status place_get(const io_model *io, const struct arch_cfg *c, const struct o
                     struct arena *a, struct place_table *out, sl_err *err)
 {
     char buf[TEXT_MAX];
-    const char *text = NULL, *home = dev_name_or_default(o->device);
+    char first[128];
+    const char *text = NULL, *home = dev_name_or_default(place_device(o, first, sizeof first));
     int64_t bytes[MODEL_DEV_MAX];
     memset(out, 0, sizeof *out);
-    SL_TRY(place_option(o, buf, sizeof buf, &text, err));
+    SL_TRY(place_option(o, c->n_layer, buf, sizeof buf, &text, err));
     text = model_place_or_default(text);
     SL_TRY(model_place_parse(text ? text : "", c, home, a, &out->p, err));
     model_place_bytes(&out->p, c, io, bytes);

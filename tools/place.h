@@ -11,11 +11,15 @@
 
 /* Does any option say where parts lie? (The environment's SL_PLACE is none.) */
 bool place_asked(const struct opt_common *o);
-/* What these options say together, in buf or as it stands there; NULL: nothing. What names less
- * counts more: --place over --n-cpu-moe over the others. Errors: REQUEST: it is too long, or two
- * options contradict each other. */
-sl_status place_option(const struct opt_common *o, char *buf, size_t n, const char **out,
-                       sl_err *err) BASE_MUST_USE;
+/* The device of attention, as the options say it, in buf or as it stands there: the first of
+ * --device, or what --gpu-layers means; NULL: nothing. */
+const char *place_device(const struct opt_common *o, char *buf, size_t n);
+/* What these options say together, in buf; NULL: nothing. What names less counts more: --place over
+ * --override-tensor, --n-cpu-moe and the others. n_layer: of the model, without MTP layers; 0: it
+ * is not known yet, and layers are not shared. Errors: REQUEST: it is too long, two options
+ * contradict each other, or one can not be obeyed. */
+sl_status place_option(const struct opt_common *o, int n_layer, char *buf, size_t n,
+                       const char **out, sl_err *err) BASE_MUST_USE;
 
 /* What --hot-experts says: a number, SL_HOT_AUTO, 0 where it is not given. Errors: REQUEST. */
 sl_status place_hot(const struct opt_common *o, int *n, sl_err *err) BASE_MUST_USE;

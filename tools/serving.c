@@ -13,13 +13,14 @@
 #include "dist/dist.h"
 #include "engine/find.h"
 #include "os/os.h"
+#include "place.h"
 
 #ifdef SL_SERVE
 #include "gate/gate.h"
 #include "net/local.h"
 #endif
 
-#define PATHS_MAX 40
+#define PATHS_MAX 48
 
 sl_engine_opts serving_engine_opts(const struct batch_opts *b)
 {
@@ -74,10 +75,10 @@ static const char *cache_folder(struct arena *a)
     return out;
 }
 
-/* Does a text of placement, "PART=NAME;...", name a card? */
-static bool names_card(const char *s)
+/* Does a text of placement, "PART=NAME;...", or a list of devices name a card after a `before`? */
+static bool names_card(const char *s, char before)
 {
-    for (; s && (s = strchr(s, '=')); s++)
+    for (; s && (s = strchr(s, before)); s++)
         if (dev_is_card(s + 1)) return true;
     return false;
 }
@@ -85,9 +86,11 @@ static bool names_card(const char *s)
 /* Some of the model lies on a card, which needs its driver. */
 static bool lies_on_card(const struct opt_common *o)
 {
-    const char *place = o->place ? o->place : getenv("SL_PLACE");
-    return dev_is_card(dev_name_or_default(o->device)) || names_card(place) ||
-           (o->experts_device && dev_is_card(o->experts_device));
+    char buf[4096], first[128];
+    const char *place = NULL;
+    if (place_option(o, 0, buf, sizeof buf, &place, NULL)) return true; /* it will not start */
+    return dev_is_card(dev_name_or_default(place_device(o, first, sizeof first))) ||
+           names_card(place ? place : getenv("SL_PLACE"), '=') || names_card(o->device, ',');
 }
 
 /* The folders of LD_LIBRARY_PATH, at most n of them. */
@@ -104,15 +107,21 @@ static int library_folders(struct arena *a, const char **out, int n)
     return k;
 }
 
+/* Cards of NVIDIA's: of machines with eight, and parts of cards (MIG). */
+static const char *const nvidia[] = {
+    "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-modeset", "/dev/nvidia-caps",
+    "/dev/nvidia0",   "/dev/nvidia1",    "/dev/nvidia2",        "/dev/nvidia3",
+    "/dev/nvidia4",   "/dev/nvidia5",    "/dev/nvidia6",        "/dev/nvidia7"};
+
 sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more, int n_more,
                           struct arena *a, sl_err *err)
 {
-    const char *model = NULL, *small = NULL;
+    const char *large = NULL, *small = NULL;
     bool active = false;
-    SL_TRY(engine_find_model(o->model, a, &model, err));
+    SL_TRY(engine_find_model(o->model, a, &large, err));
     if (o->draft_model) SL_TRY(engine_find_model(o->draft_model, a, &small, err));
     bool small_dir = small && os_path_kind(small) == OS_DIR;
-    bool dir = os_path_kind(model) == OS_DIR, apart = compute_apart(o);
+    bool dir = os_path_kind(large) == OS_DIR, apart = compute_apart(o);
     bool card = lies_on_card(o), libs = apart || card;
     const char *folder[4] = {NULL}; /* a driver may be elsewhere than in /usr */
     if (card) (void)library_folders(a, folder, BASE_COUNT_OF(folder));
@@ -120,8 +129,8 @@ sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more
     const char *session = getenv("OMPI_MCA_orte_top_session_dir");
     if (apart) (void)dist_mpi_module(module, sizeof module);
     const struct os_path path[] = {
-        {dir ? model : serving_folder(a, model), OS_READ},
-        {real_folder(a, dir ? model : NULL, dir ? "config.json" : model), OS_READ},
+        {dir ? large : serving_folder(a, large), OS_READ},
+        {real_folder(a, dir ? large : NULL, dir ? "config.json" : large), OS_READ},
         {small_dir ? small : serving_folder(a, small), OS_READ},
         {small ? real_folder(a, small_dir ? small : NULL, small_dir ? "config.json" : small) : NULL,
          OS_READ},
@@ -143,18 +152,14 @@ sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more
         {folder[2], OS_READ},
         {folder[3], OS_READ},
         {card ? "/dev/dri" : NULL, OS_WRITE},
-        {card ? "/dev/nvidiactl" : NULL, OS_WRITE},
-        {card ? "/dev/nvidia-uvm" : NULL, OS_WRITE},
-        {card ? "/dev/nvidia0" : NULL, OS_WRITE},
-        {card ? "/dev/nvidia1" : NULL, OS_WRITE},
-        {card ? "/dev/nvidia2" : NULL, OS_WRITE},
-        {card ? "/dev/nvidia3" : NULL, OS_WRITE},
         {apart ? "/dev/shm" : NULL, OS_WRITE},
         {apart ? session ? session : "/tmp" : NULL, OS_WRITE_DIRS}};
     struct os_path all[PATHS_MAX];
     int n = BASE_COUNT_OF(path);
-    ASSERT(n + n_more <= PATHS_MAX);
+    ASSERT(n + BASE_COUNT_OF(nvidia) + n_more <= PATHS_MAX);
     memcpy(all, path, sizeof path);
+    for (int i = 0; card && i < BASE_COUNT_OF(nvidia); i++)
+        all[n++] = (struct os_path){nvidia[i], OS_WRITE};
     memcpy(all + n, more, (size_t)n_more * sizeof *more);
     SL_TRY(os_sandbox_files(all, n + n_more, &active, err));
     log_msg(LOG_INFO, "sandbox: files %s", active ? "limited" : "not limited: no Landlock here");

@@ -65,6 +65,8 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
     if (o->stream_from < SL_STREAM_AUTO || o->stream_from > 1 << 30)
         return SL_FAIL(err, REQUEST, "stream-from: %d: from 0 to %d, or auto", o->stream_from,
                        1 << 30);
+    if (!(o->mem_fraction >= 0 && o->mem_fraction <= 1))
+        return SL_FAIL(err, REQUEST, "mem-fraction: %g: from 0 to 1", o->mem_fraction);
     if (o->fallback && strcmp(o->fallback, "cpu") != 0)
         return SL_FAIL(err, REQUEST, "fallback: '%.40s': cpu, or none", o->fallback);
     if (!o->n_hot && (o->hot_update || o->hot_load))
@@ -477,7 +479,7 @@ int sl_op_stats(sl_engine *e, sl_op_stat *out, int n)
     int n_row = 0;
     if (e->remote) return 0;
     for (int k = 0; k < e->place.p.n_dev; k++) {
-        n_row = dev_op_times(e->place.p.d[k], row, BASE_COUNT_OF(row));
+        n_row = dev_op_times(e->place.p.d[k], out ? row : NULL, out ? BASE_COUNT_OF(row) : 0);
         for (int i = 0; i < n_row && i < n && i < BASE_COUNT_OF(row); i++) {
             if (k == 0) out[i] = (sl_op_stat){.name = row[i].name};
             out[i].n_call += row[i].n_call;

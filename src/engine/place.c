@@ -164,15 +164,25 @@ static int64_t need_at(const sl_engine *e, int i)
     return n / all * here; /* what ranks repeat is small */
 }
 
+/* What is free on device i, as far as it may be used. */
+static sl_status free_on(const sl_engine *e, int i, int64_t *out, sl_err *err)
+{
+    int64_t total, n = 0;
+    double f = e->opts.mem_fraction;
+    SL_TRY(dev_memory(e->place.p.d[i], &n, &total, err));
+    *out = f > 0 && f < 1 ? (int64_t)((double)n * f) : n;
+    return SL_OK;
+}
+
 sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *available, sl_err *err)
 {
     const struct model_place *p = &e->place.p;
-    int64_t total, n_free;
-    SL_TRY(dev_memory(e->d, available, &total, err));
+    int64_t n_free;
+    SL_TRY(free_on(e, p->on[MODEL_ATTN], available, err));
     *room = *available - need_at(e, p->on[MODEL_ATTN]);
     for (int i = 0; i < p->n_dev; i++) {
         if (p->d[i] == e->d || (dev_takes_host(p->d[i]) && dev_takes_host(e->d))) continue;
-        SL_TRY(dev_memory(p->d[i], &n_free, &total, err));
+        SL_TRY(free_on(e, i, &n_free, err));
         if (need_at(e, i) > n_free) return engine_fit_part(e, i, need_at(e, i), n_free, err);
     }
     return SL_OK;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading what a user says of placement: items "WHAT=DEVICE" with semicolons between, of which the
- * last that names a part counts. WHAT: a part, "PART@A-B" that of some layers, or "re:REGEX" the
- * parts whose matrices' GGUF names it matches. */
+ * last that names a part counts. WHAT: a part, or "blocks" for the four that every layer may have
+ * on a device of its own; "WHAT@A-B" those of some layers; or "re:REGEX" the parts whose matrices'
+ * GGUF names it matches. */
 #include <ctype.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -68,7 +69,7 @@ static sl_status part_named(const struct placing *g, const char *name, int n, en
     }
     return SL_FAIL(err, REQUEST,
                    "place: '%.*s': '%.*s' is no part of a model (there are: embed, attn, dense, "
-                   "shared, router, experts, head)",
+                   "shared, router, experts, head; blocks are all four of a layer)",
                    g->n, g->item, BASE_MIN(n, 40), name);
 }
 
@@ -102,13 +103,31 @@ static sl_status layers(const struct placing *g, const char *s, const char *end,
     return SL_OK;
 }
 
+/* Those layers' part, as far as they have it; how many. */
+static int set_layers(struct placing *g, const int range[2], enum model_part part, uint8_t to)
+{
+    int n = 0;
+    for (int il = range[0]; il <= range[1]; il++)
+        if (model_has_part(g->c, il, part)) {
+            g->in[il * MODEL_N_PART + (int)part] = to;
+            n++;
+        }
+    return n;
+}
+
+#define BLOCKS "blocks" /* all of a layer but its attention */
+
 static sl_status by_part(struct placing *g, const struct item *it, sl_err *err)
 {
     const char *at = memchr(it->what, '@', (size_t)it->n_what), *end = it->what + it->n_what;
-    int range[2] = {0, g->n_layer - 1}, n_set = 0;
+    int range[2] = {0, g->n_layer - 1}, n_name = (int)((at ? at : end) - it->what);
+    bool blocks = n_name == (int)strlen(BLOCKS) && strncmp(it->what, BLOCKS, strlen(BLOCKS)) == 0;
     enum model_part part = MODEL_EMBED;
-    SL_TRY(part_named(g, it->what, (int)((at ? at : end) - it->what), &part, err));
+    if (!blocks) SL_TRY(part_named(g, it->what, n_name, &part, err));
     if (at) SL_TRY(layers(g, at + 1, end, range, err));
+    for (int i = 0; blocks && i < MODEL_N_PART; i++)
+        if (is_of_layer((enum model_part)i)) set_layers(g, range, (enum model_part)i, it->dev);
+    if (blocks) return SL_OK;
     if (!is_of_layer(part)) {
         if (at)
             return SL_FAIL(err, REQUEST, "place: '%.*s': %s lies on one device as a whole", g->n,
@@ -116,12 +135,7 @@ static sl_status by_part(struct placing *g, const struct item *it, sl_err *err)
         set_all(g, part, it->dev);
         return SL_OK;
     }
-    for (int il = range[0]; il <= range[1]; il++)
-        if (model_has_part(g->c, il, part)) {
-            g->in[il * MODEL_N_PART + (int)part] = it->dev;
-            n_set++;
-        }
-    if (n_set) return SL_OK;
+    if (set_layers(g, range, part, it->dev)) return SL_OK;
     return SL_FAIL(err, REQUEST, "place: '%.*s': %s of this model %s '%s'", g->n, g->item,
                    at ? "these layers" : "no layer", at ? "have no" : "has", model_part_name(part));
 }

@@ -16,6 +16,11 @@ $SLUICE inspect $TINY/deepseek_v3 --device cpu --place "experts@1=check" | plain
 where="doctor -m $TINY/deepseek_v3 --device cpu --place experts=check"
 $SLUICE $where | sed -n '/^placement/,/^check/p' | plain
 $SLUICE $where --json | python3 -c "$t"
+for way in "--device check,cpu --split 2,1" "-ngl 0 --place head=check" \
+    "--device cpu,check,sim" "--device check -ot exps=CPU" \
+    "--device check -ot gate_exps=check,exps=CPU" "--device cpu --place blocks@0=check"; do
+    $SLUICE inspect $TINY/deepseek_v3 $way --json 2>&1 | python3 -c "$t" 2>/dev/null || echo "$way?"
+done
 export SL_DEVICE=cpu
 SL_PLACE="experts=check" $SLUICE inspect $TINY/deepseek_v3 --json | python3 -c "$t"
 SL_PLACE="experts=check" $SLUICE inspect $TINY/deepseek_v3 --device cpu --place "" | plain

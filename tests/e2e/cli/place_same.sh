@@ -16,4 +16,13 @@ run() {
     SL_DEVICE=check run --place "experts=cpu"
     SL_DEVICE=check run --cpu-moe
     SL_DEVICE=check run --n-cpu-moe 2 --place "head=cpu"
+    run --place "blocks=check; blocks@1=cpu"
+    run --device check,cpu
+    run --device check,cpu,sim --split 1,3,2 --place "head=cpu"
+    run --device cpu,sim:lat=8us,bw=900 -ts 0,1
+    run -ngl 0
+    run -ngl 99 --device check --mem-fraction 0.5
+    SL_DEVICE=check run -ot exps=CPU
+    SL_DEVICE=check run --override-tensor 'ffn_.*_exps=CPU,shexp=cpu,exps=check' \
+        -ot "ffn_gate_inp=CPU"
 } | python3 -c "$same"

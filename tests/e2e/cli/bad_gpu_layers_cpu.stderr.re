@@ -1,0 +1,1 @@
+sluice: --gpu-layers 0 and --device check: give one of them
