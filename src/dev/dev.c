@@ -381,7 +381,7 @@ int dev_op_times(dev *d, struct dev_op_row *out, int n)
     if (DEV_N_OP + 1 < n) out[DEV_N_OP + 1] = row_of("(wait)", &d->wait);
     if (DEV_N_OP + 2 < n) out[DEV_N_OP + 2] = row_of("(step)", &d->step);
     reset_times(d);
-    d->timing = 1;
+    d->timing = out ? 2 : 1;
     return DEV_N_OP + 3;
 }
 
@@ -398,6 +398,10 @@ static struct stamp stamp(const dev *d)
 static void count(dev *d, enum dev_op_kind op, struct stamp s)
 {
     if (!d->timing || d->cls->is_late) return;
+    if (d->cls->op_done) {
+        d->cls->op_done(d, op);
+        return;
+    }
     struct dev_op_time *t = &d->op[op];
     t->n_call++;
     t->ns += clock_now_ns() - s.ns;

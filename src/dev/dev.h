@@ -786,8 +786,8 @@ struct dev_cost {
 };
 /* Time of every operator since the call before (from the first call on), and in three rows at the
  * end of a device that runs while the host goes on: how long, in steps, it had nothing to do; how
- * long the host waited for it; and its steps, from the first begin to the last operator's end.
- * Returns the number of rows and writes at most n. */
+ * long the host waited for it; and its steps, from first begin to last end. Returns the number of
+ * rows, writes at most n. A card's have times from a call with out to one without: it is slower. */
 struct dev_op_row {
     const char *name;
     uint64_t n_call;

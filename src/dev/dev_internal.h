@@ -63,6 +63,8 @@ struct dev_class {
     bool is_host;        /* its memory is the host's */
     bool is_card;        /* its driver has libraries, files and devices of its own */
     bool is_late;        /* it queues operators, and times them itself */
+    /* NULL, or called behind every operator that is timed, in place of the host's clock */
+    void (*op_done)(dev *d, enum dev_op_kind op);
     bool takes_late;     /* its moe knows terms that come late */
     bool frees_poisoned; /* dev_kv_free is to poison: nothing may read a free block */
     void (*host_run)(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg);
@@ -139,7 +141,8 @@ struct dev_op_time {
 };
 struct dev {
     const struct dev_class *cls;
-    int timing;           /* operators are timed; set by the first dev_op_times, or by a program */
+    int timing;           /* operators are timed; set by the first dev_op_times, or by a program;
+                             2: also where that makes steps longer */
     bool is_asked;        /* dev_op_times was called */
     struct dev_cost cost; /* counted up by the device while timing */
     struct dev_op_time op[DEV_N_OP];

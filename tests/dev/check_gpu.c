@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fp.h"
 #include "base/rng.h"
 
@@ -571,19 +572,19 @@ static void again_ops(struct again *t, int k)
 
 /* A position a step: after the first nothing is allocated, and recorded only where twice as many
  * spans are shared out: at positions 256 and 512. */
-static void again_run(const struct again *t, int k)
+static void again_run(const struct again *t, int k, int n_step)
 {
     struct dev_kv_shape shape = {.type = DEV_KV_F16, .blk_tok = BLK, .n_group = 1};
     const int H = AGAIN_H, d = AGAIN_D / AGAIN_H;
     const struct gpu *gpu = (const struct gpu *)g.d[1];
-    uint64_t n[3] = {0};
+    uint64_t n[3] = {0}, n_new = n_step > 512 ? 2 : 0;
     dev_kv *kv;
     dev_prog *prog;
     shape.group[0] = (struct dev_kv_group){DEV_KV_PAGED, 1, N_BLK, H, d, d};
     MUST(dev_kv_open(g.d[k], &shape, &kv, &err_));
     MUST(dev_prog_open(g.d[k], t->op[k], AGAIN_OPS, &prog, &err_));
     tok0[1] = 1;
-    for (int i = 0; i < AGAIN_N; i++) {
+    for (int i = 0; i < n_step; i++) {
         struct dev_step s = step_of(1, 1);
         pos[0] = i;
         MUST(dev_prog_run(prog, kv, &s, &err_));
@@ -597,10 +598,38 @@ static void again_run(const struct again *t, int k)
     n[1] = gpu->n_alloc - n[1];
     n[2] = gpu->n_record - n[2];
     g.n_checked++;
-    if (k && (n[0] + n[1] || n[2] != 2) && g.n_fail++ < 30)
-        printf("FAIL %d steps: %d allocations, %d of the device, %d recordings\n", AGAIN_N,
+    if (k && (n[0] + n[1] || n[2] != n_new) && g.n_fail++ < 30)
+        printf("FAIL %d steps: %d allocations, %d of the device, %d recordings\n", n_step,
                (int)n[0], (int)n[1], (int)n[2]);
     dev_prog_close(prog);
+}
+
+/* The same with times of operators, on the device's clock: all of them together no more than the
+ * steps took. */
+static void again_timed(const struct again *t)
+{
+    enum { N = 40 };
+    struct dev_op_row row[DEV_N_OP];
+    int64_t sum = 0;
+    again_run(t, 0, N);
+    (void)dev_op_times(g.d[1], row, DEV_N_OP);
+    int64_t t0 = clock_now_ns();
+    again_run(t, 1, N);
+    int64_t ns = clock_now_ns() - t0;
+    (void)dev_op_times(g.d[1], row, DEV_N_OP);
+    for (int i = 0; i < AGAIN_OPS; i++) {
+        const struct dev_op_row *r = &row[t->op[1][i].kind];
+        uint64_t n_call = N * (1 + (t->op[1][i].kind == DEV_OP_matmul));
+        g.n_checked++;
+        if ((r->n_call != n_call || r->ns <= 0) && g.n_fail++ < 30)
+            printf("FAIL times of %s: %d calls, %lld ns\n", r->name, (int)r->n_call,
+                   (long long)r->ns);
+    }
+    for (int i = 0; i < DEV_N_OP; i++)
+        sum += row[i].ns;
+    g.n_checked++;
+    if (sum > ns && g.n_fail++ < 30)
+        printf("FAIL times of operators: %lld ns of %lld\n", (long long)sum, (long long)ns);
 }
 
 /* 1,000 steps of one shape; the last has the CPU's bits. */
@@ -620,9 +649,11 @@ static void check_again(void)
     reserve_both(t.op[0], AGAIN_OPS, t.op[1]);
     for (int i = 0; i < N_BLK; i++)
         table[i] = i * 7 % N_BLK;
-    again_run(&t, 0);
-    again_run(&t, 1);
+    again_run(&t, 0, AGAIN_N);
+    again_run(&t, 1, AGAIN_N);
     same("the last of 1000 steps", &t.z);
+    again_timed(&t);
+    same("the last of timed steps", &t.z);
     free(t.x.x), free(t.q.x), free(t.y.x), free(t.z.x), free(t.one.x);
     close_both();
 }

@@ -37,10 +37,10 @@ def cards(exe, kind):
     return [c for c in json.loads(out)["gpus"] if c["name"].startswith(kind + ":")]
 
 
-def tokens(exe, path, *args):
+def tokens(exe, path, *args, env=None):
     """(tokens, what went wrong)"""
     code, out, err = e2e.run([exe, "run", "-m", path, "--ids", IDS, "-n", "10", "--temp", "0",
-                              "--ignore-eos", "--json", "--exact", *args])
+                              "--ignore-eos", "--json", "--exact", *args], env=env)
     if code == 0 and "not given back" in err:
         return None, err.strip()
     return (e2e.last_json(out)["tokens"], None) if code == 0 else (None, err.strip())
@@ -85,7 +85,8 @@ def check_auto(exe, path, name, tally):
 def check_lines(exe, kind, path, tally):
     m = ["-m", path, "--device"]
     check_line(exe, tally, m + [kind + ":40"], f"--device {kind}:40: there")
-    check_line(exe, tally, m + [f"{kind}:0,{kind}:1"],
+    check_line(exe, tally, m + [f"{kind}:0,{kind}:41"], f"--device {kind}:41: there")
+    check_line(exe, tally, ["-m", path, "--place", f"head={kind}:0,{kind}:1"],
                f"device '{kind}': '{kind}:1' is another device: --place puts")
     check_line(exe, tally, m + [kind + ":0,fast"], "option 'fast' (there are: NUMBER, slab=BYTES")
 
@@ -102,6 +103,46 @@ def check_vulkan(exe, path, tally):
     one = err.count("--device auto: ") == 1
     tally.check("auto", None if code == 0 and one and "llvmpipe" not in err else
                 f"exit {code}: {err}")
+
+
+def looks(text):
+    """The card in software as another: tests/dev/fake/vulkan.c."""
+    lib = os.path.join(os.path.abspath(sys.argv[1]), "tests", "dev", "fake", "vulkan")
+    return {"LD_LIBRARY_PATH": lib, "SL_FAKE_VULKAN": text}
+
+
+def check_looks(exe, tally, tiny):
+    """Memory as cards have it, several of them, and what a driver may lack."""
+    llama, moe = os.path.join(tiny, "llama3"), os.path.join(tiny, "q_moe.gguf")
+    m = ["-m", llama, "--device", "vulkan"]
+    ways = [("own", moe, ["--cpu-moe", "--stream-from", "2", "--hot-experts", "1"]),
+            ("own,noclock", moe, []), ("card", llama, []), ("apu", llama, ["--kv", "q8"])]
+    for text, path, args in ways:
+        want, _ = tokens(exe, path, *args[:2] if args[:1] == ["--kv"] else [])
+        got, bad = tokens(exe, path, "--device", "vulkan", *args, env=looks(text))
+        tally.check(f"tokens on {text}", bad or (None if got == want else f"{got}, not {want}"))
+    check_two(exe, tally, moe, "vulkan", looks("own,count=2"))
+    for name in ("bufferDeviceAddress", "timelineSemaphore", "scalarBlockLayout", "shaderInt64",
+                 "shaderFloat64"):
+        check_line(exe, tally, m, f"--device vulkan:0: no {name}: this driver can not run sluice: "
+                   "update it", looks("lacks=" + name))
+    check_line(exe, tally, m, "no Vulkan 1.2: this driver", looks("old"))
+    check_line(exe, tally, m, "no 24 KiB of shared memory: ", looks("shared=16384"))
+    check_line(exe, tally, m, "no workgroups of 256: ", looks("lanes=128"))
+    check_line(exe, tally, m, "vulkan:0: 64.0 MiB needed, 8.0 free (VK_ERROR_OUT_OF_DEVICE_MEMORY)",
+               looks("own,mem=8"))
+    code, out, err = e2e.run([exe, "doctor", "--json"], env=looks("card,mem=24576"))
+    card = json.loads(out)["gpus"][-1] if code == 0 else {"memory": err}
+    tally.check("memory of a card", None if card["memory"] == 24576 << 20 else str(card))
+
+
+def check_two(exe, tally, path, kind, env):
+    """Layers shared by two cards."""
+    want, _ = tokens(exe, path)
+    for args in ([], ["--split", "1,2"], ["--cpu-moe", "-ts", "0,1"]):
+        got, bad = tokens(exe, path, "--device", f"{kind}:0,{kind}:1", *args, env=env)
+        tally.check(f"two cards {' '.join(args)}", bad or
+                    (None if got == want else f"{got}, not {want}"))
 
 
 def fake(text):
@@ -232,9 +273,15 @@ def main():
         check_lines(exe, kind, llama, tally)
         if kind == "vulkan":
             check_vulkan(exe, llama, tally)
+            if "llvmpipe" in found[0]["text"] and os.path.isdir(looks("")["LD_LIBRARY_PATH"]):
+                check_looks(exe, tally, tiny)
         elif found[0]["text"].startswith("Fake"):
             check_auto(exe, llama, "cuda:0", tally)
             check_cuda(exe, llama, tally)
+            moe = os.path.join(tiny, "q_moe.gguf")
+            check_two(exe, tally, moe, kind, fake("count=2"))
+            got = tokens(exe, moe, "--device", kind, "--cpu-moe", env=fake("recordings=3"))
+            tally.check("3 recordings", None if got == tokens(exe, moe) else str(got))
         check_serve(kind, llama, tally)
         check_lost(kind, llama, tally)
         check_faults(exe, kind, llama, tally)

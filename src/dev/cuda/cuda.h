@@ -21,6 +21,7 @@ enum { /* attributes of a device */
 };
 enum {
     CUDA_STREAM_OF_ITS_OWN = 1, /* that does not wait for the default one */
+    CUDA_EVENT_TIMED = 0,
     CUDA_EVENT_NO_TIMING = 2,
     CUDA_HOST_ANY_CONTEXT = 1,
     CUDA_HOST_MAPPED = 2,
@@ -104,6 +105,10 @@ struct cuda_fill {
     X(GraphAddMemsetNode, cuGraphAddMemsetNode,                                                    \
       (cuda_node **out, cuda_graph *graph, cuda_node *const *after, size_t n_after,                \
        const struct cuda_fill *fill, cuda_ctx *ctx))                                               \
+    X(EventElapsedTime, cuEventElapsedTime, (float *ms, cuda_event *from, cuda_event *to))         \
+    X(GraphAddEventRecordNode, cuGraphAddEventRecordNode,                                          \
+      (cuda_node **out, cuda_graph *graph, cuda_node *const *after, size_t n_after,                \
+       cuda_event *event))                                                                         \
     X(GraphInstantiate, cuGraphInstantiateWithFlags,                                               \
       (cuda_exec **out, cuda_graph *graph, unsigned long long flags))                              \
     X(GraphExecDestroy, cuGraphExecDestroy, (cuda_exec *exec))                                     \
@@ -124,6 +129,7 @@ struct cuda {
     cuda_event *event[CUDA_EVENTS]; /* of submit n: [n % CUDA_EVENTS] */
     cuda_event *sent[CUDA_EVENTS];  /* of send n */
     uint64_t n_send, n_send_waited; /* waited: that a submit has waited for */
+    cuda_event *stamp[GPU_STAMPS];  /* NULL until that number was recorded */
     cuda_module *module[GPU_N_KERNEL];
     cuda_fn *fn[GPU_N_KERNEL];
     cuda_node **node; /* [GPU_LOG] of the graph that is made */

@@ -82,11 +82,21 @@ static sl_status cuda_mem_left(void *g, int64_t *out, sl_err *err)
 
 /* ---- recordings ---- */
 
-static int add_entry(const struct cuda *v, cuda_graph *graph, const struct gpu_entry *e, int i,
+static int add_stamp(struct cuda *v, cuda_graph *graph, uint64_t which, int i, const int after[2])
+{
+    cuda_event **e = &v->stamp[which];
+    int r = *e ? 0 : v->EventCreate(e, CUDA_EVENT_TIMED);
+    if (r) return r;
+    return v->GraphAddEventRecordNode(&v->node[i], graph, v->node + after[0],
+                                      (size_t)(after[1] - after[0]), *e);
+}
+
+static int add_entry(struct cuda *v, cuda_graph *graph, const struct gpu_entry *e, int i,
                      const int after[2])
 {
     cuda_node *const *first = v->node + after[0];
     size_t n = (size_t)(after[1] - after[0]);
+    if (e->kind == GPU_STAMP) return add_stamp(v, graph, e->u.c.to, i, after);
     if (e->kind == GPU_LAUNCH) {
         uint8_t k[sizeof e->u.k];
         void *params[] = {k};
@@ -115,7 +125,7 @@ static int add_entry(const struct cuda *v, cuda_graph *graph, const struct gpu_e
 }
 
 /* Entries side by side all follow those that lie side by side before them. */
-static int add_all(const struct cuda *v, cuda_graph *graph, const struct gpu_entry *log, int n)
+static int add_all(struct cuda *v, cuda_graph *graph, const struct gpu_entry *log, int n)
 {
     int after[2] = {0, 0}, from = 0, r = 0;
     for (int i = 0; i < n && !r; i++) {
@@ -140,6 +150,18 @@ static sl_status cuda_record(void *g, const struct gpu_entry *log, int n, void *
     if (graph) (void)v->GraphDestroy(graph);
     *out = exec;
     return r ? failed(v, r, "a graph", err) : SL_OK;
+}
+
+static sl_status cuda_times(void *g, int n, int64_t *out)
+{
+    struct cuda *v = g;
+    int r = enter(v);
+    for (int i = 0; i < n && !r; i++) {
+        float ms = 0;
+        if (i) r = v->EventElapsedTime(&ms, v->stamp[0], v->stamp[i]);
+        out[i] = (int64_t)((double)ms * 1e6);
+    }
+    return r ? failed(v, r, "cuEventElapsedTime", NULL) : SL_OK;
 }
 
 static void cuda_forget(void *g, void *rec)
@@ -265,6 +287,7 @@ static sl_status pick_card(struct cuda *v, int which, struct gpu_limits *lim, sl
     if (!r) r = v->DeviceTotalMem(&total, v->device);
     if (r) return failed(v, r, "a card", err);
     lim->mem_total = lim->slab = (int64_t)total;
+    lim->has_clock = true;
     SL_TRY(ask_units(v, lim, err));
     dev_cuda_lacks(v, v->device, text, sizeof text);
     return *text ? SL_FAIL(err, UNSUPPORTED, "%s: %s", lim->text, text) : SL_OK;
@@ -297,6 +320,8 @@ static void cuda_close(void *g)
             if (v->event[i]) (void)v->EventDestroy(v->event[i]);
         for (int i = 0; i < CUDA_EVENTS; i++)
             if (v->sent[i]) (void)v->EventDestroy(v->sent[i]);
+        for (int i = 0; i < GPU_STAMPS; i++)
+            if (v->stamp[i]) (void)v->EventDestroy(v->stamp[i]);
         if (v->send_stream) (void)v->StreamDestroy(v->send_stream);
         if (v->stream) (void)v->StreamDestroy(v->stream);
         (void)v->CtxSetCurrent(NULL);
@@ -337,7 +362,8 @@ static const struct gpu_driver driver = {.name = "cuda",
                                          .submit = cuda_submit,
                                          .wait = cuda_wait,
                                          .send = cuda_send,
-                                         .wait_send = cuda_wait_send};
+                                         .wait_send = cuda_wait_send,
+                                         .times = cuda_times};
 
 static sl_status open_device(const char *options, const struct dev_opts *o, dev **out, sl_err *err)
 {

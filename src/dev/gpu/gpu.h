@@ -46,8 +46,9 @@ struct gpu_mem {
     void *own; /* the driver's */
 };
 
-/* An entry of a log. Copies and fills: k holds to, from (a fill: the word) and the bytes. */
-enum gpu_kind { GPU_LAUNCH, GPU_COPY, GPU_FILL };
+/* An entry of a log. Copies and fills: k holds to, from (a fill: the word) and the bytes. A stamp:
+ * the time when all before it is done is written as number `to` of GPU_STAMPS. */
+enum gpu_kind { GPU_LAUNCH, GPU_COPY, GPU_FILL, GPU_STAMP };
 struct gpu_entry {
     uint16_t kind, kernel;
     uint32_t barrier; /* all before is done first */
@@ -70,6 +71,7 @@ struct gpu_limits {
     int64_t mem_total;
     bool is_unified;      /* the host sees all of its memory */
     bool is_cpu;          /* software, for tests */
+    bool has_clock;       /* stamps can be taken */
     bool has_units;       /* matrix units for bytes: kernels cm_... run */
     char units[72];       /* how they are reached, or why they are not */
 };
@@ -99,11 +101,15 @@ struct gpu_driver {
     sl_status (*send)(void *g, const struct gpu_sending *s, sl_err *err);
     /* Wait for the n-th send since open. */
     sl_status (*wait_send)(void *g, uint64_t n, sl_err *err);
+    /* The times of stamps 0 .. n - 1, which were reached, in ns from some time on. */
+    sl_status (*times)(void *g, int n, int64_t *out);
     /* Devices there are: fills at most n rows, returns how many there are; -1: none can be asked,
      * err says why. */
     int (*list)(struct dev_desc *out, int n, sl_err *err);
 };
 
+#define GPU_GRID_MAX 65535 /* workgroups of a side of a launch that every driver takes */
+#define GPU_STAMPS 4096 /* times that wait to be read, at most */
 #define GPU_LOG 4096   /* entries of a submit, at most */
 #define GPU_PLACES 1024 /* recordings kept: a step of many layers on two devices has hundreds */
 #define GPU_ANGLES 4   /* tables of frequencies */
@@ -239,6 +245,7 @@ struct gpu {
     char units_text[96];
     int which;
     int64_t slab_bytes;
+    int grid_max;     /* workgroups of a side of a launch that has one for every row */
     enum dev_acts acts;
     dev *cpu; /* packs weights */
     char name[24];
@@ -264,6 +271,9 @@ struct gpu {
     struct dev_shapes most;
     struct gpu_out out[GPU_OUTS];
     int n_out;
+    int64_t stamp_ns[GPU_STAMPS]; /* of operators (times.c) */
+    uint8_t stamp[GPU_STAMPS];    /* which one ends there */
+    int n_stamp;
     struct gpu_mem bounce; /* pinned rows between devices */
     int64_t bounce_used;
     struct gpu_flow flow[GPU_FLOWS];
@@ -327,6 +337,17 @@ void dev_gpu_wait_send(struct gpu *c, uint64_t n);
 void dev_gpu_log_free(struct gpu *c);
 /* Have a kernel ready before a step needs it. */
 sl_status dev_gpu_kernel(struct gpu *c, enum gpu_kernel id, sl_err *err);
+
+/* A stamp behind what is in the log. */
+void dev_gpu_stamp(struct gpu *c);
+
+/* ---- times of operators (times.c) ---- */
+bool dev_gpu_times_on(const struct gpu *c); /* they are asked for, and it has a clock */
+/* e, the first entry of a log, becomes a stamp. */
+void dev_gpu_stamp_first(struct gpu *c, struct gpu_entry *e);
+void dev_gpu_op_done(dev *d, enum dev_op_kind op);
+/* Read them: all that was submitted is done. */
+void dev_gpu_times_take(struct gpu *c);
 
 /* ---- matrix units (units.c) ---- */
 /* Use them, or say why not, at open. Errors: UNSUPPORTED: their sums are wrong. */
@@ -413,7 +434,7 @@ double dev_gpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms);
     .slots_put = dev_gpu_slots_put, .act_open = dev_gpu_act_open, .kv_bytes = dev_gpu_kv_bytes,    \
     .kv_auto = dev_gpu_kv_auto, .kv_open = dev_gpu_kv_open, .kv_touch = dev_gpu_kv_touch,          \
     .kv_poison = dev_gpu_kv_poison, .keep_bytes = dev_gpu_keep_bytes, .reserve = dev_gpu_reserve,  \
-    .step_begin = dev_gpu_step_begin, .lacks = dev_gpu_lacks,                                      \
+    .step_begin = dev_gpu_step_begin, .op_done = dev_gpu_op_done, .lacks = dev_gpu_lacks,          \
     .probe_read_gbps = dev_gpu_probe_read_gbps, .probe_int8_gops = dev_gpu_probe_int8_gops,        \
     .probe_attn_gops = dev_gpu_probe_attn_gops, .embed = dev_gpu_embed, .norm = dev_gpu_norm,      \
     .prep = dev_gpu_prep, .matmul = dev_gpu_matmul, .rope = dev_gpu_rope,                          \

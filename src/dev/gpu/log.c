@@ -7,15 +7,33 @@
 #include "base/hash.h"
 #include "dev/gpu/gpu.h"
 
-static struct gpu_entry *append(struct gpu *c)
+static struct gpu_entry *new_entry(struct gpu *c)
 {
-    if (c->why.code) return NULL;
-    if (c->n_log == GPU_LOG) dev_gpu_flush(c);
-    if (c->why.code) return NULL;
     struct gpu_entry *e = &c->log[c->n_log++];
     memset(e, 0, sizeof *e);
     e->barrier = 1;
     return e;
+}
+
+/* The next entry of the log, which begins with a stamp where operators are timed; behind it there
+ * is room for another. */
+static struct gpu_entry *append(struct gpu *c)
+{
+    if (c->why.code) return NULL;
+    if (c->n_log == GPU_LOG - 1) dev_gpu_flush(c);
+    if (c->why.code) return NULL;
+    if (c->n_log == 0 && dev_gpu_times_on(c)) {
+        if (c->n_stamp >= GPU_STAMPS - 1) (void)dev_gpu_finish(c, NULL);
+        if (c->why.code) return NULL;
+        dev_gpu_stamp_first(c, new_entry(c));
+    }
+    return new_entry(c);
+}
+
+void dev_gpu_stamp(struct gpu *c)
+{
+    if (c->n_stamp == GPU_STAMPS - 1) dev_gpu_flush(c); /* the next log begins anew */
+    if (c->n_log) dev_gpu_stamp_first(c, new_entry(c));
 }
 
 void dev_gpu_launch(struct gpu *c, enum gpu_kernel id, const uint32_t grid[3], const void *k,
@@ -23,6 +41,7 @@ void dev_gpu_launch(struct gpu *c, enum gpu_kernel id, const uint32_t grid[3], c
 {
     if (!grid[0] || !grid[1] || !grid[2]) return;
     ASSERT(c->has_kernel[id] && n_k <= sizeof((struct gpu_entry *)0)->u.k);
+    ASSERT(BASE_MAX(grid[0], BASE_MAX(grid[1], grid[2])) <= GPU_GRID_MAX);
     struct gpu_entry *e = append(c);
     if (!e) return;
     e->kind = GPU_LAUNCH;
@@ -105,6 +124,27 @@ static struct gpu_place *find(struct gpu *c, const uint64_t hash[2])
     return NULL;
 }
 
+/* All of them, for their memory. */
+static void forget_all(struct gpu *c)
+{
+    if (dev_gpu_wait(c, c->n_submit, NULL)) return;
+    for (int i = 0; i < GPU_PLACES; i++) {
+        if (c->place[i].rec) c->drv->forget(c->g, c->place[i].rec);
+        c->place[i] = (struct gpu_place){0};
+    }
+}
+
+static sl_status record(struct gpu *c, struct gpu_place *p)
+{
+    sl_status st = c->drv->record(c->g, c->log, c->n_log, &p->rec, &c->why);
+    if (st != SL_NOMEM) return st;
+    c->why = (sl_err){0};
+    p->rec = NULL;
+    forget_all(c);
+    if (c->why.code) return c->why.code;
+    return c->drv->record(c->g, c->log, c->n_log, &p->rec, &c->why);
+}
+
 static struct gpu_place *recording(struct gpu *c)
 {
     size_t n = sizeof *c->log * (size_t)c->n_log;
@@ -113,7 +153,7 @@ static struct gpu_place *recording(struct gpu *c)
     struct gpu_place *known = find(c, hash);
     if (known) return known;
     struct gpu_place *p = make_room(c);
-    if (!p || c->drv->record(c->g, c->log, c->n_log, &p->rec, &c->why)) return NULL;
+    if (!p || record(c, p)) return NULL;
     p->n = c->n_log;
     memcpy(p->hash, hash, sizeof hash);
     c->n_record++;
@@ -176,6 +216,7 @@ sl_status dev_gpu_finish(struct gpu *c, sl_err *err)
 {
     dev_gpu_flush(c);
     SL_TRY(dev_gpu_wait(c, c->n_submit, err));
+    if (c->n_stamp) dev_gpu_times_take(c);
     dev_gpu_give(c);
     c->bounce_used = 0;
     return SL_OK;

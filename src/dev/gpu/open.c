@@ -12,7 +12,7 @@
 #define STAGE_BYTES ((int64_t)16 << 20)
 #define SLAB_MAX ((int64_t)1 << 30)
 #define OPTIONS                                                                                    \
-    "NUMBER, slab=BYTES, staged, no-matrix-units, tiles, fail=alloc:K, fail=submit:K, "            \
+    "NUMBER, slab=BYTES, grid=N, staged, no-matrix-units, tiles, fail=alloc:K, fail=submit:K, "    \
     "fail=units, fail=exact"
 
 /* ---- options ---- */
@@ -67,6 +67,10 @@ static bool take_option(struct gpu *c, const char *s, size_t n)
     }
     if (starts(s, n, slab) && take_number(s + 5, n - 5, &v) && v >= 1u << 16) {
         c->slab_bytes = (int64_t)BASE_MIN(v, (uint64_t)SLAB_MAX);
+        return true;
+    }
+    if (starts(s, n, "grid=") && take_number(s + 5, n - 5, &v) && v > 0 && v <= GPU_GRID_MAX) {
+        c->grid_max = (int)v;
         return true;
     }
     if (starts(s, n, alloc)) return take_number(s + 11, n - 11, &c->fault.alloc);
@@ -136,7 +140,7 @@ static sl_status judge_rest(struct gpu *c, const struct dev_opts *o, const float
 /* First whether fma() is one rounding, which kernels are told when they are made. */
 static sl_status self_test(struct gpu *c, const struct dev_opts *o, sl_err *err)
 {
-    static float x[3 * N_TEST], y[3 * N_TEST];
+    float x[3 * N_TEST], y[3 * N_TEST];
     struct {
         uint64_t x, y;
         uint32_t n, pad;
@@ -190,6 +194,7 @@ sl_status dev_gpu_open(const struct dev_class *cls, const struct gpu_driver *drv
     c->head.cls = cls;
     c->drv = drv;
     c->acts = o->acts;
+    c->grid_max = GPU_GRID_MAX;
     mem_arena_init(&c->arena, MEM_MISC, 0);
     atomic_flag_clear(&c->taking_lock);
     sl_status st = open_as(c, options, o, err);

@@ -8,6 +8,26 @@
 
 /* ---- inputs ---- */
 
+/* What has a workgroup for every row goes in several launches side by side where one does not take
+ * so many workgroups a side: n rows from row i on. */
+#define EACH_PART(c, i, n, n_row)                                                                  \
+    for (int i = 0, n; n = BASE_MIN((n_row) - i, (c)->grid_max), i < (n_row); i += (c)->grid_max)
+
+/* As many bytes further on as rows of ld words have that one launch takes. */
+static uint64_t step_rows(const struct gpu *c, int64_t ld)
+{
+    return 4 * (uint64_t)c->grid_max * (uint64_t)ld;
+}
+
+/* The rows of the next part: those that a list names, or as many further on. */
+static void next_rows(const struct gpu *c, uint64_t *x, uint64_t *from, int64_t ldx)
+{
+    if (*from)
+        *from += step_rows(c, 1);
+    else
+        *x += step_rows(c, ldx);
+}
+
 void dev_gpu_prep_form(struct gpu *c, const struct gpu_act *a, enum mm_act form,
                        const struct gpu_rows *r, bool is_parts)
 {
@@ -18,7 +38,12 @@ void dev_gpu_prep_form(struct gpu *c, const struct gpu_act *a, enum mm_act form,
             uint32_t n, ldx, ld, to_bf16;
         } k = {r->x, r->from, in.at, (uint32_t)r->n, (uint32_t)r->ldx, (uint32_t)in.ld,
                form == MM_ACT_BF16};
-        LAUNCH(c, GPU_floats, GRID(groups(in.ld, 64), r->n_row, 1), k);
+        EACH_PART(c, i, n, r->n_row) {
+            LAUNCH(c, GPU_floats, GRID(groups(in.ld, 64), n, 1), k);
+            if (i) dev_gpu_beside(c);
+            next_rows(c, &k.x, &k.from, r->ldx);
+            k.to += step_rows(c, k.ld);
+        }
         return;
     }
     struct {
@@ -28,7 +53,12 @@ void dev_gpu_prep_form(struct gpu *c, const struct gpu_act *a, enum mm_act form,
            (uint32_t)r->n, (uint32_t)r->ldx, (uint32_t)in.ld / 32,
            in.stride, form == MM_ACT_INT8 ? 0 : form == MM_ACT_INT8X ? 1 : 2,
            is_parts};
-    LAUNCH(c, GPU_prep, GRID(r->n_row, 1, 1), k);
+    EACH_PART(c, i, n, r->n_row) {
+        LAUNCH(c, GPU_prep, GRID(n, 1, 1), k);
+        if (i) dev_gpu_beside(c);
+        next_rows(c, &k.x, &k.from, r->ldx);
+        k.to += step_rows(c, k.stride);
+    }
 }
 
 static void prep_all(struct gpu *c, const dev_act *act, const struct gpu_rows *r)
@@ -52,12 +82,10 @@ struct product_k {
     uint32_t ldy, per, n_mat, bias_ld, pad; /* no bytes that nobody writes */
 };
 
-#define GRID_MAX 65535 /* workgroups of a side that every driver takes */
-
 /* Every row has its own matrix: as many launches as the third side of a grid allows. */
 static void launch_listed(struct gpu *c, enum gpu_kernel id, struct product_k *k, int n_row)
 {
-    int most = GRID_MAX / (int)k->per * (int)k->per;
+    int per = (int)k->per, most = BASE_MAX(c->grid_max / per, 1) * per;
     uint64_t act = k->act, y = k->y, ids = k->ids;
     for (int i = 0; i < n_row; i += most) {
         uint64_t n = (uint64_t)i;
@@ -192,7 +220,12 @@ static void gate(struct gpu *c, const struct dev_glu *glu, bool has_bias, const 
            !(glu->limit > 0 || glu->alpha > 0 || glu->plus1 || has_bias),
            glu->limit > 0 ? glu->limit : HUGE_VALF, glu->alpha > 0 ? glu->alpha : 1.0f,
            glu->plus1 ? 1.0f : 0.0f};
-    LAUNCH(c, GPU_glu, GRID(groups(h->n, 64), h->n_row, 1), k);
+    EACH_PART(c, i, n, h->n_row) {
+        LAUNCH(c, GPU_glu, GRID(groups(h->n, 64), n, 1), k);
+        if (i) dev_gpu_beside(c);
+        k.y += 2 * step_rows(c, k.n);
+        k.h += step_rows(c, k.n);
+    }
 }
 
 void dev_gpu_block(struct gpu *c, const struct gpu_block *b)
@@ -268,7 +301,13 @@ void dev_gpu_norm(dev *d, const struct dev_step *b, const struct dev_norm *p)
         float eps;
     } k = {at(p->x), at(p->r), at(p->w), y, p->gather ? step_of(c, b)->hidden_row : 0,
            (uint32_t)p->n, (uint32_t)(p->ldx ? p->ldx : p->n), (uint32_t)ldy, p->eps};
-    LAUNCH(c, GPU_norm, GRID(n_row, 1, 1), k);
+    EACH_PART(c, i, n, n_row) {
+        LAUNCH(c, GPU_norm, GRID(n, 1, 1), k);
+        if (i) dev_gpu_beside(c);
+        next_rows(c, &k.x, &k.from, k.ldx);
+        if (k.r) k.r += step_rows(c, k.ldx);
+        k.y += step_rows(c, k.ldy);
+    }
     if (p->act)
         prep_all(c, p->act, &(struct gpu_rows){.x = y, .n = p->n, .n_row = n_row, .ldx = ldy});
 }
@@ -291,12 +330,19 @@ void dev_gpu_rows(dev *d, const struct dev_step *b, const struct dev_rows *p)
 
 void dev_gpu_add(dev *d, const struct dev_step *b, const struct dev_add *p)
 {
-    int64_t n = (int64_t)p->n * dev_n_row(b, p->n_row);
+    struct gpu *c = dev_gpu_of(d);
+    int64_t n = (int64_t)p->n * dev_n_row(b, p->n_row), most = 64 * (int64_t)c->grid_max;
     struct {
         uint64_t x, y;
         uint32_t n, pad;
-    } k = {at(p->x), at(p->y), (uint32_t)n, 0};
-    LAUNCH(dev_gpu_of(d), GPU_add, GRID(groups(n, 64), 1, 1), k);
+    } k = {at(p->x), at(p->y), 0, 0};
+    for (int64_t i = 0; i < n; i += most) {
+        k.n = (uint32_t)BASE_MIN(n - i, most);
+        LAUNCH(c, GPU_add, GRID(groups(k.n, 64), 1, 1), k);
+        if (i) dev_gpu_beside(c);
+        k.x += step_rows(c, 64);
+        k.y += step_rows(c, 64);
+    }
 }
 
 void dev_gpu_best(dev *d, const struct dev_step *b, const struct dev_best *p)

@@ -74,6 +74,7 @@ void dev_gpu_step_begin(dev *d, dev_kv *kv, const struct dev_step *s)
     t->is_new = true;
     c->pass = s->pass;
     dev_gpu_copy(c, t->mem, t->pinned.at, at);
+    if (dev_gpu_times_on(c)) dev_gpu_stamp(c); /* that was no operator's */
 }
 
 static void compute_angles(const struct dev_step *s, const struct dev_rope *p, float *cs)

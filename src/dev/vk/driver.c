@@ -8,6 +8,7 @@
 
 #define WAIT_NS 10000000000 /* then it is asked again */
 #define WAITS 6             /* of a card; a CPU may take as long as it needs */
+#define SEEN (VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT)
 
 static sl_status failed(VkResult r, const char *what, sl_err *err)
 {
@@ -20,21 +21,26 @@ static sl_status failed(VkResult r, const char *what, sl_err *err)
 
 /* ---- memory ---- */
 
+/* The first of the types (bits) that has those flags; of the device's own memory one that lies in
+ * its heap, for windows into it, and others, are small. */
 static uint32_t mem_type(const struct vk *v, uint32_t bits, VkMemoryPropertyFlags flags)
 {
-    for (uint32_t i = 0; i < v->mem.memoryTypeCount; i++)
-        if (bits >> i & 1u && (v->mem.memoryTypes[i].propertyFlags & flags) == flags) return i;
+    bool is_own = flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+    for (uint32_t i = 0; i < v->mem.memoryTypeCount; i++) {
+        const VkMemoryType *t = &v->mem.memoryTypes[i];
+        if (bits >> i & 1u && (t->propertyFlags & flags) == flags &&
+            (!is_own || t->heapIndex == v->heap))
+            return i;
+    }
     return UINT32_MAX;
 }
 
 static uint32_t choose_type(const struct vk *v, uint32_t bits, bool pinned)
 {
-    const VkMemoryPropertyFlags host =
-        VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
     VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
-    if (!pinned) return mem_type(v, bits, v->is_unified ? local | host : local);
-    uint32_t t = mem_type(v, bits, host | VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
-    return t == UINT32_MAX ? mem_type(v, bits, host) : t;
+    if (!pinned) return mem_type(v, bits, v->is_unified ? local | SEEN : local);
+    uint32_t t = mem_type(v, bits, SEEN | VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
+    return t == UINT32_MAX ? mem_type(v, bits, SEEN) : t;
 }
 
 static void free_mem(struct vk *v, struct vk_mem *m)
@@ -42,6 +48,35 @@ static void free_mem(struct vk *v, struct vk_mem *m)
     if (m->buffer) v->DestroyBuffer(v->device, m->buffer, NULL);
     if (m->memory) v->FreeMemory(v->device, m->memory, NULL); /* and unmaps it */
     mem_free(m);
+}
+
+static sl_status vk_mem_left(void *g, int64_t *out, sl_err *err)
+{
+    struct vk *v = g;
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT b = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+    VkPhysicalDeviceMemoryProperties2 m = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+    (void)err;
+    m.pNext = v->has_budget ? &b : NULL;
+    v->GetPhysicalDeviceMemoryProperties2(v->card, &m);
+    int64_t all = (int64_t)v->mem.memoryHeaps[v->heap].size;
+    *out = v->has_budget ? (int64_t)b.heapBudget[v->heap] - (int64_t)b.heapUsage[v->heap]
+                         : all - v->taken;
+    *out = BASE_MAX(*out, 0);
+    return SL_OK;
+}
+
+/* An allocation of n bytes has failed. */
+static sl_status no_room(struct vk *v, VkResult r, uint64_t n, bool pinned, sl_err *err)
+{
+    int64_t left = 0;
+    if (r == VK_ERROR_DEVICE_LOST) return failed(r, "vkAllocateMemory", err);
+    if (pinned || vk_mem_left(v, &left, NULL))
+        return SL_FAIL(err, NOMEM, "%.1f MiB of the host's memory: %s", (double)n / (1 << 20),
+                       dev_vk_text(r));
+    return SL_FAIL(err, NOMEM, "%.1f MiB needed, %.1f free (%s)", (double)n / (1 << 20),
+                   (double)left / (1 << 20), dev_vk_text(r));
 }
 
 static sl_status make_buffer(struct vk *v, struct vk_mem *m, bool pinned, sl_err *err)
@@ -71,11 +106,7 @@ static sl_status make_buffer(struct vk *v, struct vk_mem *m, bool pinned, sl_err
     if (a.memoryTypeIndex == UINT32_MAX)
         return SL_FAIL(err, UNSUPPORTED, "no memory of the kind that is needed");
     r = v->AllocateMemory(v->device, &a, NULL, &m->memory);
-    if (r) {
-        failed(r, "vkAllocateMemory", err);
-        status_prefix(err, "%.1f MiB", (double)m->n / (1 << 20));
-        return r == VK_ERROR_DEVICE_LOST ? SL_DEVICE : SL_NOMEM;
-    }
+    if (r) return no_room(v, r, m->n, pinned, err);
     r = v->BindBufferMemory(v->device, m->buffer, m->memory, 0);
     return r ? failed(r, "vkBindBufferMemory", err) : SL_OK;
 }
@@ -127,23 +158,6 @@ static void vk_mem_free(void *g, struct gpu_mem *mem)
     *mem = (struct gpu_mem){0};
 }
 
-static sl_status vk_mem_left(void *g, int64_t *out, sl_err *err)
-{
-    struct vk *v = g;
-    VkPhysicalDeviceMemoryBudgetPropertiesEXT b = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
-    VkPhysicalDeviceMemoryProperties2 m = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
-    (void)err;
-    m.pNext = v->has_budget ? &b : NULL;
-    v->GetPhysicalDeviceMemoryProperties2(v->card, &m);
-    int64_t all = (int64_t)v->mem.memoryHeaps[v->heap].size;
-    *out = v->has_budget ? (int64_t)b.heapBudget[v->heap] - (int64_t)b.heapUsage[v->heap]
-                         : all - v->taken;
-    *out = BASE_MAX(*out, 0);
-    return SL_OK;
-}
-
 /* ---- recordings ---- */
 
 static const struct vk_mem *mem_of(const struct vk *v, uint64_t at)
@@ -185,6 +199,12 @@ static void put_entry(struct vk *v, VkCommandBuffer cb, const struct gpu_entry *
         v->CmdDispatch(cb, e->grid[0], e->grid[1], e->grid[2]);
         return;
     }
+    if (e->kind == GPU_STAMP) {
+        uint32_t n = (uint32_t)e->u.c.to;
+        v->CmdResetQueryPool(cb, v->stamps, n, 1);
+        v->CmdWriteTimestamp(cb, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, v->stamps, n);
+        return;
+    }
     const struct vk_mem *to = mem_of(v, e->u.c.to);
     if (e->kind == GPU_FILL) {
         v->CmdFillBuffer(cb, to->buffer, e->u.c.to - to->at, e->u.c.n, (uint32_t)e->u.c.from);
@@ -195,10 +215,36 @@ static void put_entry(struct vk *v, VkCommandBuffer cb, const struct gpu_entry *
     v->CmdCopyBuffer(cb, from->buffer, to->buffer, 1, &c);
 }
 
+/* Room for the times of stamps, before the first is recorded. */
+static sl_status need_stamps(struct vk *v, const struct gpu_entry *log, int n, sl_err *err)
+{
+    VkQueryPoolCreateInfo q = {.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
+                               .queryType = VK_QUERY_TYPE_TIMESTAMP,
+                               .queryCount = GPU_STAMPS};
+    int i = v->stamps ? n : 0;
+    while (i < n && log[i].kind != GPU_STAMP)
+        i++;
+    VkResult r = i < n ? v->CreateQueryPool(v->device, &q, NULL, &v->stamps) : VK_SUCCESS;
+    return r ? failed(r, "vkCreateQueryPool", err) : SL_OK;
+}
+
+static sl_status vk_times(void *g, int n, int64_t *out)
+{
+    struct vk *v = g;
+    VkResult r = v->GetQueryPoolResults(v->device, v->stamps, 0, (uint32_t)n,
+                                        (size_t)n * sizeof *out, out, sizeof *out,
+                                        VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
+    uint64_t first = (uint64_t)out[0], mask = ~(uint64_t)0 >> (64 - v->stamp_bits);
+    for (int i = 0; i < n && !r; i++) /* the clock may run over between two */
+        out[i] = (int64_t)((double)(((uint64_t)out[i] - first) & mask) * v->stamp_ns);
+    return r ? failed(r, "vkGetQueryPoolResults", NULL) : SL_OK;
+}
+
 static sl_status vk_record(void *g, const struct gpu_entry *log, int n, void **out, sl_err *err)
 {
     struct vk *v = g;
     VkCommandBuffer cb;
+    SL_TRY(need_stamps(v, log, n, err));
     VkCommandBufferAllocateInfo a = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                      .commandPool = v->pool,
                                      .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
@@ -421,21 +467,28 @@ static void read_limits(struct vk *v, struct gpu_limits *lim)
         }
     VkPhysicalDeviceType type = p.properties.deviceType;
     v->is_cpu = type == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    v->is_unified = v->is_cpu || type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
+    v->is_unified = (v->is_cpu || type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU) &&
+                    mem_type(v, UINT32_MAX, SEEN | VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) < 32;
     lim->is_unified = v->is_unified;
     lim->is_cpu = v->is_cpu;
+    v->stamp_ns = (double)p.properties.limits.timestampPeriod;
     lim->slab = (int64_t)v11.maxMemoryAllocationSize;
     snprintf(lim->text, sizeof lim->text, "%.90s", p.properties.deviceName);
 }
 
 bool dev_vk_has_extension(const struct vk *v, const char *name)
 {
-    static VkExtensionProperties all[512];
-    uint32_t n = BASE_COUNT_OF(all);
-    VkResult r = v->EnumerateDeviceExtensionProperties(v->card, NULL, &n, all);
+    void *p = NULL;
+    uint32_t n = 0;
+    bool found = false;
+    VkResult r = v->EnumerateDeviceExtensionProperties(v->card, NULL, &n, NULL);
+    if (r || mem_alloc_array(MEM_SCRATCH, n, sizeof(VkExtensionProperties), &p, NULL)) return false;
+    VkExtensionProperties *all = p;
+    r = v->EnumerateDeviceExtensionProperties(v->card, NULL, &n, all);
     for (uint32_t i = 0; (!r || r == VK_INCOMPLETE) && i < n; i++)
-        if (strcmp(all[i].extensionName, name) == 0) return true;
-    return false;
+        found |= strcmp(all[i].extensionName, name) == 0;
+    mem_free(p);
+    return found;
 }
 
 static sl_status open_rest(struct vk *v, sl_err *err)
@@ -462,6 +515,7 @@ static void vk_close(void *g)
     if (v->device && v->DestroyDevice) {
         for (int i = 0; i < GPU_N_KERNEL; i++)
             if (v->pipeline[i]) v->DestroyPipeline(v->device, v->pipeline[i], NULL);
+        if (v->stamps) v->DestroyQueryPool(v->device, v->stamps, NULL);
         if (v->layout) v->DestroyPipelineLayout(v->device, v->layout, NULL);
         if (v->pool) v->DestroyCommandPool(v->device, v->pool, NULL);
         if (v->send_pool) v->DestroyCommandPool(v->device, v->send_pool, NULL);
@@ -486,6 +540,7 @@ static sl_status vk_open(int which, void **out, struct gpu_limits *lim, sl_err *
     v->has_budget = dev_vk_has_extension(v, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     dev_vk_ask_units(v, lim);
     SL_TRY_OUT(dev_vk_device(v, err));
+    lim->has_clock = v->stamp_bits > 0;
     SL_TRY_OUT(open_rest(v, err));
 out:
     if (st)
@@ -507,7 +562,8 @@ static const struct gpu_driver driver = {.name = "vulkan",
                                          .submit = vk_submit,
                                          .wait = vk_wait,
                                          .send = vk_send,
-                                         .wait_send = vk_wait_send};
+                                         .wait_send = vk_wait_send,
+                                         .times = vk_times};
 
 static sl_status open_device(const char *options, const struct dev_opts *o, dev **out, sl_err *err)
 {

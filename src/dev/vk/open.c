@@ -35,6 +35,7 @@ static void choose_send(struct vk *v)
     VkQueueFamilyProperties q[16];
     uint32_t n = BASE_COUNT_OF(q);
     v->GetPhysicalDeviceQueueFamilyProperties(v->card, &n, q);
+    v->stamp_bits = q[v->family].timestampValidBits;
     v->send_family = v->family;
     v->send_index = q[v->family].queueCount > 1;
     for (uint32_t i = 0; i < n; i++) {
@@ -59,7 +60,10 @@ const char *dev_vk_lacks(const struct vk *v, VkPhysicalDevice card)
     if (!f.v12.scalarBlockLayout) return "scalarBlockLayout";
     if (!f.f.features.shaderInt64) return "shaderInt64";
     if (!f.f.features.shaderFloat64) return "shaderFloat64";
-    if (p.properties.limits.maxComputeSharedMemorySize < 24 << 10) return "24 KiB of shared memory";
+    const VkPhysicalDeviceLimits *lim = &p.properties.limits;
+    if (lim->maxComputeSharedMemorySize < 24 << 10) return "24 KiB of shared memory";
+    if (lim->maxComputeWorkGroupInvocations < 256 || lim->maxComputeWorkGroupSize[0] < 256)
+        return "workgroups of 256";
     return compute_family(v, card) == UINT32_MAX ? "compute queue" : NULL;
 }
 

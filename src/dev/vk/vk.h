@@ -51,6 +51,11 @@
     X(CmdPipelineBarrier)                                                                          \
     X(CmdCopyBuffer)                                                                               \
     X(CmdFillBuffer)                                                                               \
+    X(CmdResetQueryPool)                                                                           \
+    X(CmdWriteTimestamp)                                                                           \
+    X(CreateQueryPool)                                                                             \
+    X(DestroyQueryPool)                                                                            \
+    X(GetQueryPoolResults)                                                                         \
     X(CreateSemaphore)                                                                             \
     X(DestroySemaphore)                                                                            \
     X(WaitSemaphores)                                                                              \
@@ -84,6 +89,9 @@ struct vk {
     struct vk_mem *of[VK_MEM_MAX];
     int n_mem;
     int64_t taken;
+    VkQueryPool stamps;  /* VK_NULL_HANDLE until operators are timed */
+    uint32_t stamp_bits; /* of its values; 0: the queue has no clock */
+    double stamp_ns;     /* of one tick */
     VkPipelineLayout layout;
     VkPipeline pipeline[GPU_N_KERNEL];
     VkCommandPool pool;

@@ -7,12 +7,13 @@
  *
  * SL_FAKE_CUDA: words with commas between: count=N cards, mem=MIB of each, cc=61 compute
  * capability * 10, fail=K: the K-th call that can fail does, lost=K: so does what the K-th launch
- * runs, calls: how many there were is printed at exit. */
+ * runs, recordings=N: more do not fit, calls: how many there were is printed at exit. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "dev/cuda/cuda.h"
 #include "simt.h"
 
@@ -46,6 +47,8 @@ struct cuda_fn {
 struct cuda_event {
     cuda_stream *stream; /* NULL: it was never recorded */
     uint64_t at;         /* of its work; reached when that is done */
+    bool timed;
+    int64_t ns; /* when a graph came to it; 0: none did */
 };
 struct cuda_stream {
     cuda_stream *next;
@@ -61,6 +64,7 @@ struct cuda_node {
     uint8_t args[128];
     struct cuda_copy copy;
     struct cuda_fill fill;
+    cuda_event *event;
 };
 struct cuda_graph {
     cuda_node **node;
@@ -90,7 +94,7 @@ static struct {
     struct mem *mem, *kept;
     size_t used, total;
     int n[N_KIND], count, cc;
-    long fail, lost, n_call, n_launch;
+    long fail, lost, most, n_call, n_launch;
     bool says_calls;
     cuda_ctx ctx[8];
 } g = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -119,6 +123,7 @@ __attribute__((constructor)) static void begin(void)
     g.cc = (int)word(s, "cc", 80);
     g.fail = word(s, "fail", 0);
     g.lost = word(s, "lost", 0);
+    g.most = word(s, "recordings", 0);
     g.says_calls = word(s, "calls", 0);
 }
 
@@ -174,6 +179,9 @@ static void run_node(const cuda_node *v)
         return;
     }
     pthread_mutex_lock(&g.lock);
+    if (v->event) v->event->ns = clock_now_ns();
+    if (v->event) pthread_mutex_unlock(&g.lock);
+    if (v->event) return;
     uint8_t *to = seen(v->copy.n_bytes ? v->copy.to.at : v->fill.to,
                        v->copy.n_bytes ? v->copy.n_bytes : 4 * v->fill.n_word);
     uint8_t *from = v->copy.n_bytes ? seen(v->copy.from.at, v->copy.n_bytes) : to;
@@ -268,7 +276,7 @@ static cuda_event queue(cuda_stream *s, const struct work *of)
     pthread_mutex_lock(&g.lock);
     *s->last = w;
     s->last = &w->next;
-    cuda_event e = {s, ++s->n_work};
+    cuda_event e = {.stream = s, .at = ++s->n_work};
     pthread_cond_signal(&g.more);
     pthread_mutex_unlock(&g.lock);
     return e;
@@ -557,8 +565,9 @@ API int cuMemcpyAsync(uint64_t to, uint64_t from, size_t n_bytes, cuda_stream *s
 API int cuEventCreate(cuda_event **out, unsigned flags)
 {
     int r = called(true);
-    if (flags != CUDA_EVENT_NO_TIMING) return BAD_VALUE;
+    if (flags != CUDA_EVENT_NO_TIMING && flags != CUDA_EVENT_TIMED) return BAD_VALUE;
     if (!r) *out = make(EVENT, sizeof **out);
+    if (!r) (*out)->timed = flags == CUDA_EVENT_TIMED;
     return r;
 }
 
@@ -583,6 +592,18 @@ API int cuEventQuery(cuda_event *event)
     int r = is_reached(event) ? g.error : CUDA_NOT_READY;
     pthread_mutex_unlock(&g.lock);
     return r;
+}
+
+/* Of events that graphs have recorded. */
+API int cuEventElapsedTime(float *ms, cuda_event *from, cuda_event *to)
+{
+    int r = called(true);
+    if (!from || !to || !from->timed || !to->timed || !from->ns || !to->ns) return BAD_HANDLE;
+    if (r) return r;
+    pthread_mutex_lock(&g.lock);
+    *ms = (float)((double)(to->ns - from->ns) * 1e-6);
+    pthread_mutex_unlock(&g.lock);
+    return 0;
 }
 
 /* ---- graphs ---- */
@@ -670,12 +691,25 @@ API int cuGraphAddMemsetNode(cuda_node **out, cuda_graph *graph, cuda_node *cons
     return 0;
 }
 
+API int cuGraphAddEventRecordNode(cuda_node **out, cuda_graph *graph, cuda_node *const *after,
+                                  size_t n_after, cuda_event *event)
+{
+    int r = called(true);
+    if (!event || !event->timed) return BAD_VALUE;
+    if (r) return r;
+    cuda_node *v = add(graph, after, n_after);
+    v->event = event;
+    *out = v;
+    return 0;
+}
+
 /* It takes the graph's nodes, which stays as an empty one. */
 API int cuGraphInstantiateWithFlags(cuda_exec **out, cuda_graph *graph, unsigned long long flags)
 {
     int r = called(true);
     if (flags) return BAD_VALUE;
     if (r) return r;
+    if (g.most && g.n[EXEC] >= g.most) return CUDA_NO_MEMORY;
     cuda_exec *e = make(EXEC, sizeof *e);
     e->graph = *graph;
     *graph = (cuda_graph){0};
