@@ -140,8 +140,9 @@ static sl_status run_if(struct tx *x, const struct tn *n)
     return SL_OK;
 }
 
-/* The items of a for, without those that its condition refuses. */
-static sl_status for_items(struct tx *x, const struct tn *n, struct tl **out)
+/* The items of a for, without those that its condition refuses. *gen: the generator that they came
+ * from, or NULL. */
+static sl_status for_items(struct tx *x, const struct tn *n, struct tl **out, struct tl **gen)
 {
     struct tv v;
     struct tl *all = NULL;
@@ -149,6 +150,7 @@ static sl_status for_items(struct tx *x, const struct tn *n, struct tl **out)
     x->line = n->line;
     SL_TRY(text_tv_list(x, v, &all));
     *out = all;
+    *gen = v.kind == TV_LIST && v.l->gen ? v.l : NULL;
     if (!n->c) return SL_OK;
     struct tv kept;
     struct tscope *saved = x->scope;
@@ -173,11 +175,11 @@ static const char *loop_name(const text_tmpl *t)
 
 static sl_status run_for(struct tx *x, const struct tn *n)
 {
-    struct tl *items = NULL;
+    struct tl *items = NULL, *gen = NULL;
     struct tscope *saved = x->scope;
     void *mem = NULL;
     const char *name = loop_name(x->t);
-    SL_TRY(for_items(x, n, &items));
+    SL_TRY(for_items(x, n, &items, &gen));
     SL_TRY(text_tx_mem(x, 1, sizeof(struct tloop), &mem));
     struct tloop *loop = mem;
     loop->items = items;
@@ -191,6 +193,7 @@ static sl_status run_for(struct tx *x, const struct tn *n)
         SL_TRY(text_tx_assign(x, n->a, items->v[loop->i]));
         SL_TRY(text_tx_run(x, n->body));
     }
+    if (gen && x->flow == FLOW_BREAK) gen->torn = true;
     x->flow = FLOW_NONE;
     x->scope = saved;
     return count == 0 && n->other ? text_tx_run(x, n->other) : SL_OK;

@@ -80,6 +80,7 @@ static sl_status call_range(struct tx *x, const struct tcall *c, struct tv *out)
     }
     if (v[2] == 0) return text_tx_fail(x, SL_REQUEST, "range with step 0");
     SL_TRY(text_tl_new(x, 0, out));
+    out->l->form = TL_RANGE;
     for (int64_t i = v[0]; v[2] > 0 ? i < v[1] : i > v[1];) {
         if (out->l->n == TMPL_MAX_RANGE)
             return text_tx_fail(x, SL_LIMIT, "range of more than %d", TMPL_MAX_RANGE);

@@ -65,6 +65,11 @@ sl_status text_tx_attr(struct tx *x, struct tv o, const char *name, struct tv *o
         *out = v ? *v : text_tv_undef(name);
         return SL_OK;
     }
+    if (o.kind == TV_MACRO && strcmp(name, "name") == 0)
+        return text_ts_new(x, o.macro->def->name, strlen(o.macro->def->name), false, out);
+    if (text_method_missing(o, name))
+        return text_tx_fail(x, SL_UNSUPPORTED, ".%.40s of %s is not supported", name,
+                            text_tv_kind(o));
     if (!text_method_of(o, name)) {
         *out = text_tv_undef(name);
         return SL_OK;
@@ -109,7 +114,7 @@ sl_status text_tx_item(struct tx *x, struct tv o, struct tv key, struct tv *out)
             return text_tx_attr(x, o, key.s->p, out);
         return SL_OK;
     case TV_LIST:
-        if (!index || o.l->gen) return SL_OK;
+        if (!index || o.l->gen || o.l->form == TL_VIEW) return SL_OK;
         if (i < 0) i += (int64_t)o.l->n;
         if (i >= 0 && i < (int64_t)o.l->n) *out = o.l->v[i];
         return SL_OK;
@@ -190,13 +195,14 @@ static sl_status slice(struct tx *x, const struct tn *n, struct tv *out)
             SL_TRY(text_tb_ts(x, &b, chars->v[i].s, 0, chars->v[i].s->n));
         return text_tb_done(x, &b, out);
     }
-    if (o.kind != TV_LIST || o.l->gen) {
+    if (o.kind != TV_LIST || o.l->gen || o.l->form == TL_VIEW) {
         *out = text_tv_undef("a slice");
         return SL_OK;
     }
     SL_TRY(slice_range(x, n, (int64_t)o.l->n, &from, &to, &step));
     SL_TRY(text_tl_new(x, 0, out));
     out->l->tuple = o.l->tuple;
+    out->l->form = o.l->form;
     for (int64_t i = from; step > 0 ? i < to : i > to; i += step)
         SL_TRY(text_tl_put(x, out->l, o.l->v[i]));
     return SL_OK;
@@ -323,6 +329,12 @@ static sl_status put_side(struct tx *x, struct tb *b, const struct ts *s, bool e
     return SL_OK;
 }
 
+/* A list or tuple. */
+static bool is_plain(struct tv v)
+{
+    return v.kind == TV_LIST && !v.l->gen && v.l->form == TL_PLAIN;
+}
+
 static sl_status binary(struct tx *x, int op, struct tv a, struct tv b, struct tv *out)
 {
     const struct tv *undef = a.kind == TV_UNDEF ? &a : b.kind == TV_UNDEF ? &b : NULL;
@@ -337,17 +349,17 @@ static sl_status binary(struct tx *x, int op, struct tv a, struct tv b, struct t
         return markup ? text_ts_mark(x, out) : SL_OK;
     }
     if (op == OP_ADD && a.kind == TV_LIST && b.kind == TV_LIST && a.l->tuple == b.l->tuple &&
-        !a.l->gen && !b.l->gen) {
+        is_plain(a) && is_plain(b)) {
         SL_TRY(text_tl_new(x, a.l->n + b.l->n, out));
         out->l->tuple = a.l->tuple;
         for (size_t i = 0; i < a.l->n + b.l->n; i++)
             SL_TRY(text_tl_put(x, out->l, i < a.l->n ? a.l->v[i] : b.l->v[i - a.l->n]));
         return SL_OK;
     }
-    if (op == OP_MUL && (a.kind == TV_STR || a.kind == TV_LIST) &&
+    if (op == OP_MUL && (a.kind == TV_STR || is_plain(a)) &&
         (b.kind == TV_INT || b.kind == TV_BOOL))
         return repeat(x, a, b.kind == TV_INT ? b.i : b.b, out);
-    if (op == OP_MUL && (b.kind == TV_STR || b.kind == TV_LIST) &&
+    if (op == OP_MUL && (b.kind == TV_STR || is_plain(b)) &&
         (a.kind == TV_INT || a.kind == TV_BOOL))
         return repeat(x, b, a.kind == TV_INT ? a.i : a.b, out);
     return arithmetic(x, op, a, b, out);

@@ -377,8 +377,13 @@ static sl_status f_reverse(struct tx *x, const struct tcall *c, struct tv *out)
 static sl_status f_first(struct tx *x, const struct tcall *c, struct tv *out)
 {
     struct tl *l = NULL;
-    SL_TRY(text_tv_list(x, c->in, &l));
+    bool gen = c->in.kind == TV_LIST && c->in.l->gen && !c->in.l->torn;
+    if (gen)
+        l = c->in.l;
+    else
+        SL_TRY(text_tv_list(x, c->in, &l));
     *out = l->n ? l->v[0] : text_tv_undef("the first item of nothing");
+    if (gen && l->n) text_tl_drop(l, 1); /* the others are left */
     return SL_OK;
 }
 

@@ -71,7 +71,10 @@ struct tv {
 struct tl {
     struct tv *v;
     size_t n, cap;
-    bool tuple, gen; /* gen: always true, has no length */
+    bool tuple, gen; /* gen: always true, has no length, and is empty once it was used */
+    bool torn;       /* gen: a loop over it was left */
+    /* No list: what range(), or items(), keys() and values() of a dictionary give. Not printed. */
+    enum { TL_PLAIN, TL_RANGE, TL_VIEW } form;
 };
 struct td_item {
     struct tv key, val;
@@ -303,6 +306,7 @@ bool text_ts_is(const struct ts *s, const char *z);
 /* lists and dictionaries */
 sl_status text_tl_new(struct tx *x, size_t cap, struct tv *out) BASE_MUST_USE;
 sl_status text_tl_put(struct tx *x, struct tl *l, struct tv v) BASE_MUST_USE;
+void text_tl_drop(struct tl *l, size_t n); /* the first n items */
 sl_status text_td_new(struct tx *x, enum tv_kind kind, struct tv *out) BASE_MUST_USE;
 sl_status text_td_put(struct tx *x, struct td *d, struct tv key, struct tv v) BASE_MUST_USE;
 sl_status text_td_putz(struct tx *x, struct td *d, const char *key, struct tv v) BASE_MUST_USE;
@@ -318,7 +322,7 @@ sl_status text_tv_less(struct tx *x, struct tv a, struct tv b, int depth,
                        int *out) BASE_MUST_USE; /* -1 0 1 */
 sl_status text_tv_in(struct tx *x, struct tv item, struct tv box, bool *out) BASE_MUST_USE;
 sl_status text_tv_list(struct tx *x, struct tv v,
-                       struct tl **out) BASE_MUST_USE; /* what `for` sees */
+                       struct tl **out) BASE_MUST_USE; /* what `for` sees; uses a generator up */
 const char *text_tv_kind(struct tv v);
 sl_status text_tv_json(struct tx *x, const struct json *j,
                        struct tv *out) BASE_MUST_USE; /* user data */
@@ -372,6 +376,9 @@ int text_filter_find(const char *name, size_t n);
 int text_test_find(const char *name, size_t n);
 bool text_method_known(const char *name, size_t n); /* of any kind of value */
 bool text_method_of(struct tv o, const char *name);
+/* Something of that name that Python's value has and this interpreter has not. */
+bool text_method_missing(struct tv o, const char *name);
+bool text_method_mutates(const struct tmethod *m);
 /* upper, lower, title, capitalize: Python's methods; and Jinja's filter title. */
 enum tcase { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITAL, CASE_JINJA_TITLE };
 sl_status text_ts_case(struct tx *x, const struct ts *s, enum tcase how,

@@ -44,7 +44,7 @@ enum method {
     M_CYCLE,
 };
 
-/* on: s string, d dictionary, l list, o loop */
+/* on: s string, d dictionary, l list, t tuple or range, o loop */
 static const struct {
     const char *name, *on, *params;
     int n_min;
@@ -65,7 +65,7 @@ static const struct {
     {"capitalize", "s", "", 0, M_CAPITALIZE},
     {"find", "s", "sub", 1, M_FIND},
     {"rfind", "s", "sub", 1, M_RFIND},
-    {"count", "sl", "sub", 1, M_COUNT},
+    {"count", "slt", "sub", 1, M_COUNT},
     {"join", "s", "iterable", 1, M_JOIN},
     {"isdigit", "s", "", 0, M_ISDIGIT},
     {"isalpha", "s", "", 0, M_ISALPHA},
@@ -104,13 +104,27 @@ bool text_method_known(const char *name, size_t n)
     return false;
 }
 
+static char class_of(struct tv o)
+{
+    switch (o.kind) {
+    case TV_STR:
+        return 's';
+    case TV_DICT:
+        return 'd';
+    case TV_LIST:
+        if (o.l->gen || o.l->form == TL_VIEW) return 'v';
+        return o.l->form == TL_RANGE ? 'r' : o.l->tuple ? 't' : 'l';
+    case TV_LOOP:
+        return 'o';
+    default:
+        return 0;
+    }
+}
+
 static int find(struct tv o, const char *name)
 {
-    char on = o.kind == TV_STR    ? 's'
-              : o.kind == TV_DICT ? 'd'
-              : o.kind == TV_LIST ? 'l'
-              : o.kind == TV_LOOP ? 'o'
-                                  : 0;
+    char on = class_of(o);
+    if (on == 'r') on = 't';
     for (int i = 0; on && i < BASE_COUNT_OF(methods); i++)
         if (strchr(methods[i].on, on) && strcmp(methods[i].name, name) == 0) return i;
     return -1;
@@ -119,6 +133,38 @@ static int find(struct tv o, const char *name)
 bool text_method_of(struct tv o, const char *name)
 {
     return find(o, name) >= 0;
+}
+
+bool text_method_mutates(const struct tmethod *m)
+{
+    int i = find(m->self, m->name);
+    return i >= 0 && methods[i].m == M_MUTATES;
+}
+
+bool text_method_missing(struct tv o, const char *name)
+{
+    static const char number[] = "real|imag|conjugate|as_integer_ratio|is_integer|",
+                      macro[] = "arguments|catch_kwargs|catch_varargs|caller|explicit_caller|";
+    static const struct {
+        char on;
+        const char *names;
+    } row[] = {{'s', "casefold|center|encode|expandtabs|format_map|index|isascii|isdecimal|"
+                     "isidentifier|isnumeric|isprintable|istitle|ljust|maketrans|rindex|rjust|"
+                     "rpartition|swapcase|translate|zfill|"},
+               {'l', "index|"},
+               {'t', "index|"},
+               {'r', "index|start|stop|step|"},
+               {'v', "isdisjoint|mapping|send|throw|close|gi_code|gi_frame|gi_running|"}};
+    const char *names = o.kind == TV_MACRO                                         ? macro
+                        : o.kind == TV_INT || o.kind == TV_BOOL || o.kind == TV_REAL ? number
+                                                                                     : "";
+    size_t n = strlen(name);
+    for (int i = 0; i < BASE_COUNT_OF(row); i++)
+        if (row[i].on == class_of(o)) names = row[i].names;
+    if ((o.kind == TV_INT || o.kind == TV_BOOL) && strstr(name, "bit_") == name) return true;
+    for (const char *p = names; *p; p += strcspn(p, "|") + 1)
+        if (strncmp(p, name, n) == 0 && p[n] == '|') return true;
+    return false;
 }
 
 static sl_status need_str(struct tx *x, const struct tcall *c, int i, const struct ts **out)
@@ -447,6 +493,7 @@ static sl_status on_dict(struct tx *x, const struct td *d, enum method m, const 
         return SL_OK;
     }
     SL_TRY(text_tl_new(x, d->n, out));
+    out->l->form = TL_VIEW;
     for (size_t i = 0; i < d->n; i++) {
         if (m == M_ITEMS) {
             SL_TRY(text_tl_new(x, 2, &pair));

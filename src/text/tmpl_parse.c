@@ -298,7 +298,16 @@ static bool assigned(const text_tmpl *t, const char *nm)
     return false;
 }
 
-static sl_status check(struct tp *p, const struct tn *n)
+/* Names that Jinja itself gives a meaning, and this interpreter none. */
+static bool is_jinjas(const char *name, bool in_macro)
+{
+    static const char *const all[] = {"varargs", "caller", "self", "cycler", "joiner", "lipsum"};
+    for (int i = 0; i < BASE_COUNT_OF(all); i++)
+        if (strcmp(name, all[i]) == 0) return true;
+    return in_macro && strcmp(name, "kwargs") == 0;
+}
+
+static sl_status check(struct tp *p, const struct tn *n, bool in_macro)
 {
     for (; n; n = n->next) {
         const struct tn *kid[] = {n->a, n->b, n->c, n->d, n->kids, n->body, n->other};
@@ -306,12 +315,10 @@ static sl_status check(struct tp *p, const struct tn *n)
             text_fn_find(n->a->name, strlen(n->a->name)) < 0)
             return text_tp_fail(p, n->line, SL_UNSUPPORTED, "function %.40s is not known",
                                 n->a->name);
-        if (n->kind == E_NAME &&
-            (strcmp(n->name, "varargs") == 0 || strcmp(n->name, "caller") == 0) &&
-            !assigned(p->t, n->name))
+        if (n->kind == E_NAME && is_jinjas(n->name, in_macro) && !assigned(p->t, n->name))
             return text_tp_fail(p, n->line, SL_UNSUPPORTED, "%s is not supported", n->name);
         for (int i = 0; i < BASE_COUNT_OF(kid); i++)
-            if (kid[i]) SL_TRY(check(p, kid[i]));
+            if (kid[i]) SL_TRY(check(p, kid[i], in_macro || n->kind == S_MACRO));
     }
     return SL_OK;
 }
@@ -320,5 +327,5 @@ sl_status text_tmpl_parse(text_tmpl *t, const struct tokens *toks, sl_err *err)
 {
     struct tp p = {.t = t, .tok = toks->v, .err = err};
     SL_TRY(statements(&p, NULL, &t->body, NULL));
-    return check(&p, t->body);
+    return check(&p, t->body, false);
 }

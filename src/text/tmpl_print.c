@@ -97,6 +97,9 @@ static sl_status put(struct tx *x, struct tb *b, struct tv v, bool repr, int dep
         if (v.l->gen)
             return text_tx_fail(x, SL_REQUEST,
                                 "a generator can not be printed: put `| list` after it");
+        if (v.l->form != TL_PLAIN)
+            return text_tx_fail(x, SL_REQUEST, "%s can not be printed: put `| list` after it",
+                                text_tv_kind(v));
         return put_items(x, b, v, depth);
     case TV_DICT:
         return put_items(x, b, v, depth);
@@ -272,7 +275,7 @@ static sl_status dump(struct dump *d, struct tv v, int depth)
     case TV_STR:
         return dump_text(d, v.s);
     case TV_LIST:
-        if (v.l->gen) break;
+        if (v.l->gen || v.l->form != TL_PLAIN) break;
         return dump_items(d, v, depth);
     case TV_DICT:
         return dump_items(d, v, depth);
@@ -280,7 +283,7 @@ static sl_status dump(struct dump *d, struct tv v, int depth)
         break;
     }
     return text_tx_fail(x, SL_REQUEST, "tojson: %s is not data",
-                        v.kind == TV_LIST ? "a generator" : text_tv_kind(v));
+                        v.kind == TV_LIST && v.l->gen ? "a generator" : text_tv_kind(v));
 }
 
 sl_status text_tv_tojson(struct tx *x, struct tv v, const struct tjson_opts *o, struct tv *out)

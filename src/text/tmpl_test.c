@@ -146,7 +146,8 @@ sl_status text_test_run(struct tx *x, int i, const struct tcall *c, bool *out)
     switch (tests[i].t) {
     case IS_DEFINED:
     case IS_UNDEFINED:
-        *out = (v.kind != TV_UNDEF) == (tests[i].t == IS_DEFINED);
+        *out = (v.kind != TV_UNDEF && !(v.kind == TV_METHOD && text_method_mutates(v.me))) ==
+               (tests[i].t == IS_DEFINED); /* what Jinja's sandbox takes away is not defined */
         return SL_OK;
     case IS_NONE:
         *out = v.kind == TV_NONE;
@@ -177,7 +178,8 @@ sl_status text_test_run(struct tx *x, int i, const struct tcall *c, bool *out)
         *out = v.kind == TV_STR || v.kind == TV_LIST || v.kind == TV_DICT || v.kind == TV_UNDEF;
         return SL_OK;
     case IS_SEQUENCE:
-        *out = v.kind == TV_STR || (v.kind == TV_LIST && !v.l->gen) || v.kind == TV_DICT ||
+        *out = v.kind == TV_STR || (v.kind == TV_LIST && !v.l->gen && v.l->form != TL_VIEW) ||
+               v.kind == TV_DICT ||
                v.kind == TV_UNDEF;
         return SL_OK;
     case IS_CALLABLE:

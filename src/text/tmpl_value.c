@@ -313,7 +313,8 @@ const char *text_tv_kind(struct tv v)
                                        "a loop",
                                        "a function",
                                        "a method"};
-    return text[v.kind];
+    static const char *const form[] = {"a list", "a range", "a view of a mapping"};
+    return v.kind == TV_LIST ? form[v.l->form] : text[v.kind];
 }
 
 bool text_tv_true(struct tv v)
@@ -385,7 +386,10 @@ sl_status text_tv_equal(struct tx *x, struct tv a, struct tv b, int depth, bool 
             *out = a.l == b.l;
             return SL_OK;
         }
-        if (a.l->n != b.l->n || a.l->tuple != b.l->tuple) return SL_OK;
+        if (a.l->form == TL_VIEW && b.l->form == TL_VIEW && a.l != b.l)
+            return text_tx_fail(x, SL_REQUEST,
+                                "views of mappings are not compared: put `| list` after them");
+        if (a.l->n != b.l->n || a.l->tuple != b.l->tuple || a.l->form != b.l->form) return SL_OK;
         for (size_t i = 0; i < a.l->n; i++) {
             SL_TRY(text_tv_equal(x, a.l->v[i], b.l->v[i], depth + 1, out));
             if (!*out) return SL_OK;
@@ -427,7 +431,8 @@ sl_status text_tv_less(struct tx *x, struct tv a, struct tv b, int depth, int *o
         *out = cmp_text(a.s, b.s);
         return SL_OK;
     }
-    if (a.kind != TV_LIST || b.kind != TV_LIST || a.l->tuple != b.l->tuple)
+    if (a.kind != TV_LIST || b.kind != TV_LIST || a.l->tuple != b.l->tuple || a.l->form ||
+        b.l->form || a.l->gen || b.l->gen)
         return text_tx_fail(x, SL_REQUEST, "%s and %s have no order", text_tv_kind(a),
                             text_tv_kind(b));
     for (size_t i = 0; i < a.l->n && i < b.l->n; i++) {
@@ -437,6 +442,20 @@ sl_status text_tv_less(struct tx *x, struct tv a, struct tv b, int depth, int *o
     }
     *out = (a.l->n > b.l->n) - (a.l->n < b.l->n);
     return SL_OK;
+}
+
+void text_tl_drop(struct tl *l, size_t n)
+{
+    l->v += n;
+    l->n -= n;
+    l->cap = l->n;
+}
+
+static sl_status torn(struct tx *x)
+{
+    return text_tx_fail(x, SL_REQUEST,
+                        "a generator is used again after a loop over it was left: "
+                        "put `| list` after it");
 }
 
 sl_status text_tv_in(struct tx *x, struct tv item, struct tv box, bool *out)
@@ -453,10 +472,14 @@ sl_status text_tv_in(struct tx *x, struct tv item, struct tv box, bool *out)
         SL_TRY(text_tx_cost(x, box.s->n / 32));
         *out = item.s->n == 0 || memmem(box.s->p, box.s->n, item.s->p, item.s->n) != NULL;
         return SL_OK;
-    case TV_LIST:
-        for (size_t i = 0; i < box.l->n && !*out; i++)
+    case TV_LIST: {
+        size_t i = 0;
+        if (box.l->torn) return torn(x);
+        for (; i < box.l->n && !*out; i++)
             SL_TRY(text_tv_equal(x, item, box.l->v[i], 0, out));
+        if (box.l->gen) text_tl_drop(box.l, i);
         return SL_OK;
+    }
     case TV_DICT:
         SL_TRY(text_td_get(x, box.d, item, &hit));
         *out = hit != NULL;
@@ -471,6 +494,12 @@ sl_status text_tv_list(struct tx *x, struct tv v, struct tl **out)
     struct tv l, item;
     if (v.kind == TV_LIST) {
         *out = v.l;
+        if (!v.l->gen) return SL_OK;
+        if (v.l->torn) return torn(x);
+        SL_TRY(text_tl_new(x, 0, &l));
+        *l.l = (struct tl){.v = v.l->v, .n = v.l->n, .cap = v.l->n};
+        *out = l.l;
+        text_tl_drop(v.l, v.l->n);
         return SL_OK;
     }
     SL_TRY(text_tl_new(x, v.kind == TV_DICT ? v.d->n : 0, &l));
