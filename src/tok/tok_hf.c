@@ -17,14 +17,52 @@ static sl_status parse_file(struct arena *a, const char *name, const char *p, si
 /* ---- ends of generation ---- */
 typedef void end_fn(void *arg, int64_t id);
 
+/* A token's id; some tools write 2.0. */
+static bool is_id(const struct json *v)
+{
+    return v->kind == JSON_INT_K ||
+           (v->kind == JSON_REAL_K && v->f > -1e9 && v->f < 1e9 && v->f == (double)(int64_t)v->f);
+}
+
+static int64_t id_of(const struct json *v)
+{
+    return v->kind == JSON_INT_K ? v->i : (int64_t)v->f;
+}
+
+static bool is_id_list(const struct json *v)
+{
+    if (v->kind != JSON_ARRAY_K) return false;
+    for (const struct json *m = v->child; m; m = m->next)
+        if (!is_id(m)) return false;
+    return true;
+}
+
 static void ends_of(const struct json *config, end_fn *f, void *arg)
 {
     const struct json *v = text_json_get(config, "eos_token_id");
     if (!v) return;
-    if (v->kind == JSON_INT_K) f(arg, v->i);
+    if (is_id(v)) f(arg, id_of(v));
     if (v->kind != JSON_ARRAY_K) return;
     for (const struct json *m = v->child; m; m = m->next)
-        if (m->kind == JSON_INT_K) f(arg, m->i);
+        if (is_id(m)) f(arg, id_of(m));
+}
+
+/* Ids that nobody could read would be passed over without a word: the ends, and bans. */
+static sl_status check_ids(const struct json *config, const char *file, sl_err *err)
+{
+    const struct json *end = text_json_get(config, "eos_token_id"),
+                      *bans = text_json_get(config, "suppress_tokens"),
+                      *words = text_json_get(config, "bad_words_ids");
+    if (end && end->kind != JSON_NULL_K && !is_id(end) && !is_id_list(end))
+        return SL_FAIL(err, FORMAT, "%s: eos_token_id is neither an id nor a list of ids", file);
+    if (bans && bans->kind != JSON_NULL_K && !is_id_list(bans))
+        return SL_FAIL(err, FORMAT, "%s: suppress_tokens is no list of ids", file);
+    if (!words || words->kind == JSON_NULL_K) return SL_OK;
+    bool fits = words->kind == JSON_ARRAY_K;
+    for (const struct json *m = fits ? words->child : NULL; m; m = m->next)
+        fits = fits && is_id_list(m) && m->n;
+    if (fits) return SL_OK;
+    return SL_FAIL(err, FORMAT, "%s: bad_words_ids is no list of lists of ids", file);
 }
 
 /* Both configurations, and the text model's part of config.json. */
@@ -165,12 +203,12 @@ static void read_bans(const struct json *g, tok *t)
                       *words = text_json_get(g, "bad_words_ids");
     for (const struct json *m = list && list->kind == JSON_ARRAY_K ? list->child : NULL; m;
          m = m->next)
-        if (m->kind == JSON_INT_K) tok_build_ban(t, m->i);
+        if (is_id(m)) tok_build_ban(t, id_of(m));
     for (const struct json *m = words && words->kind == JSON_ARRAY_K ? words->child : NULL; m;
          m = m->next)
-        if (m->kind == JSON_ARRAY_K && m->n == 1 && m->item[0]->kind == JSON_INT_K &&
-            !tok_is_eog(t, (int32_t)BASE_MIN(m->item[0]->i, INT32_MAX)))
-            tok_build_ban(t, m->item[0]->i);
+        if (m->kind == JSON_ARRAY_K && m->n == 1 && is_id(m->item[0]) &&
+            !tok_is_eog(t, (int32_t)BASE_MIN(id_of(m->item[0]), INT32_MAX)))
+            tok_build_ban(t, id_of(m->item[0]));
 }
 
 static sl_status read_all(const struct tok_files *f, tok *t, struct arena *a, sl_err *err)
@@ -192,6 +230,9 @@ static sl_status read_all(const struct tok_files *f, tok *t, struct arena *a, sl
     }
     if (f->tokenizer_json || !f->tokenizer_model) SL_TRY(read_wishes(&s, t, err));
     SL_TRY(tok_in_file(tok_keys_config(&s, t, err), "tokenizer_config.json", err));
+    SL_TRY(check_ids(f->config, "config.json", err));
+    SL_TRY(check_ids(text_json_get(f->config, "text_config"), "config.json", err));
+    SL_TRY(check_ids(f->generation_config, "generation_config.json", err));
     all_ends(f, mark_end, t);
     read_bans(f->generation_config, t);
     return read_templates(&s, t, err);

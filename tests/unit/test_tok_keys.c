@@ -472,3 +472,32 @@ TEST(tok_tokens_that_a_configuration_suppresses_are_never_drawn)
         assert_int_equal(tok_is_banned(t, i), want[i]);
     tok_close(t);
 }
+
+TEST(tok_ids_that_are_none_are_refused_by_the_name_of_their_key)
+{
+    static const char *const bad[][2] = {
+        {"eos_token_id", "\"7\""},
+        {"eos_token_id", "[7,\"8\"]"},
+        {"eos_token_id", "true"},
+        {"eos_token_id", "1.5"},
+        {"eos_token_id", "[[7]]"},
+        {"suppress_tokens", "\"x\""},
+        {"suppress_tokens", "[1,null]"},
+        {"suppress_tokens", "7"},
+        {"bad_words_ids", "[5]"},
+        {"bad_words_ids", "[[1],[\"a\"]]"},
+        {"bad_words_ids", "[[]]"},
+    };
+    char text[80];
+    struct texts x = {BYTES("", ""), NULL, text};
+    for (int i = 0; i < BASE_COUNT_OF(bad); i++) {
+        snprintf(text, sizeof text, "{\"%s\":%s}", bad[i][0], bad[i][1]);
+        refuse(&x, bad[i][0], "generation_config.json");
+    }
+    tok *t = NULL;
+    sl_err err = {0};
+    snprintf(text, sizeof text, "{\"eos_token_id\":[7.0,99,-1],\"suppress_tokens\":null}");
+    ASSERT_OK(try(&x, &t, &err));
+    assert_true(tok_is_eog(t, 7) && !tok_is_eog(t, 6));
+    tok_close(t);
+}
