@@ -49,7 +49,7 @@ struct arch_cfg {
     int d_ff;              /* of dense layers */
     int n_ctx_train;
     float norm_eps;
-    bool tied_head;
+    bool tied_head, head_apart; /* apart: a folder says it is tied, and it is not */
     bool attn_bias,
         o_bias;         /* of q, k and v; of o. Folders only: GGUF files say it by the tensors */
     bool qk_norm;       /* q and k are normed, each head for itself */
@@ -118,7 +118,8 @@ bool arch_reads_bias(const io_model *m, const struct arch_cfg *c, enum arch_role
 bool arch_is_beside_text(const io_model *m, const struct arch_name *id);
 /* Tensors that nothing of the architecture reads, but for those that change nothing
  * (docs/formats.md). In a GGUF file they are refused: UNSUPPORTED names the first ones. In a folder
- * *text, in the arena, is a line that does; NULL = there are none. */
+ * *text, in the arena, is a line that does; NULL = there are none. FORMAT: a layer lacks an
+ * optional tensor that others have, or is no MTP layer though nextn_predict_layers counts it. */
 sl_status arch_unused(const io_model *m, const struct arch_cfg *cfg, struct arena *a,
                       const char **text, sl_err *err) BASE_MUST_USE;
 /* Parameters in all, and read for one token at batch 1. From the tensors' shapes. */

@@ -22,4 +22,8 @@ sl_status arch_keys_rope(const struct json *rope, const char *name, const char *
                          const struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 sl_status arch_keys_gguf(const io_model *m, const struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 
+/* Has a folder a head of its own, that differs from its embedding? Then it is used, as by
+ * transformers, whatever tie_word_embeddings says. */
+bool arch_head_differs(const io_model *m);
+
 #endif

@@ -203,6 +203,8 @@ sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *c, 
         SL_TRY(io_need_config(m, &config, err));
         sl_status st = arch_cfg_read_json(config, a, c, err);
         if (st) status_prefix(err, "config.json");
+        c->head_apart = !st && c->tied_head && arch_head_differs(m);
+        if (c->head_apart) c->tied_head = false;
         return st;
     }
     SL_TRY(find_gguf(m, &c->row, err));

@@ -22,6 +22,17 @@ static const struct json *find(const struct json *o, const char *names, char *na
     return v;
 }
 
+static bool same_value(const struct json *a, const struct json *b)
+{
+    bool num_a = a->kind == JSON_INT_K || a->kind == JSON_REAL_K,
+         num_b = b && (b->kind == JSON_INT_K || b->kind == JSON_REAL_K);
+    if (!b) return a->kind == JSON_NULL_K;
+    if (num_a && num_b) return a->f == b->f;
+    if (a->kind != b->kind) return false;
+    if (a->kind == JSON_BOOL_K) return a->b == b->b;
+    return a->kind != JSON_STR_K || strcmp(a->s, b->s) == 0;
+}
+
 sl_status arch_hf_int(const struct json *o, const char *names, struct arch_range in, int *out,
                       sl_err *err)
 {
@@ -44,6 +55,22 @@ sl_status arch_hf_int(const struct json *o, const char *names, struct arch_range
     return SL_OK;
 }
 
+sl_status arch_hf_alias(const struct json *o, const char *names, struct arch_range in, int *out,
+                        sl_err *err)
+{
+    char name[64];
+    const struct json *v = find(o, names, name, sizeof name);
+    for (const char *p = names; v && *p;) {
+        size_t len = strcspn(p, "|");
+        snprintf(name, sizeof name, "%.*s", (int)len, p);
+        const struct json *w = text_json_get(o, name);
+        if (w && w->kind != JSON_NULL_K && !same_value(v, w))
+            return SL_FAIL(err, FORMAT, "%s and %s differ, which mean the same", v->key, name);
+        p += len + (p[len] == '|');
+    }
+    return arch_hf_int(o, names, in, out, err);
+}
+
 sl_status arch_hf_real(const struct json *o, const char *names, struct arch_range in, double *out,
                        sl_err *err)
 {
@@ -62,12 +89,30 @@ sl_status arch_hf_real(const struct json *o, const char *names, struct arch_rang
     return SL_OK;
 }
 
+static bool is_null(const struct json *o, const char *key)
+{
+    const struct json *v = text_json_get(o, key);
+    return v && v->kind == JSON_NULL_K;
+}
+
+/* A number that transformers has no value for either where a file says null. */
+static sl_status not_null(const struct json *o, const char *key, sl_err *err)
+{
+    return is_null(o, key) ? SL_FAIL(err, FORMAT, "%s is null", key) : SL_OK;
+}
+
+sl_status arch_hf_bool(const struct json *o, const char *key, bool def, bool *out, sl_err *err)
+{
+    return text_json_bool(o, key, is_null(o, key) ? false : def, out, err);
+}
+
 /* Another name of it is refused where the usual one is missing; beside it, it is a leftover. */
 static sl_status norm_eps(const struct json *o, double def, double *eps, sl_err *err)
 {
     static const char other[] = "norm_eps|layer_norm_eps|layer_norm_epsilon|layernorm_epsilon|norm_"
                                 "epsilon|rms_norm_epsilon";
     char name[64];
+    SL_TRY(not_null(o, "rms_norm_eps", err));
     if (!find(o, "rms_norm_eps", name, sizeof name) && find(o, other, name, sizeof name))
         return SL_FAIL(err, UNSUPPORTED, "%s is there, rms_norm_eps is not", name);
     return arch_hf_real(o, "rms_norm_eps", ARCH_RANGE(def, 0, 1), eps, err);
@@ -93,8 +138,8 @@ sl_status arch_hf_common(const struct json *o, struct arch_cfg *c, sl_err *err)
     c->norm_eps = (float)eps;
     if (!d_head) d_head = c->d_model / c->n_head;
     SL_TRY(arch_hf_int(o, "head_dim", ARCH_RANGE(d_head, 1, 65536), &c->d_head, err));
-    SL_TRY(text_json_bool(o, "tie_word_embeddings", false, &c->tied_head, err));
-    SL_TRY(text_json_bool(o, "mlp_bias", false, &mlp_bias, err));
+    SL_TRY(arch_hf_bool(o, "tie_word_embeddings", false, &c->tied_head, err));
+    SL_TRY(arch_hf_bool(o, "mlp_bias", false, &mlp_bias, err));
     SL_TRY(text_json_str(o, "hidden_act", "silu", &act, err));
     if (strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0)
         return SL_FAIL(err, UNSUPPORTED, "hidden_act '%.40s' is not supported (silu)", act);
@@ -114,7 +159,7 @@ static sl_status yarn(const struct json *s, struct arch_cfg *c, sl_err *err)
     SL_TRY(arch_hf_real(s, "beta_slow", ARCH_RANGE(1.0, 0, 1e6), &c->yarn_beta_slow, err));
     if (c->yarn_beta_fast == 0) c->yarn_beta_fast = 32; /* as transformers reads it */
     if (c->yarn_beta_slow == 0) c->yarn_beta_slow = 1;
-    SL_TRY(text_json_bool(s, "truncate", true, &truncate, err));
+    SL_TRY(arch_hf_bool(s, "truncate", true, &truncate, err));
     c->yarn_real = !truncate;
     SL_TRY(arch_hf_real(s, "mscale", ARCH_RANGE(0, 0, 1e3), &mscale, err));
     SL_TRY(arch_hf_real(s, "mscale_all_dim", ARCH_RANGE(0, 0, 1e3), &all, err));
@@ -145,17 +190,6 @@ static sl_status object_in(const struct json *o, const char *name, const struct 
     return SL_OK;
 }
 
-static bool same_value(const struct json *a, const struct json *b)
-{
-    bool num_a = a->kind == JSON_INT_K || a->kind == JSON_REAL_K,
-         num_b = b && (b->kind == JSON_INT_K || b->kind == JSON_REAL_K);
-    if (!b) return a->kind == JSON_NULL_K;
-    if (num_a && num_b) return a->f == b->f;
-    if (a->kind != b->kind) return false;
-    if (a->kind == JSON_BOOL_K) return a->b == b->b;
-    return a->kind != JSON_STR_K || strcmp(a->s, b->s) == 0;
-}
-
 /* Both spellings at once, by a tool that changed one of them: only where they say the same. */
 static sl_status one_rope(const struct json *old, const struct json *new, sl_err *err)
 {
@@ -179,6 +213,8 @@ sl_status arch_hf_rope(const struct json *o, int n_rot, struct arch_cfg *c, sl_e
     SL_TRY(one_rope(old, s, err));
     const char *name = s ? "rope_parameters" : "rope_scaling", *type = NULL;
     if (!s) s = old;
+    SL_TRY(not_null(o, "rope_theta", err));
+    SL_TRY(not_null(s, "rope_theta", err));
     double top = c->row->unsaid.theta > 0 ? c->row->unsaid.theta : 10000.0;
     SL_TRY(arch_hf_real(o, "rope_theta", ARCH_RANGE(top, 1.0, 1e12), &top, err));
     SL_TRY(arch_hf_real(s, "rope_theta", ARCH_RANGE(top, 1.0, 1e12), &c->rope_theta, err));
@@ -195,6 +231,12 @@ sl_status arch_hf_rope(const struct json *o, int n_rot, struct arch_cfg *c, sl_e
                         &orig_top, err));
     SL_TRY(arch_hf_real(s, "original_max_position_embeddings", ARCH_RANGE(orig_top, 1, 1e9),
                         &c->rope_orig_ctx, err));
+    if (strcmp(type, "linear") != 0 && orig_top != c->rope_orig_ctx &&
+        text_json_get(o, "original_max_position_embeddings"))
+        return SL_FAIL(err, UNSUPPORTED,
+                       "original_max_position_embeddings is %g, and %g in %s: which of them holds "
+                       "is not said",
+                       orig_top, c->rope_orig_ctx, name);
     if (strcmp(type, "linear") == 0) {
         c->rope_kind = ARCH_ROPE_LINEAR;
     } else if (strcmp(type, "llama3") == 0) {
@@ -212,8 +254,8 @@ sl_status arch_hf_rope(const struct json *o, int n_rot, struct arch_cfg *c, sl_e
 sl_status arch_hf_n_rot(const struct json *o, double def, const struct arch_cfg *c, int *n_rot,
                         sl_err *err)
 {
-    double part = def;
-    SL_TRY(arch_hf_real(o, "partial_rotary_factor", ARCH_RANGE(def, 1e-6, 1), &part, err));
+    double part = is_null(o, "partial_rotary_factor") ? 1 : def; /* as in transformers */
+    SL_TRY(arch_hf_real(o, "partial_rotary_factor", ARCH_RANGE(part, 1e-6, 1), &part, err));
     SL_TRY(arch_hf_real(text_json_get(o, "rope_parameters"), "partial_rotary_factor",
                         ARCH_RANGE(part, 1e-6, 1), &part, err));
     *n_rot = (int)(c->d_head * part);
@@ -222,7 +264,7 @@ sl_status arch_hf_n_rot(const struct json *o, double def, const struct arch_cfg 
 
 sl_status arch_hf_attn_bias(const struct json *o, bool o_bias, struct arch_cfg *c, sl_err *err)
 {
-    SL_TRY(text_json_bool(o, "attention_bias", false, &c->attn_bias, err));
+    SL_TRY(arch_hf_bool(o, "attention_bias", false, &c->attn_bias, err));
     c->o_bias = o_bias && c->attn_bias;
     return SL_OK;
 }
@@ -290,7 +332,7 @@ sl_status arch_hf_dual_chunk(const struct json *o, struct arch_cfg *c, sl_err *e
 sl_status arch_hf_mla(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
     bool interleave = true, bias = false;
-    SL_TRY(text_json_bool(o, "attention_bias", false, &bias, err));
+    SL_TRY(arch_hf_bool(o, "attention_bias", false, &bias, err));
     if (bias) return SL_FAIL(err, UNSUPPORTED, "attention_bias is not supported in MLA");
     SL_TRY(arch_hf_layer_types(o, false, c, err));
     SL_TRY(arch_hf_int(o, "kv_lora_rank", ARCH_RANGE(-1, 1, 65536), &c->kv_lora, err));
@@ -298,7 +340,7 @@ sl_status arch_hf_mla(const struct json *o, struct arch_cfg *c, sl_err *err)
     SL_TRY(arch_hf_int(o, "qk_nope_head_dim", ARCH_RANGE(-1, 1, 65536), &c->d_nope, err));
     SL_TRY(arch_hf_int(o, "qk_rope_head_dim", ARCH_RANGE(-1, 2, 65536), &c->d_rope, err));
     SL_TRY(arch_hf_int(o, "v_head_dim", ARCH_RANGE(-1, 1, 65536), &c->d_v, err));
-    SL_TRY(text_json_bool(o, "rope_interleave", true, &interleave, err));
+    SL_TRY(arch_hf_bool(o, "rope_interleave", true, &interleave, err));
     c->rope_style = interleave ? ARCH_ROPE_PAIRS : ARCH_ROPE_HALF;
     c->d_head = c->d_nope + c->d_rope;
     c->n_head_kv = c->n_head;
@@ -310,8 +352,8 @@ sl_status arch_hf_moe_v3(const struct json *o, const struct arch_moe_v3 *def, st
                          sl_err *err)
 {
     double scale = 1;
-    SL_TRY(arch_hf_int(o, "n_routed_experts|num_experts|num_local_experts",
-                       ARCH_RANGE(def->n_expert, 1, 4096), &c->n_expert, err));
+    SL_TRY(arch_hf_alias(o, "n_routed_experts|num_experts|num_local_experts",
+                         ARCH_RANGE(def->n_expert, 1, 4096), &c->n_expert, err));
     SL_TRY(arch_hf_int(o, "first_k_dense_replace", ARCH_RANGE(def->n_dense_lead, 0, 1024),
                        &c->n_dense_lead, err));
     for (int i = c->n_dense_lead; i < c->n_layer; i++)
@@ -326,7 +368,7 @@ sl_status arch_hf_moe_v3(const struct json *o, const struct arch_moe_v3 *def, st
                        err));
     SL_TRY(arch_hf_real(o, "routed_scaling_factor", ARCH_RANGE(def->scale, 0, 1e6), &scale, err));
     c->route_scale = (float)scale;
-    SL_TRY(text_json_bool(o, "norm_topk_prob", true, &c->route_norm, err));
+    SL_TRY(arch_hf_bool(o, "norm_topk_prob", true, &c->route_norm, err));
     c->route_sigmoid = c->route_bias = true;
     return SL_OK;
 }
@@ -343,7 +385,7 @@ sl_status arch_hf_switched_window(const struct json *o, bool by_layer, struct ar
                                   sl_err *err)
 {
     bool slides = false;
-    SL_TRY(text_json_bool(o, "use_sliding_window", false, &slides, err));
+    SL_TRY(arch_hf_bool(o, "use_sliding_window", false, &slides, err));
     return slides ? arch_hf_window(o, 4096, by_layer, c, err)
                   : arch_hf_layer_types(o, by_layer, c, err);
 }

@@ -105,8 +105,8 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
     double scale = 1;
     SL_TRY(arch_hf_mla(o, c, err));
     c->rope_style = ARCH_ROPE_PAIRS; /* whatever rope_interleave says */
-    SL_TRY(arch_hf_int(o, "n_routed_experts|num_experts|num_local_experts", ARCH_RANGE(0, 0, 4096),
-                       &c->n_expert, err));
+    SL_TRY(arch_hf_alias(o, "n_routed_experts|num_experts|num_local_experts",
+                         ARCH_RANGE(0, 0, 4096), &c->n_expert, err));
     SL_TRY(arch_hf_int(o, "first_k_dense_replace", ARCH_RANGE(0, 0, 1024), &c->n_dense_lead, err));
     int freq = 1;
     SL_TRY(arch_hf_int(o, "moe_layer_freq", ARCH_RANGE(1, 1, 1), &freq, err));
@@ -116,7 +116,7 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
     SL_TRY(arch_hf_int(o, "num_experts_per_tok", ARCH_RANGE(-1, 1, 64), &c->n_expert_used, err));
     SL_TRY(
         arch_hf_int(o, "moe_intermediate_size", ARCH_RANGE(-1, 1, 1 << 22), &c->d_ff_expert, err));
-    SL_TRY(arch_hf_int(o, "n_shared_experts", ARCH_RANGE(0, 0, 64), &c->n_shared, err));
+    SL_TRY(arch_hf_int(o, "n_shared_experts", ARCH_RANGE(2, 0, 64), &c->n_shared, err));
     SL_TRY(arch_hf_real(o, "routed_scaling_factor", ARCH_RANGE(1.0, 0, 1e6), &scale, err));
     c->route_scale = (float)scale;
     c->group_max = true;

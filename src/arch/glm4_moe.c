@@ -22,7 +22,7 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
     static const struct arch_moe_v3 def = {128, 8, 1, 1408, 1, 1, 1.0};
     int n_rot = 0;
     SL_TRY(arch_hf_attn_bias(o, false, c, err));
-    SL_TRY(text_json_bool(o, "use_qk_norm", false, &c->qk_norm, err));
+    SL_TRY(arch_hf_bool(o, "use_qk_norm", false, &c->qk_norm, err));
     SL_TRY(arch_hf_layer_types(o, false, c, err));
     SL_TRY(arch_hf_n_rot(o, 0.5, c, &n_rot, err));
     SL_TRY(arch_hf_rope(o, n_rot, c, err));
@@ -54,7 +54,7 @@ const struct arch arch_glm4_moe = {
     .hf_class = "Glm4MoeForCausalLM",
     .tool_family = "glm",
     .hf_keys = "partial_rotary_factor|use_qk_norm|scoring_func|moe_layer_freq|" ARCH_HF_KEYS_MOE,
-    .gguf_keys = ARCH_GGUF_KEYS_MOE_SHARED,
+    .gguf_keys = ARCH_GGUF_KEYS_MOE_SHARED ARCH_GGUF_KEYS_MTP,
     .ffn_scale_unused = true,
     .alias = alias,
     .unsaid = {.eps = 1e-5},

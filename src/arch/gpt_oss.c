@@ -2,6 +2,8 @@
 /* gpt-oss: GQA with biases and sinks, a window in every other layer from the first on, YaRN whose
  * range is not rounded; experts in every layer, chosen by logits with a bias and weighed by the
  * softmax of those that are chosen, with biases and a clamped gated unit. */
+#include <math.h>
+
 #include "arch/row.h"
 
 #define WINDOW_EVERY 2 /* GGUF files do not say it */
@@ -24,6 +26,9 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
     if (!c->n_expert)
         return SL_FAIL(err, FORMAT, "%s: gpt-oss.expert_count is missing", io_path(m));
     SL_TRY(arch_gguf_int(m, "expert_gating_func", ARCH_RANGE(3, 0, 3), &gating, err));
+    if (!c->n_window)
+        return SL_FAIL(err, FORMAT, "%s: gpt-oss.attention.sliding_window is missing or 0",
+                       io_path(m));
     if (gating != 3)
         return SL_FAIL(err, UNSUPPORTED, "%s: expert_gating_func is %d, not 3", io_path(m), gating);
     c->yarn_real = true;
@@ -33,16 +38,31 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
     return SL_OK;
 }
 
+/* What the class in transformers has where a configuration says nothing of rope, or null. */
+static void yarn_unsaid(const struct json *o, struct arch_cfg *c)
+{
+    const struct json *new = text_json_get(o, "rope_parameters"),
+                      *old = text_json_get(o, "rope_scaling");
+    if ((new &&new->kind != JSON_NULL_K) || (old && old->kind != JSON_NULL_K && old->n)) return;
+    c->rope_kind = ARCH_ROPE_YARN;
+    c->rope_factor = 32;
+    c->rope_orig_ctx = 4096;
+    c->yarn_beta_fast = 32;
+    c->yarn_beta_slow = 1;
+    c->yarn_mscale = 0.1 * log(32) + 1;
+    c->yarn_real = true;
+}
+
 static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
     double limit = 0, alpha = 0;
     bool bias = true;
-    SL_TRY(text_json_bool(o, "attention_bias", true, &bias, err));
+    SL_TRY(arch_hf_bool(o, "attention_bias", true, &bias, err));
     if (!bias) return SL_FAIL(err, UNSUPPORTED, "attention_bias false is not supported");
-    SL_TRY(arch_hf_int(o, "num_local_experts|num_experts", ARCH_RANGE(-1, 1, 4096), &c->n_expert,
-                       err));
-    SL_TRY(arch_hf_int(o, "num_experts_per_tok|experts_per_token", ARCH_RANGE(-1, 1, 64),
-                       &c->n_expert_used, err));
+    SL_TRY(arch_hf_alias(o, "num_local_experts|num_experts", ARCH_RANGE(-1, 1, 4096), &c->n_expert,
+                         err));
+    SL_TRY(arch_hf_alias(o, "num_experts_per_tok|experts_per_token", ARCH_RANGE(-1, 1, 64),
+                         &c->n_expert_used, err));
     SL_TRY(arch_hf_real(o, "swiglu_limit", ARCH_RANGE(7.0, 1e-3, 1e6), &limit, err));
     SL_TRY(arch_hf_real(o, "swiglu_alpha", ARCH_RANGE(1.702, 1e-3, 1e3), &alpha, err));
     c->d_ff_expert = c->d_ff;
@@ -53,7 +73,9 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
         c->layer[i].n_window = i % WINDOW_EVERY == 0 ? c->n_window : 0;
     SL_TRY(arch_hf_layer_types(o, true, c, err));
     set_fixed(c);
-    return arch_hf_rope(o, c->d_head, c, err);
+    SL_TRY(arch_hf_rope(o, c->d_head, c, err));
+    yarn_unsaid(o, c);
+    return SL_OK;
 }
 
 static void write_gguf(const struct arch_cfg *c, const struct arch_keys *k)

@@ -201,8 +201,9 @@ static const struct rule gguf_rules[] = {
     {"expert_shared_count|leading_dense_block_count", "", "-", true},
     {"moe_every_n_layers", "", "1|-", true},
     {"expert*|moe_*", "", "1|-", true},
-    {"block_count|context_length|embedding_length|feed_forward_length|vocab_size|nextn_predict_"
-     "layers|tensor_data_layout|pooling_type|training.*",
+    {"nextn_predict_layers", "", "-", false},
+    {"block_count|context_length|embedding_length|feed_forward_length|vocab_size|tensor_data_"
+     "layout|pooling_type|training.*",
      "*", "", false},
     {"*", "", "-", false},
 };

@@ -30,7 +30,7 @@ static sl_status check_layers(const struct json *o, sl_err *err)
 static sl_status must(const struct json *o, const char *key, sl_err *err)
 {
     bool on = true;
-    SL_TRY(text_json_bool(o, key, true, &on, err));
+    SL_TRY(arch_hf_bool(o, key, true, &on, err));
     return on ? SL_OK : SL_FAIL(err, UNSUPPORTED, "%s false is not supported", key);
 }
 
@@ -47,8 +47,8 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
     SL_TRY(arch_hf_n_rot(o, 1.0, c, &n_rot, err));
     SL_TRY(arch_hf_int(o, "rotary_dim", ARCH_RANGE(n_rot, 2, 65536), &n_rot, err));
     SL_TRY(arch_hf_rope(o, n_rot, c, err));
-    SL_TRY(arch_hf_int(o, "num_local_experts|num_experts", ARCH_RANGE(-1, 1, 4096), &c->n_expert,
-                       err));
+    SL_TRY(arch_hf_alias(o, "num_local_experts|num_experts", ARCH_RANGE(-1, 1, 4096), &c->n_expert,
+                         err));
     for (int i = 0; i < c->n_layer; i++)
         c->layer[i].ffn = ARCH_MOE;
     SL_TRY(arch_hf_int(o, "num_experts_per_tok", ARCH_RANGE(-1, 1, 64), &c->n_expert_used, err));

@@ -34,15 +34,15 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
     SL_TRY(arch_hf_qwen3(
         o, false, c,
         err)); /* transformers gives the window to all layers, whatever max_window_layers says */
-    SL_TRY(arch_hf_int(o, "num_experts|num_local_experts", ARCH_RANGE(-1, 0, 4096), &c->n_expert,
-                       err));
+    SL_TRY(arch_hf_alias(o, "num_experts|num_local_experts", ARCH_RANGE(-1, 0, 4096), &c->n_expert,
+                         err));
     c->group_max = true;
     if (c->n_expert) {
         SL_TRY(
             arch_hf_int(o, "num_experts_per_tok", ARCH_RANGE(-1, 1, 64), &c->n_expert_used, err));
         SL_TRY(arch_hf_int(o, "moe_intermediate_size", ARCH_RANGE(-1, 1, 1 << 22), &c->d_ff_expert,
                            err));
-        SL_TRY(text_json_bool(o, "norm_topk_prob", false, &c->route_norm, err));
+        SL_TRY(arch_hf_bool(o, "norm_topk_prob", false, &c->route_norm, err));
     }
     return read_layers(o, c, err);
 }

@@ -21,10 +21,11 @@
 #define ARCH_GGUF_KEYS_MOE_SHARED                                                                  \
     ARCH_GGUF_KEYS_MOE "|expert_group_count|expert_group_used_count|expert_shared_count|"          \
                        "leading_dense_block_count"
+#define ARCH_GGUF_KEYS_MTP "|nextn_predict_layers"
 #define ARCH_GGUF_KEYS_MLA                                                                         \
-    ARCH_GGUF_KEYS_MOE_SHARED                                                                      \
-    "|rope.scaling.yarn_log_multiplier|attention.key_length_mla|attention.value_length_mla|"       \
-    "attention.q_lora_rank|attention.kv_lora_rank"
+    ARCH_GGUF_KEYS_MOE_SHARED ARCH_GGUF_KEYS_MTP                                                   \
+        "|rope.scaling.yarn_log_multiplier|attention.key_length_mla|attention.value_length_mla|"   \
+        "attention.q_lora_rank|attention.kv_lora_rank"
 
 /* One row of arch/arch_list.h. A reader fills what is special to the architecture after the common
  * fields were read, and says of every layer what it is; it may refuse. */
@@ -98,6 +99,12 @@ bool arch_gguf_has(const io_model *m, const struct arch_cfg *c, enum arch_role r
 sl_status arch_hf_int(const struct json *o, const char *names, struct arch_range in, int *out,
                       sl_err *err) BASE_MUST_USE;
 sl_status arch_hf_real(const struct json *o, const char *names, struct arch_range in, double *out,
+                       sl_err *err) BASE_MUST_USE;
+/* The same of a number that has several names: FORMAT where they differ. */
+sl_status arch_hf_alias(const struct json *o, const char *names, struct arch_range in, int *out,
+                        sl_err *err) BASE_MUST_USE;
+/* def where the key is absent; null is false, as in Python. */
+sl_status arch_hf_bool(const struct json *o, const char *key, bool def, bool *out,
                        sl_err *err) BASE_MUST_USE;
 /* rope_scaling / rope_parameters / rope_theta. n_rot: dimensions that are rotated, which YaRN and
  * the others work on. */

@@ -5,11 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "arch/arch.h"
+#include "arch/arch_internal.h"
 #include "base/str.h"
 #include "io/pack.h"
 
 #define N_NAMED 3 /* in full; of the others their number */
+#define MAX_NAME 128
 
 bool arch_reads_bias(const io_model *m, const struct arch_cfg *c, enum arch_role role)
 {
@@ -77,39 +78,66 @@ static bool ffn_reads(const struct arch_cfg *c, const struct arch_name *id)
     }
 }
 
-static bool is_norm(int role)
+static bool is_attention(int role)
 {
-    return role == ROLE_ATTN_NORM || role == ROLE_FFN_NORM || role == ROLE_Q_NORM ||
-           role == ROLE_K_NORM || role == ROLE_Q_A_NORM || role == ROLE_KV_A_NORM;
+    return role == ROLE_Q || role == ROLE_K || role == ROLE_V || role == ROLE_O;
+}
+
+static bool bias_reads(const io_model *m, const struct arch_cfg *c, const struct arch_name *id)
+{
+    if (is_attention(id->role))
+        return !c->kv_lora && arch_reads_bias(m, c, (enum arch_role)id->role);
+    bool experts = id->role == ROLE_ROUTER || id->role == ROLE_GATE_EXPS ||
+                   id->role == ROLE_UP_EXPS || id->role == ROLE_DOWN_EXPS;
+    return (id->role == ROLE_ROUTER_BIAS || (experts && c->moe_bias)) && ffn_reads(c, id);
 }
 
 static bool reads(const io_model *m, const struct arch_cfg *c, const struct arch_name *id)
 {
     bool hf = io_model_kind(m) == IO_HF;
     if (id->global >= 0) return id->global != GLOBAL_HEAD || !c->tied_head;
+    bool mtp = id->layer >= c->n_layer; /* read or left out as a whole */
     if (id->layer >= c->n_layer + c->n_mtp) return false;
-    if (id->layer >= c->n_layer) return true; /* MTP: read or left out as a whole */
     bool weight = strcmp(id->suffix, "weight") == 0 || (hf && io_quant_method(m) &&
                                                         (strcmp(id->suffix, "qweight") == 0 ||
                                                          strcmp(id->suffix, "weight_packed") == 0 ||
                                                          strcmp(id->suffix, "weight_blocks") == 0));
-    bool bias =
-        strcmp(id->suffix, "bias") == 0 && (id->role == ROLE_ROUTER_BIAS || !is_norm(id->role));
-    if (id->role < 0 || !(weight || bias)) return false;
-    if (bias && !c->kv_lora &&
-        (id->role == ROLE_Q || id->role == ROLE_K || id->role == ROLE_V || id->role == ROLE_O))
-        return arch_reads_bias(m, c, (enum arch_role)id->role);
-    return id->role == ROLE_ATTN_NORM || id->role == ROLE_FFN_NORM ||
-           attention_reads(c, (enum arch_role)id->role) || ffn_reads(c, id);
+    if (id->role < 0) return false;
+    if (strcmp(id->suffix, "bias") == 0) return bias_reads(m, c, id);
+    if (id->role >= ROLE_MTP_EH) return weight && mtp;
+    return weight && (id->role == ROLE_ATTN_NORM || id->role == ROLE_FFN_NORM ||
+                      attention_reads(c, (enum arch_role)id->role) || ffn_reads(c, id));
 }
 
-/* The head of a tied model, stored a second time. */
-static bool is_same_head(const io_model *m, const struct tensor *t)
+/* Two matrices of the same values, whatever their types. */
+static bool same_values(const struct tensor *a, const struct tensor *b)
 {
-    const struct tensor *e = io_find(m, arch_global_name(io_model_kind(m), GLOBAL_EMBED));
-    if (!e || !e->data || !t->data || e->type != t->type || e->n_bytes != t->n_bytes)
-        return !t->data;
-    return memcmp(e->data, t->data, t->n_bytes) == 0;
+    float x[256], y[256];
+    int64_t n = tensor_count(a);
+    if (a->type == b->type && a->n_bytes == b->n_bytes)
+        return memcmp(a->data, b->data, a->n_bytes) == 0;
+    if (tensor_count(b) != n || tensor_dtype(a->type)->block != 1 ||
+        tensor_dtype(b->type)->block != 1 || !n)
+        return false;
+    for (int64_t at = 0, step; at < n; at += step) {
+        uint64_t i = (uint64_t)at, all = (uint64_t)n;
+        step = BASE_MIN(n - at, (int64_t)BASE_COUNT_OF(x));
+        tensor_dequant(a->type, (const uint8_t *)a->data + i * (a->n_bytes / all), step, x);
+        tensor_dequant(b->type, (const uint8_t *)b->data + i * (b->n_bytes / all), step, y);
+        if (memcmp(x, y, (size_t)step * sizeof *x) != 0) return false;
+    }
+    return true;
+}
+
+bool arch_head_differs(const io_model *m)
+{
+    const char *head = arch_global_name(IO_HF, GLOBAL_HEAD);
+    const struct tensor *t = io_find(m, head),
+                        *e = io_find(m, arch_global_name(IO_HF, GLOBAL_EMBED));
+    if (io_model_pack(m)) return io_pack_find(io_model_pack(m), head) != NULL;
+    if (!t) return io_has_weight(m, head);
+    return e && e->data && t->data && tensor_dtype_is_weight(t->type) &&
+           tensor_dtype_is_weight(e->type) && !same_values(e, t);
 }
 
 bool arch_is_beside_text(const io_model *m, const struct arch_name *id)
@@ -143,7 +171,82 @@ static bool is_harmless(const io_model *m, const struct arch_cfg *c, const struc
         if (str_ends(t->name, hf[i])) return true;
     return io_is_beside(m, t->name) || id->layer >= c->n_layer ||
            strncmp(t->name, "mtp.", 4) == 0 || strncmp(t->name, "model.mtp.", 10) == 0 ||
-           (id->global == GLOBAL_HEAD && is_same_head(m, t));
+           (id->global == GLOBAL_HEAD && (!t->data || tensor_dtype_is_weight(t->type)));
+}
+
+/* ---- what a layer lacks that others have ---- */
+
+static const struct tensor *of_layer(const io_model *m, const struct arch_cfg *c, int layer,
+                                     int role, const char *suffix, char name[MAX_NAME])
+{
+    arch_tensor_name(&c->naming, (enum arch_role)role, layer, 0, suffix, name, MAX_NAME);
+    return io_find(m, name);
+}
+
+/* A bias of attention, or the scale of an NVFP4 matrix: where one of the role is there and changes
+ * something, every layer that has the role's matrix must have its own. */
+static sl_status check_even(const io_model *m, const struct arch_cfg *c, int role,
+                            const char *suffix, sl_err *err)
+{
+    char name[MAX_NAME], other[MAX_NAME] = "";
+    bool scale = strcmp(suffix, "scale") == 0;
+    int n_layer = c->n_layer + c->n_mtp;
+    for (int i = 0; i < n_layer && !other[0]; i++) {
+        const struct tensor *t = of_layer(m, c, i, role, suffix, name);
+        if (t && (scale || !t->data || !tensor_is_zero(t)))
+            snprintf(other, sizeof other, "%s", name);
+    }
+    for (int i = 0; i < n_layer && other[0]; i++) {
+        const struct tensor *w = of_layer(m, c, i, role, "weight", name);
+        if (scale && (!w || w->type != TENSOR_NVFP4)) continue;
+        if (!w && !io_has_weight(m, name)) continue;
+        if (!of_layer(m, c, i, role, suffix, name))
+            return SL_FAIL(err, FORMAT, "%s: %s is missing, though %s is there", io_path(m), name,
+                           other);
+    }
+    return SL_OK;
+}
+
+/* One of two forms of the experts' matrices. */
+static sl_status check_fused(const io_model *m, const struct arch_cfg *c, sl_err *err)
+{
+    static const int part[] = {ROLE_GATE_EXPS, ROLE_UP_EXPS};
+    char one[MAX_NAME], all[MAX_NAME];
+    for (int i = 0; i < c->n_layer + c->n_mtp; i++)
+        for (int k = 0; k < 2; k++)
+            if (of_layer(m, c, i, ROLE_GATE_UP_EXPS, "weight", all) &&
+                of_layer(m, c, i, part[k], "weight", one))
+                return SL_FAIL(err, FORMAT, "%s: %s and %s are two forms of the same matrices",
+                               io_path(m), all, one);
+    return SL_OK;
+}
+
+static sl_status check_layers(const io_model *m, const struct arch_cfg *c, sl_err *err)
+{
+    static const int attention[] = {ROLE_Q, ROLE_K, ROLE_V, ROLE_O};
+    const char *method = io_quant_method(m);
+    bool among = method && strcmp(method, "ascend") == 0; /* biases stand among scales */
+    for (int i = 0; i < BASE_COUNT_OF(attention) && !c->kv_lora && !among; i++)
+        if (arch_reads_bias(m, c, (enum arch_role)attention[i]))
+            SL_TRY(check_even(m, c, attention[i], "bias", err));
+    if (io_model_kind(m) != IO_GGUF) return SL_OK;
+    for (int r = 0; r < N_ROLE; r++)
+        SL_TRY(check_even(m, c, r, "scale", err));
+    return check_fused(m, c, err);
+}
+
+/* GGUF counts MTP layers among the others, so a wrong number would take the last ones away. */
+static sl_status check_mtp(const io_model *m, const struct arch_cfg *c, sl_err *err)
+{
+    char name[MAX_NAME], eh[MAX_NAME];
+    for (int i = c->n_layer; i < c->n_layer + c->n_mtp && io_model_kind(m) == IO_GGUF; i++)
+        if (of_layer(m, c, i, ROLE_ATTN_NORM, "weight", name) &&
+            !of_layer(m, c, i, ROLE_MTP_EH, "weight", eh))
+            return SL_FAIL(err, FORMAT,
+                           "%s: nextn_predict_layers is %d, but layer %d is none of these: %s is "
+                           "missing",
+                           io_path(m), c->n_mtp, i, eh);
+    return SL_OK;
 }
 
 sl_status arch_unused(const io_model *m, const struct arch_cfg *c, struct arena *a,
@@ -152,6 +255,7 @@ sl_status arch_unused(const io_model *m, const struct arch_cfg *c, struct arena 
     char names[200] = "", *copy = NULL;
     int n = 0, used = 0, n_unread = 0;
     *text = NULL;
+    SL_TRY(check_mtp(m, c, err));
     for (int i = 0; i < io_n_tensor(m); i++) {
         const struct tensor *t = io_tensor(m, i);
         struct arch_name id;
@@ -165,7 +269,7 @@ sl_status arch_unused(const io_model *m, const struct arch_cfg *c, struct arena 
         if (n++ < N_NAMED && used < (int)sizeof names)
             used += snprintf(names + used, sizeof names - (size_t)used, "%s%.56s",
                              n > 1 ? ", " : "", name);
-    if (!n) return SL_OK;
+    if (!n && !c->head_apart) return check_layers(m, c, err);
     if (n > N_NAMED && used < (int)sizeof names)
         snprintf(names + used, sizeof names - (size_t)used, " and %d more", n - N_NAMED);
     const char *path = io_path(m);
@@ -174,10 +278,17 @@ sl_status arch_unused(const io_model *m, const struct arch_cfg *c, struct arena 
     if (io_model_kind(m) == IO_GGUF)
         return SL_FAIL(err, UNSUPPORTED, "%s: %s has no place for %d tensor%s: %s", path, c->arch,
                        n, n > 1 ? "s" : "", names);
-    char line[400];
-    snprintf(line, sizeof line, "%s: %d tensor%s not used by %s: %s", path, n,
-             n > 1 ? "s are" : " is", c->arch, names);
+    char line[600];
+    int len_line = snprintf(line, sizeof line, "%s: ", path);
+    if (n)
+        len_line += snprintf(line + len_line, sizeof line - (size_t)len_line,
+                             "%d tensor%s not used by %s: %s%s", n, n > 1 ? "s are" : " is",
+                             c->arch, names, c->head_apart ? "; " : "");
+    if (c->head_apart)
+        snprintf(line + len_line, sizeof line - (size_t)len_line,
+                 "lm_head.weight is used, though tie_word_embeddings is true: it differs from the "
+                 "embedding");
     SL_TRY(mem_arena_str(a, line, strlen(line), &copy, err));
     *text = copy;
-    return SL_OK;
+    return check_layers(m, c, err);
 }

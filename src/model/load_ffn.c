@@ -137,7 +137,7 @@ static sl_status read_bias(const struct model *m, const char *name, int e, int64
     if (m->kind == IO_HF) return model_load_read(m->io, name, n, p, err);
     const struct tensor *t = io_find(m->io, name); /* of all experts */
     if (!t) return io_missing(m->io, name, err);
-    if (t->n_dim != 2 || t->shape[0] != E || t->shape[1] != n ||
+    if (t->n_dim != 2 || t->shape[0] != E || t->shape[1] != n || !tensor_dtype_is_weight(t->type) ||
         tensor_dtype(t->type)->block != 1 || !t->data)
         return SL_FAIL(err, FORMAT,
                        "%s: tensor %.100s: %d x %lld values of a plain type are expected",

@@ -155,7 +155,7 @@ bool text_method_missing(struct tv o, const char *name)
                {'t', "index|"},
                {'r', "index|start|stop|step|"},
                {'v', "isdisjoint|mapping|send|throw|close|gi_code|gi_frame|gi_running|"}};
-    const char *names = o.kind == TV_MACRO                                         ? macro
+    const char *names = o.kind == TV_MACRO                                           ? macro
                         : o.kind == TV_INT || o.kind == TV_BOOL || o.kind == TV_REAL ? number
                                                                                      : "";
     size_t n = strlen(name);

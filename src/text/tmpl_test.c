@@ -179,8 +179,7 @@ sl_status text_test_run(struct tx *x, int i, const struct tcall *c, bool *out)
         return SL_OK;
     case IS_SEQUENCE:
         *out = v.kind == TV_STR || (v.kind == TV_LIST && !v.l->gen && v.l->form != TL_VIEW) ||
-               v.kind == TV_DICT ||
-               v.kind == TV_UNDEF;
+               v.kind == TV_DICT || v.kind == TV_UNDEF;
         return SL_OK;
     case IS_CALLABLE:
         *out = callable;

@@ -171,6 +171,14 @@ def tensors(k):
     for n in ("model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.0.self_attn.k_scale",
               "model.layers.2.embed_tokens.weight", "mtp.fc.weight"):
         k.runs(f"folder {n}", tiny.folder(k.path(), c, {**w, n: x}))
+    tied = dict(c, tie_word_embeddings=True)
+    src = tiny.folder(k.path(), tied, w)
+    k.right("tied, and another head", src, tiny.Net(c, w).forward(IDS))
+    k.runs("tied, and another head", src, "lm_head.weight is used")
+    same = {**w, "lm_head.weight": w["model.embed_tokens.weight"]}
+    src = tiny.folder(k.path(), tied, same)
+    k.right("tied, and the same head", src, tiny.Net(c, same).forward(IDS))
+    k.runs("tied, and the same head", src)
     # biases that the configuration does not know are no part of the model, in transformers and here
     odd = {**w, "model.layers.0.self_attn.q_proj.bias": ((32,), [.5] * 32),
            "model.layers.1.self_attn.o_proj.bias": ((32,), [.5] * 32)}
@@ -182,8 +190,19 @@ def tensors(k):
     rc, _, err = e2e.run([S, "quantize", src, dst, "--weights", "f32", "-q"])
     k.right("folder biases to gguf", dst,
             want) if rc == 0 else k.t.check("folder biases to gguf", err)
-    k.runs("gguf bias", tiny.gguf(k.path(".gguf"),
-                                  c, w, tensors={**t, "blk.0.attn_q.bias": ((32,), [.5] * 32)}))
+    bias = {f"blk.{i}.attn_q.bias": ((32,), [.5] * 32) for i in range(2)}
+    k.runs("gguf bias", tiny.gguf(k.path(".gguf"), c, w, tensors={**t, **bias}))
+    bias["blk.1.attn_q.bias"] = ((32,), [0.0] * 32)
+    k.runs("gguf bias of zeros", tiny.gguf(k.path(".gguf"), c, w, tensors={**t, **bias}))
+    del bias["blk.1.attn_q.bias"]
+    k.refused("gguf bias of one layer", tiny.gguf(k.path(".gguf"), c, w, tensors={**t, **bias}),
+              "blk.1.attn_q.bias is missing", "blk.0.attn_q.bias")
+    for n, size in (("ffn_gate", 40), ("ffn_down", 32), ("attn_norm", 32)):
+        k.refused(f"gguf {n}.bias", tiny.gguf(k.path(".gguf"), c, w, tensors={
+            **t, f"blk.0.{n}.bias": ((size,), [.5] * size)}), f"blk.0.{n}.bias")
+    k.refused("nextn_predict_layers of a llama", tiny.gguf(
+        k.path(".gguf"), c, w, [("nextn_predict_layers", badgguf.U32, 1)]),
+        "llama.nextn_predict_layers is 1")
     c = tiny.config("deepseek_v3")
     w = tiny.weights(c)
     t = tiny.gguf_tensors(c, w)
@@ -194,6 +213,17 @@ def tensors(k):
     less = {n: v for n, v in t.items() if n != "blk.1.exp_probs_b.bias"}
     k.refused("no exp_probs_b", tiny.gguf(k.path(".gguf"), c, w, tensors=less),
               "blk.1.exp_probs_b.bias is missing")
+    k.refused("nextn_predict_layers of a layer that is none", tiny.gguf(
+        k.path(".gguf"), c, w, [("nextn_predict_layers", badgguf.U32, 1)]),
+        "layer 1", "blk.1.nextn.eh_proj.weight is missing")
+    k.refused("nextn of a layer before the last", tiny.gguf(k.path(".gguf"), c, w, tensors={
+        **t, "blk.1.nextn.enorm.weight": ((32,), [1.0] * 32)}), "blk.1.nextn.enorm.weight")
+    for n, size in (("attn_output", 32), ("attn_q_a", 24), ("ffn_up_shexp", 24)):
+        k.refused(f"deepseek2 {n}.bias", tiny.gguf(k.path(".gguf"), c, w, tensors={
+            **t, f"blk.1.{n}.bias": ((size,), [.5] * size)}), f"blk.1.{n}.bias")
+    both = {**t, "blk.1.ffn_gate_up_exps.weight": ((6, 48, 32), [.5] * (6 * 48 * 32))}
+    k.refused("two forms of experts", tiny.gguf(k.path(".gguf"), c, w, tensors=both),
+              "ffn_gate_up_exps", "ffn_gate_exps")
     k.right("expert_shared_count absent",
             tiny.gguf(k.path(".gguf"), c, w, drop=["expert_shared_count"]), want)
 
@@ -204,6 +234,19 @@ def q8_0(shape, seed):
     n = math.prod(shape) // 32
     return shape, (8, b"".join(struct.pack("<e", r.uniform(.001, .003))
                                + bytes(r.randrange(256) for _ in range(32)) for _ in range(n)))
+
+
+def integer_biases(k):
+    """Of the experts of a tiny gpt-oss: a type that holds no weights."""
+    path = os.path.join(e2e.tiny(), "q_gpt_oss.gguf")
+    data = bytearray(open(path, "rb").read())
+    name = b"blk.1.ffn_up_exps.bias"
+    at = data.index(name) + len(name)
+    at += 4 + 8 * int.from_bytes(data[at:at + 4], "little")
+    assert data[at:at + 4] == bytes(4)  # F32
+    data[at:at + 4] = (26).to_bytes(4, "little")  # I32
+    f = os.path.join(tiny.write(k.path(), {"m.gguf": bytes(data)}), "m.gguf")
+    k.refused("biases of experts as integers", f, "blk.1.ffn_up_exps.bias", "plain type")
 
 
 def fused(k):
@@ -470,7 +513,7 @@ def hub(k):
 
 GROUPS = dict(foreign=foreign, kinds=kinds, zeros=zeros, names=names, lenient=lenient, hub=hub,
               architectures=architectures, ropes=ropes,
-              windows=windows, tensors=tensors, fused=fused)
+              windows=windows, tensors=tensors, fused=fused, integer_biases=integer_biases)
 
 
 def main():

@@ -99,6 +99,39 @@ TEST(arch_knows_what_holds_where_a_configuration_does_not_say)
         assert_true(r.cfg.norm_eps == (float)t[i].eps && r.cfg.rope_theta == t[i].theta);
         assert_int_equal(r.cfg.d_head, t[i].d_head);
         assert_true(fabs(r.cfg.attn_scale - 1 / sqrt(t[i].d_head)) < 1e-12);
+        bool yarn = strcmp(t[i].type, "gpt_oss") == 0; /* the class's own */
+        assert_int_equal(r.cfg.rope_kind, yarn ? ARCH_ROPE_YARN : ARCH_ROPE_PLAIN);
+        assert_true(!yarn || (r.cfg.rope_factor == 32 && r.cfg.rope_orig_ctx == 4096 &&
+                              r.cfg.yarn_real && r.cfg.yarn_beta_fast == 32));
+        mem_arena_fini(&r.arena);
+    }
+}
+
+/* As Python takes it, and transformers: a switch that is null is off, and a number is none. */
+TEST(arch_null_is_no_value_that_is_left_out)
+{
+    struct read r;
+    read_config("{\"model_type\":\"deepseek_v3\"," DEEPSEEK
+                ",\"rope_interleave\":null,\"norm_topk_prob\":null,\"rope_theta\":10000}",
+                &r);
+    if (r.st) fail_msg("%s", r.err.text);
+    assert_true(r.cfg.rope_style == ARCH_ROPE_HALF && !r.cfg.route_norm);
+    mem_arena_fini(&r.arena);
+    read_config("{\"model_type\":\"glm4_moe\",\"num_hidden_layers\":2,\"hidden_size\":64,"
+                "\"num_attention_heads\":4,\"vocab_size\":300,\"partial_rotary_factor\":null}",
+                &r);
+    if (r.st) fail_msg("%s", r.err.text);
+    assert_int_equal(r.cfg.n_rot, 16);
+    mem_arena_fini(&r.arena);
+    static const char *const bad[] = {"rope_theta", "rms_norm_eps"};
+    for (int i = 0; i < 2; i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "{\"model_type\":\"llama\",\"num_hidden_layers\":2,\"hidden_size\":64,"
+                 "\"num_attention_heads\":4,\"vocab_size\":300,\"%s\":null}",
+                 bad[i]);
+        read_config(text, &r);
+        assert_true(r.st == SL_FORMAT && strstr(r.err.text, bad[i]));
         mem_arena_fini(&r.arena);
     }
 }

@@ -56,8 +56,8 @@ static const char *const archs[] = {"llama", "qwen2", "qwen3", "qwen3moe", "deep
 /* Is it a key of that architecture? Those of others are refused where they say something. */
 static bool belongs(const char *arch, const char *key)
 {
-    static const char *const mla[] = {"_mla",  "lora_rank",    "log_multiplier",
-                                      "group", "shared_count", "leading_dense"};
+    static const char *const mla[] = {"_mla",         "lora_rank",     "log_multiplier", "group",
+                                      "shared_count", "leading_dense", "nextn"};
     bool dense =
         strcmp(arch, "llama") == 0 || strcmp(arch, "qwen2") == 0 || strcmp(arch, "qwen3") == 0;
     for (int i = 0; i < BASE_COUNT_OF(mla); i++)
@@ -243,8 +243,9 @@ TEST(arch_gguf_good_keys_are_read)
     sl_err err;
     for (int a = 0; a < BASE_COUNT_OF(archs); a++) {
         ASSERT_OK(read_cfg(archs[a], -1, NULL, &cfg, &err));
-        assert_true(cfg.n_layer == 2 && cfg.n_mtp == 1 && cfg.d_model == 64 && cfg.n_vocab == 300 &&
-                    cfg.rope_theta == 10000);
+        int n_mtp = belongs(archs[a], "nextn_predict_layers");
+        assert_true(cfg.n_layer == 3 - n_mtp && cfg.n_mtp == n_mtp && cfg.d_model == 64 &&
+                    cfg.n_vocab == 300 && cfg.rope_theta == 10000);
     }
     assert_true(cfg.kv_lora == 32 && cfg.q_lora == 24 && cfg.d_nope == 16 && cfg.d_rope == 8 &&
                 cfg.n_expert == 8 && cfg.route_sigmoid);

@@ -99,6 +99,10 @@ static const char *const refused[][3] = {
      "linear_attention"},
     {LLAMA ",\"layer_types\":[\"full_attention\"]", "layer_types", "1 entries"},
     {LLAMA ",\"num_local_experts\":8", "num_local_experts", "8"},
+    {MOE ",\"num_local_experts\":6", "num_local_experts", "num_experts"},
+    {LLAMA ",\"original_max_position_embeddings\":64,\"rope_scaling\":{\"type\":\"yarn\","
+           "\"factor\":4,\"original_max_position_embeddings\":32}",
+     "original_max_position_embeddings is 64", "32 in rope_scaling"},
     {LLAMA ",\"q_lora_rank\":16", "q_lora_rank", "16"},
     {LLAMA ",\"v_head_dim\":32", "v_head_dim", "32"},
     {LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\",\"factor\":4}", "factor", "4"},
@@ -313,6 +317,11 @@ TEST(arch_refuses_gpt_oss_without_experts)
     read_gguf("gpt-oss", none, &r);
     assert_int_equal(r.st, SL_FORMAT);
     assert_non_null(strstr(r.err.text, "gpt-oss.expert_count is missing"));
+    const char *const no_window[] = {"expert_count u32=4 u32=8", "expert_used_count u32=4 u32=2",
+                                     NULL};
+    read_gguf("gpt-oss", no_window, &r);
+    assert_int_equal(r.st, SL_FORMAT);
+    assert_non_null(strstr(r.err.text, "gpt-oss.attention.sliding_window is missing"));
 }
 
 TEST(arch_gguf_keys_that_change_numbers_are_refused_by_name)
