@@ -160,10 +160,10 @@ static sl_status read_templates(const struct tok_src *s, tok *t, sl_err *err)
     const struct json *processor = NULL;
     SL_TRY(parse_file(s->a, "chat_template.json", f->chat_template_json, f->n_chat_template_json,
                       &processor, err));
+    for (int i = 0; i < f->n_tmpl; i++) /* first, for a default one among them counts */
+        SL_TRY(tok_build_template(t, f->tmpl[i].name, f->tmpl[i].text, f->tmpl[i].n, err));
     if (f->chat_template_jinja)
         SL_TRY(tok_build_template(t, "", f->chat_template_jinja, f->n_chat_template_jinja, err));
-    for (int i = 0; i < f->n_tmpl; i++)
-        SL_TRY(tok_build_template(t, f->tmpl[i].name, f->tmpl[i].text, f->tmpl[i].n, err));
     if (!tok_template_find(t, ""))
         SL_TRY(tok_in_file(read_template(t, text_json_get(s->config, "chat_template"), err),
                            "tokenizer_config.json", err));

@@ -388,6 +388,14 @@ sl_status tok_join_build(const struct tok_join *j, tok *t, sl_err *err)
     for (uint32_t i = 0; i < j->n_name; i++) {
         const struct tok_join_name *w = &j->name[i];
         uint32_t flags = w->flags & (j->own_ids ? ~(uint32_t)TOK_F_NORMALIZED : ~0u);
+        /* the next free id of a vocabulary with gaps may not be free */
+        if (w->id >= 0 && w->id < t->n_vocab && w->word < 0 && !j->own_ids &&
+            (t->v[w->id].flags & TOK_F_WORD))
+            return SL_FAIL(err, FORMAT,
+                           "tokenizer.json: the added token \"%.40s\" gets the id %lld, which the "
+                           "vocabulary's \"%.*s\" has",
+                           w->text, (long long)w->id, (int)BASE_MIN(t->v[w->id].n_key, 40u),
+                           t->v[w->id].key);
         if (w->id >= 0) SL_TRY(tok_build_added(t, w->id, w->text, w->n, flags, err));
     }
     bool split = false;

@@ -134,7 +134,8 @@ static sl_status read_unknown(tok *t, const struct json *model, sl_err *err)
 {
     const struct json *unk = text_json_get(model, "unk_token");
     SL_TRY(text_json_bool(model, "fuse_unk", false, &t->fuse_unk, err));
-    if (!unk || unk->kind != JSON_STR_K) return SL_OK;
+    if (!unk || unk->kind == JSON_NULL_K) return SL_OK;
+    if (unk->kind != JSON_STR_K) return SL_FAIL(err, FORMAT, "model.unk_token is not a string");
     uint32_t id = tok_word_find(t, unk->s, unk->n);
     if (id == TOK_NONE)
         return SL_FAIL(err, FORMAT, "model.unk_token \"%.40s\" is not in the vocabulary", unk->s);

@@ -44,6 +44,8 @@ FOLDERS = [
      {"chat_template.jinja": "J", "additional_chat_templates/tool_use.jinja": T,
                                "additional_chat_templates/rag.jinja": "R",
       "additional_chat_templates/note.txt": "{% bad"}, "J", "T1"),
+    ("folder's default", None, {"chat_template.jinja": "J",
+                                "additional_chat_templates/default.jinja": "D"}, "D", "D"),
     ("folder beats config", [entry("default", "D"), entry("tool_use", "X")],
      {"additional_chat_templates/tool_use.jinja": T}, "D", "T1"),
     ("config beats processor", "D", {"chat_template.json": json.dumps({"chat_template": "P"})},

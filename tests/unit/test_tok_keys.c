@@ -154,6 +154,11 @@ static const char *const bad_json[][3] = {
            "\"</s>\",7]},",
            ""),
      "post_processor", "99"},
+    {BYTES("", ",\"unk_token\":5"), "model.unk_token", "string"},
+    /* the next id is 2, as tokenizers counts, which a word has */
+    {"{\"added_tokens\":[{\"id\":3,\"content\":\"<x>\"}]," BYTE_PRE "," BYTE_DEC
+     "," MODEL("\"a\":0,\"b\":2", "") "}",
+     "\"<x>\" gets the id 2", "\"b\""},
 };
 
 TEST(tok_keys_of_tokenizer_json_are_obeyed_or_refused_by_name)
@@ -476,16 +481,11 @@ TEST(tok_tokens_that_a_configuration_suppresses_are_never_drawn)
 TEST(tok_ids_that_are_none_are_refused_by_the_name_of_their_key)
 {
     static const char *const bad[][2] = {
-        {"eos_token_id", "\"7\""},
-        {"eos_token_id", "[7,\"8\"]"},
-        {"eos_token_id", "true"},
-        {"eos_token_id", "1.5"},
-        {"eos_token_id", "[[7]]"},
-        {"suppress_tokens", "\"x\""},
-        {"suppress_tokens", "[1,null]"},
-        {"suppress_tokens", "7"},
-        {"bad_words_ids", "[5]"},
-        {"bad_words_ids", "[[1],[\"a\"]]"},
+        {"eos_token_id", "\"7\""},       {"eos_token_id", "[7,\"8\"]"},
+        {"eos_token_id", "true"},        {"eos_token_id", "1.5"},
+        {"eos_token_id", "[[7]]"},       {"suppress_tokens", "\"x\""},
+        {"suppress_tokens", "[1,null]"}, {"suppress_tokens", "7"},
+        {"bad_words_ids", "[5]"},        {"bad_words_ids", "[[1],[\"a\"]]"},
         {"bad_words_ids", "[[]]"},
     };
     char text[80];
