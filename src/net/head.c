@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the library lets through and a server, all the more one behind a proxy, must not: heads that
  * two readers may read in two ways (RFC 9110, RFC 9112). */
+#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
@@ -75,13 +76,21 @@ static bool good_authority(const char *h)
     return n > 0 && (!h[n] || h[n] == '/' || h[n] == '?');
 }
 
+/* A control character, by its escape: a NUL would end the path for whoever reads it. */
+static bool is_control(const char *p)
+{
+    return p[0] == '%' && (((p[1] == '0' || p[1] == '1') && isxdigit((unsigned char)p[2])) ||
+                           (p[1] == '7' && (p[2] == 'f' || p[2] == 'F')));
+}
+
 bool net_target_ok(const char *target)
 {
     size_t scheme = net_target_scheme(target);
     if (scheme ? !good_authority(target + scheme) : *target != '/' && strcmp(target, "*") != 0)
         return false;
     for (const char *p = target; *p; p++)
-        if ((unsigned char)*p <= 0x20 || *p == 0x7f || strchr("#\"<>\\^`{|}", *p)) return false;
+        if ((unsigned char)*p <= 0x20 || *p == 0x7f || strchr("#\"<>\\^`{|}", *p) || is_control(p))
+            return false;
     return true;
 }
 
