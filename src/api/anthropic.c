@@ -244,7 +244,7 @@ static void end(struct api_job *j, struct str *out)
     text_jw_obj(&w);
     api_msg_put_stop(&w, j);
     text_jw_obj_end(&w);
-    api_msg_put_usage(&w, j);
+    api_msg_put_usage(&w, j, true);
     end_event(out, &w);
     str_puts(out, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
 }
@@ -275,12 +275,20 @@ static const struct api_fmt fmt = {event, end, failed, fini};
 /* What was refused, by the names of this API instead of those of chat. */
 static void rename_field(const struct api_msg *p, sl_err *err)
 {
-    static const char format[] = "response_format", params[] = ".function.parameters";
+    static const char params[] = ".function.parameters";
+    const struct {
+        const char *of_chat, *here;
+    } row[] = {{"response_format", p->format},
+               {"reasoning_effort", "output_config.effort"},
+               {"max_completion_tokens", "max_tokens"},
+               {"continue_final_message", "messages"}};
     const char *text = err->text, *rest = NULL;
     char at[sizeof err->text];
-    int i = 0, n = 0;
-    if (strncmp(text, format, sizeof format - 1) == 0) {
-        snprintf(at, sizeof at, "%s%s", p->format, text + sizeof format - 1);
+    int i = 0, n = 0, k = 0;
+    while (k < BASE_COUNT_OF(row) && strncmp(text, row[k].of_chat, strlen(row[k].of_chat)) != 0)
+        k++;
+    if (k < BASE_COUNT_OF(row)) {
+        snprintf(at, sizeof at, "%s%s", row[k].here, text + strlen(row[k].of_chat));
     } else if (sscanf(text, "tools[%d]%n", &i, &n) == 1 && n > 0 && i >= 0 && i < p->n_tool) {
         rest = text + n;
         bool schema = strncmp(rest, params, sizeof params - 1) == 0;
@@ -295,7 +303,7 @@ static void rename_field(const struct api_msg *p, sl_err *err)
 static sl_status prepare(api *a, struct net_req *r, struct api_msg *p, sl_err *err)
 {
     SL_TRY(api_gen_parse(a, r, p->chat, API_CHAT, &p->g, err));
-    SL_TRY(api_chat_prompt(a, r, p->chat, &p->prompt, err));
+    SL_TRY(api_chat_prompt(a, r, p->chat, false, &p->prompt, err));
     struct api_prompt_end at;
     SL_TRY(api_prompt_end(a, &p->prompt, &at, err));
     SL_TRY(api_answer_init(a, p->chat, at.thinks, &p->x, err));
@@ -350,7 +358,11 @@ sl_status api_count_tokens(api *a, struct net_req *r, sl_err *err)
     SL_TRY(api_body_parse(a, r, API_MESSAGES, &p->body, err));
     SL_TRY(api_model_check(a, p->body, err));
     SL_TRY(api_msg_read(a, r, p, true, err));
-    SL_TRY(api_chat_prompt(a, r, p->chat, &p->prompt, err));
+    sl_status st = api_chat_prompt(a, r, p->chat, true, &p->prompt, err);
+    if (st) {
+        rename_field(p, err);
+        return st;
+    }
     str_init(&s, MEM_REQUEST, 0);
     text_jw_init(&w, &s);
     text_jw_obj(&w);

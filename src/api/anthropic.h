@@ -37,7 +37,7 @@ struct api_msg {
 
 /* ---- anthropic_in.c ---- */
 /* Fill chat and what the request says from body. count: of count_tokens, where max_tokens may be
- * missing. Errors: REQUEST, the text begins with the field. */
+ * missing and messages longer than the context. Errors: REQUEST, the text begins with the field. */
 sl_status api_msg_read(api *a, struct net_req *r, struct api_msg *p, bool count,
                        sl_err *err) BASE_MUST_USE;
 
@@ -61,8 +61,8 @@ sl_status api_msg_put_tools(struct net_req *r, struct api_msg *p, struct json_w 
 /* ---- anthropic_out.c ---- */
 /* The message object, or with open the beginning of one. */
 void api_msg_put(struct json_w *w, const struct api_job *j, bool open);
-/* "usage": of the newest event. */
-void api_msg_put_usage(struct json_w *w, const struct api_job *j);
+/* "usage": of the newest event. delta: as the event message_delta has it, which is less. */
+void api_msg_put_usage(struct json_w *w, const struct api_job *j, bool delta);
 /* "stop_reason" and "stop_sequence". */
 void api_msg_put_stop(struct json_w *w, const struct api_job *j);
 

@@ -16,6 +16,7 @@
 #define BILLING "x-anthropic-billing-header:"
 
 struct reader {
+    struct net_req *r;
     struct api_msg *p;
     struct str out;    /* messages that are done, commas between them */
     struct str system; /* texts of the first system message */
@@ -144,8 +145,8 @@ static sl_status put_think(struct reader *rd, const struct json *b, const char *
  * thoughts. */
 static bool is_foreign(const struct json *type)
 {
-    static const char *const row[] = {"redacted_thinking", "server_tool_use", "mcp_tool_use",
-                                      "mcp_tool_result", "container_upload"};
+    static const char *const row[] = {"redacted_thinking", "server_tool_use",  "mcp_tool_use",
+                                      "mcp_tool_listing",  "container_upload", "fallback"};
     for (int i = 0; i < BASE_COUNT_OF(row); i++)
         if (text_json_is(type, row[i])) return true;
     size_t n = type->n, tail = strlen("_tool_result"); /* web_search_tool_result and its kind */
@@ -251,6 +252,9 @@ static sl_status put_message(struct reader *rd, const struct json *m, int i, sl_
     if (!answer && !user && !text_json_is(role, "system") && !text_json_is(role, "developer"))
         return SL_FAIL(err, REQUEST, "%s.role: must be user, assistant or system", path);
     SL_TRY(api_msg_mark(m, path, &rd->p->marked, err));
+    for (const struct json *v = m->child; v; v = v->next)
+        if (!api_field_empty(v) && !api_name_in("role|content|cache_control", v->key))
+            api_say_message(rd->r, v->key);
     snprintf(path, sizeof path, "messages[%d].content", i);
     if (!content) return SL_FAIL(err, REQUEST, "%s: missing", path);
     if (content->kind != JSON_STR_K && content->kind != JSON_ARRAY_K)
@@ -308,9 +312,9 @@ static void put_messages(struct reader *rd, struct json_w *w)
     text_jw_bool(w, false);
 }
 
-static sl_status read_messages(struct api_msg *p, struct json_w *w, sl_err *err)
+static sl_status read_messages(struct net_req *r, struct api_msg *p, struct json_w *w, sl_err *err)
 {
-    struct reader rd = {.p = p};
+    struct reader rd = {.r = r, .p = p};
     struct str *const all[] = {&rd.out, &rd.system, &rd.text, &rd.think, &rd.calls};
     for (int i = 0; i < BASE_COUNT_OF(all); i++)
         str_init(all[i], MEM_REQUEST, 0);
@@ -355,12 +359,14 @@ static sl_status put_thinking(struct api_msg *p, struct json_w *w, sl_err *err)
     bool on = t && !text_json_is(type, "disabled");
     SL_TRY(api_field_kind(p->body, "", "thinking", JSON_OBJECT_K, err));
     SL_TRY(api_field_kind(p->body, "", "chat_template_kwargs", JSON_OBJECT_K, err));
+    SL_TRY(api_members_check(t, "thinking", "type|budget_tokens|display|block_binding", err));
     if (t && on && !text_json_is(type, "enabled") && !text_json_is(type, "adaptive") &&
         !text_json_is(type, "between_tools"))
         return SL_FAIL(err, REQUEST, "thinking.type: must be enabled, disabled or adaptive");
     SL_TRY(api_field_kind(t, "thinking", "budget_tokens", JSON_INT_K, err));
-    if (show && !text_json_is(show, "summarized") && !text_json_is(show, "omitted"))
-        return SL_FAIL(err, REQUEST, "thinking.display: must be summarized or omitted");
+    if (show && !text_json_is(show, "summarized") && !text_json_is(show, "omitted") &&
+        !text_json_is(show, "updates"))
+        return SL_FAIL(err, REQUEST, "thinking.display: must be summarized, omitted or updates");
     p->hidden = text_json_is(show, "omitted");
     if (!p->can_switch && !kw) return SL_OK;
     text_jw_key(w, "chat_template_kwargs");
@@ -379,7 +385,7 @@ static sl_status put_thinking(struct api_msg *p, struct json_w *w, sl_err *err)
 }
 
 /* output_config.format, or output_format as it was called first, and the effort. */
-static sl_status put_output(struct api_msg *p, struct json_w *w, sl_err *err)
+static sl_status put_output(struct net_req *r, struct api_msg *p, struct json_w *w, sl_err *err)
 {
     const struct json *c = api_field(p->body, "output_config"),
                       *f = api_field(p->body, "output_format"), *effort = api_field(c, "effort");
@@ -388,6 +394,8 @@ static sl_status put_output(struct api_msg *p, struct json_w *w, sl_err *err)
     SL_TRY(api_field_kind(p->body, "", "output_format", JSON_OBJECT_K, err));
     SL_TRY(api_field_kind(c, "output_config", "format", JSON_OBJECT_K, err));
     SL_TRY(api_field_kind(c, "output_config", "effort", JSON_STR_K, err));
+    SL_TRY(api_members_check(c, "output_config", "effort|format|task_budget", err));
+    if (api_field(c, "task_budget")) api_say_ignored(r, "output_config.task_budget");
     if (effort) {
         text_jw_key(w, "reasoning_effort");
         text_jw_node(w, effort);
@@ -464,10 +472,10 @@ static sl_status put_chat(struct net_req *r, struct api_msg *p, bool count, stru
     SL_TRY(check_rest(p, err));
     text_jw_init(&w, out);
     text_jw_obj(&w);
-    SL_TRY(read_messages(p, &w, err));
+    SL_TRY(read_messages(r, p, &w, err));
     SL_TRY(api_msg_put_tools(r, p, &w, err));
     SL_TRY(put_thinking(p, &w, err));
-    SL_TRY(put_output(p, &w, err));
+    SL_TRY(put_output(r, p, &w, err));
     SL_TRY(put_stop(p, &w, err));
     if (max) {
         text_jw_key(&w, "max_completion_tokens");
@@ -481,7 +489,7 @@ static sl_status put_chat(struct net_req *r, struct api_msg *p, bool count, stru
 sl_status api_msg_read(api *a, struct net_req *r, struct api_msg *p, bool count, sl_err *err)
 {
     struct str chat;
-    SL_TRY(api_messages_fit(a, api_field(p->body, "messages"), err));
+    if (!count) SL_TRY(api_messages_fit(a, api_field(p->body, "messages"), err));
     p->can_switch =
         reads(a->mi.chat_template, "enable_thinking") || reads(a->mi.chat_template, "thinking");
     str_init(&chat, MEM_REQUEST, 0);

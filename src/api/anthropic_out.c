@@ -8,13 +8,10 @@
 
 /* Tokens of the prompt by what the prefix cache did for them, as Anthropic counts: what was read
  * from it, what a request with cache marks left there (whole blocks), and the rest. */
-void api_msg_put_usage(struct json_w *w, const struct api_job *j)
+void api_msg_put_usage(struct json_w *w, const struct api_job *j, bool delta)
 {
     const struct api_msg *p = j->user;
-    sl_stats s;
-    sl_stats_get(j->a->o.engine, &s);
-    int64_t blk = BASE_MAX(s.kv_blk_tok, 1), kept = p->n_prompt / blk * blk,
-            made = p->marked && !j->a->o.no_prefix_cache ? BASE_MAX(kept - p->n_cached, 0) : 0;
+    int64_t made = p->marked ? api_written(j->a, p->n_prompt, p->n_cached) : 0;
     text_jw_key(w, "usage");
     text_jw_obj(w);
     text_jw_key(w, "input_tokens");
@@ -23,13 +20,15 @@ void api_msg_put_usage(struct json_w *w, const struct api_job *j)
     text_jw_int(w, made);
     text_jw_key(w, "cache_read_input_tokens");
     text_jw_int(w, p->n_cached);
-    text_jw_key(w, "cache_creation");
-    text_jw_obj(w);
-    text_jw_key(w, "ephemeral_5m_input_tokens");
-    text_jw_int(w, made);
-    text_jw_key(w, "ephemeral_1h_input_tokens");
-    text_jw_int(w, 0);
-    text_jw_obj_end(w);
+    if (!delta) {
+        text_jw_key(w, "cache_creation");
+        text_jw_obj(w);
+        text_jw_key(w, "ephemeral_5m_input_tokens");
+        text_jw_int(w, made);
+        text_jw_key(w, "ephemeral_1h_input_tokens");
+        text_jw_int(w, 0);
+        text_jw_obj_end(w);
+    }
     text_jw_key(w, "output_tokens");
     text_jw_int(w, p->warm ? 0 : p->n_token);
     if (j->n_reason_tok >= 0) {
@@ -39,8 +38,10 @@ void api_msg_put_usage(struct json_w *w, const struct api_job *j)
         text_jw_int(w, j->n_reason_tok);
         text_jw_obj_end(w);
     }
-    text_jw_key(w, "service_tier");
-    text_jw_strz(w, "standard");
+    if (!delta) {
+        text_jw_key(w, "service_tier");
+        text_jw_strz(w, "standard");
+    }
     text_jw_obj_end(w);
 }
 
@@ -81,7 +82,7 @@ void api_msg_put(struct json_w *w, const struct api_job *j, bool open)
     text_jw_key(w, "role");
     text_jw_strz(w, "assistant");
     text_jw_key(w, "model");
-    text_jw_strz(w, j->a->name);
+    text_jw_strz(w, j->g->model);
     text_jw_key(w, "content");
     text_jw_arr(w);
     if (!open) api_put_json(w, &p->content);
@@ -91,7 +92,7 @@ void api_msg_put(struct json_w *w, const struct api_job *j, bool open)
         text_jw_key(w, "context_management");
         text_jw_raw(w, "{\"applied_edits\":[]}", 20);
     }
-    api_msg_put_usage(w, j);
+    api_msg_put_usage(w, j, false);
     text_jw_obj_end(w);
 }
 
@@ -149,11 +150,31 @@ static void put_refused(struct json_w *w, const char *text)
     text_jw_obj_end(w);
 }
 
+/* As Anthropic says it: clients look for the words, and for the numbers. */
+static void put_too_long(struct str *s, const char *text)
+{
+    static const char of[] = "prompt of ", more[] = "more than ", most[] = "context length is ";
+    const char *n = strstr(text, of), *max = strstr(text, most);
+    str_puts(s, "prompt is too long: ");
+    if (!n || !max) {
+        str_puts(s, text);
+        return;
+    }
+    n += sizeof of - 1, max += sizeof most - 1;
+    if (strncmp(n, more, sizeof more - 1) == 0) {
+        str_puts(s, more);
+        n += sizeof more - 1;
+    }
+    str_put(s, n, strspn(n, "0123456789"));
+    str_puts(s, " tokens > ");
+    str_put(s, max, strspn(max, "0123456789"));
+    str_puts(s, " maximum");
+}
+
 void api_msg_put_error(struct str *out, const struct net_req *r, int http, const char *code,
                        const char *text)
 {
     struct json_w w;
-    /* the words that clients look for when they cut a conversation short */
     bool long_ = code && strcmp(code, "context_length_exceeded") == 0;
     text_jw_init(&w, out);
     text_jw_obj(&w);
@@ -167,8 +188,7 @@ void api_msg_put_error(struct str *out, const struct net_req *r, int http, const
     if (long_) {
         struct str s;
         str_init(&s, MEM_REQUEST, 0);
-        str_puts(&s, "prompt is too long: ");
-        str_puts(&s, text);
+        put_too_long(&s, text);
         api_put_text(&w, &s);
         str_fini(&s);
     } else
@@ -186,7 +206,7 @@ const char api_msg_lost[] =
 
 /* ---- models ---- */
 
-static void put_model(const api *a, struct json_w *w)
+static void put_model(const api *a, struct json_w *w, const char *name)
 {
     char when[32] = "1970-01-01T00:00:00Z";
     time_t t = (time_t)a->started_s;
@@ -196,9 +216,9 @@ static void put_model(const api *a, struct json_w *w)
     text_jw_key(w, "type");
     text_jw_strz(w, "model");
     text_jw_key(w, "id");
-    text_jw_strz(w, a->name);
+    text_jw_strz(w, name);
     text_jw_key(w, "display_name");
-    text_jw_strz(w, a->name);
+    text_jw_strz(w, name);
     text_jw_key(w, "created_at");
     text_jw_strz(w, when);
     text_jw_key(w, "lifecycle");
@@ -210,29 +230,35 @@ static void put_model(const api *a, struct json_w *w)
     text_jw_obj_end(w);
 }
 
-void api_msg_models(api *a, struct net_req *r, bool list)
+/* One page has them all: nobody gives so many names. */
+static void put_models(const api *a, struct json_w *w)
 {
-    static const char *const edge[] = {"first_id", "last_id"};
+    int n = a->o.n_alias;
+    text_jw_obj(w);
+    text_jw_key(w, "data");
+    text_jw_arr(w);
+    for (int i = -1; i < n; i++)
+        put_model(a, w, i < 0 ? a->name : a->o.alias[i]);
+    text_jw_arr_end(w);
+    text_jw_key(w, "has_more");
+    text_jw_bool(w, false);
+    text_jw_key(w, "first_id");
+    text_jw_strz(w, a->name);
+    text_jw_key(w, "last_id");
+    text_jw_strz(w, n > 0 ? a->o.alias[n - 1] : a->name);
+    text_jw_obj_end(w);
+}
+
+void api_msg_models(api *a, struct net_req *r, const char *name)
+{
     struct json_w w;
     struct str s;
     str_init(&s, MEM_REQUEST, 0);
     text_jw_init(&w, &s);
-    if (list) {
-        text_jw_obj(&w);
-        text_jw_key(&w, "data");
-        text_jw_arr(&w);
-    }
-    put_model(a, &w);
-    if (list) {
-        text_jw_arr_end(&w);
-        text_jw_key(&w, "has_more");
-        text_jw_bool(&w, false);
-        for (int i = 0; i < 2; i++) {
-            text_jw_key(&w, edge[i]);
-            text_jw_strz(&w, a->name);
-        }
-        text_jw_obj_end(&w);
-    }
+    if (name)
+        put_model(a, &w, name);
+    else
+        put_models(a, &w);
     net_reply_header(r, "request-id", r->id);
     net_reply(r, 200, API_JSON, &s);
 }

@@ -170,8 +170,8 @@ void api_msg_put_error(struct str *out, const struct net_req *r, int http, const
                        const char *text);
 /* The event of a stream for whose rest there is no memory. */
 extern const char api_msg_lost[];
-/* Reply with the model, or with the list of it. */
-void api_msg_models(api *a, struct net_req *r, bool list);
+/* Reply with the model under this name, or with the list of its names (NULL). */
+void api_msg_models(api *a, struct net_req *r, const char *name);
 
 /* ---- gen.c: what all generating routes share ---- */
 struct api_gen {
@@ -226,6 +226,7 @@ sl_status api_body_parse(const api *a, struct net_req *r, int route, const struc
 #define API_IGNORED "x-sluice-ignored" /* header: what of the request had no effect */
 #define API_IGNORED_MAX ((size_t)1000)
 void api_say_ignored(struct net_req *r, const char *what);
+void api_say_message(struct net_req *r, const char *member); /* of a message */
 /* NOTFOUND unless name (NULL or empty: any) is the model's. */
 sl_status api_model_named(const api *a, const char *name, sl_err *err) BASE_MUST_USE;
 /* The name that an answer to a request for this one gives (NULL: none was said). */
@@ -278,7 +279,7 @@ struct api_job {
     bool failed, ended;
     sl_err err; /* of the failure */
     /* sums over prompts and samples */
-    int64_t n_prompt_tok, n_answer_tok, n_cached_tok;
+    int64_t n_prompt_tok, n_answer_tok, n_cached_tok, n_written_tok;
     int64_t n_text_draft, n_text_right; /* tokens of the request's prediction: tried; right */
     int64_t n_reason_tok;              /* of the answers: reasoning; -1 = not told apart */
     int64_t n_seen_prompt, n_seen_tok; /* so far: for the usage of a request that breaks off */
@@ -336,6 +337,10 @@ void api_put_json(struct json_w *w, const struct str *s);
 /* A call's arguments as a value; {} where they were cut off or are no object. With api_inherit. */
 void api_put_object(struct json_w *w, const struct str *s);
 const char *api_finish_text(int finish); /* "stop", "length" */
+/* Tokens of a prompt that it left in the prefix cache: of whole blocks, without those found. */
+int64_t api_written(const api *a, int n_prompt, int n_cached);
+/* "cached_tokens" and "cache_write_tokens", into an open object. */
+void api_put_cached(struct json_w *w, const struct api_job *j);
 void api_put_usage(struct json_w *w, const struct api_job *j);
 void api_put_timings(struct json_w *w, const struct api_job *j);
 void api_put_head(struct json_w *w, const struct api_job *j, const char *object);
@@ -415,8 +420,9 @@ sl_status api_messages_put(struct arena *a, struct str *out, const struct json *
 sl_status api_messages_fit(const api *a, const struct json *list, sl_err *err) BASE_MUST_USE;
 /* tools and tool_choice are well-formed. */
 sl_status api_tools_check(const struct json *body, sl_err *err) BASE_MUST_USE;
-/* Prompt ids of an OpenAI chat body, in r's arena. */
-sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
+/* Prompt ids of an OpenAI chat body, in r's arena. Errors: REQUEST, and LIMIT when there are more
+ * than the context takes; any_length: that is none, because they are only counted. */
+sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body, bool any_length,
                           struct api_prompt *out, sl_err *err) BASE_MUST_USE;
 #define API_THINK "<think>"
 #define API_THINK_END "</think>"

@@ -339,7 +339,7 @@ sl_status api_chat(api *a, struct net_req *r, sl_err *err)
     SL_TRY(api_gen_parse(a, r, body, API_CHAT, &c->g, err));
     str_init(&c->head, MEM_REQUEST, 0);
     net_random_id("chatcmpl-", c->g.id);
-    sl_status st = api_chat_prompt(a, r, body, &c->prompt, err);
+    sl_status st = api_chat_prompt(a, r, body, false, &c->prompt, err);
     if (st) api_say_asked(&c->g, err);
     SL_TRY(st);
     struct api_prompt_end at;

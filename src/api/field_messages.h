@@ -29,9 +29,10 @@
       "as auto")                                                                                   \
     M(thinking,             ANY,  0, 0,        USE,                                                \
       "enabled and adaptive turn reasoning on where the template can, disabled and nothing turn "  \
-      "it off; display; budget_tokens has no effect")                                              \
+      "it off; display; budget_tokens and block_binding have no effect")                           \
     M(output_config,        ANY,  0, 0,        USE,                                                \
-      "format: json_schema; effort goes to the template")                                          \
+      "format: json_schema; effort goes to the template; task_budget has no effect, and "          \
+      "x-sluice-ignored says so")                                                                  \
     M(output_format,        ANY,  0, 0,        USE,  "older name of output_config.format")         \
     M(cache_control,        ANY,  0, 0,        USE,                                                \
       "here or in any block or tool: cache_creation_input_tokens are told")                        \

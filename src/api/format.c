@@ -94,6 +94,9 @@ static sl_status of_format(const char *name, const struct json *v, struct api_fo
     snprintf(path, sizeof path, "%s%s", name, js ? ".json_schema" : "");
     SL_TRY(api_members_check(v, name, "type|json_schema|schema|name|description|strict", err));
     SL_TRY(api_members_check(in, path, "type|schema|name|description|strict", err));
+    SL_TRY(api_field_kind(in, path, "name", JSON_STR_K, err));
+    SL_TRY(api_field_kind(in, path, "description", JSON_STR_K, err));
+    SL_TRY(api_field_kind(in, path, "strict", JSON_BOOL_K, err));
     return schema_of(name, api_field(in, "schema"), api_field_bool(in, "strict", false), f, err);
 }
 

@@ -31,6 +31,16 @@ void api_say_ignored(struct net_req *r, const char *what)
     str_fini(&s);
 }
 
+void api_say_message(struct net_req *r, const char *member)
+{
+    struct str name;
+    str_init(&name, MEM_REQUEST, 0);
+    str_puts(&name, "messages.");
+    api_field_name(&name, member);
+    if (!name.failed) api_say_ignored(r, str_c(&name));
+    str_fini(&name);
+}
+
 sl_status api_body_parse(const api *a, struct net_req *r, int route, const struct json **out,
                          sl_err *err)
 {
@@ -211,6 +221,8 @@ static sl_status parse_stream(const struct json *b, struct api_gen *g, sl_err *e
     if (!g->stream) return SL_FAIL(err, REQUEST, "stream_options: only with stream: true");
     SL_TRY(api_members_check(o, "stream_options",
                              "include_usage|continuous_usage_stats|include_obfuscation", err));
+    SL_TRY(api_field_kind(o, "stream_options", "include_usage", JSON_BOOL_K, err));
+    SL_TRY(api_field_kind(o, "stream_options", "continuous_usage_stats", JSON_BOOL_K, err));
     g->include_usage = api_field_bool(o, "include_usage", false);
     g->continuous_usage = api_field_bool(o, "continuous_usage_stats", false);
     return SL_OK;

@@ -149,6 +149,7 @@ static void sums(struct api_job *j, const struct api_event *ev)
     if (s->n_over++ == 0) {
         j->n_prompt_tok += ev->n_prompt;
         j->n_cached_tok += ev->n_cached;
+        j->n_written_tok += api_written(j->a, ev->n_prompt, ev->n_cached);
     }
     if (s->n_over == j->g->n) j->n_over++;
     if (ev->sub == 0 && ev->index == 0) j->last = *ev;

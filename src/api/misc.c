@@ -80,7 +80,7 @@ sl_status api_models(api *a, struct net_req *r, sl_err *err)
     struct str s;
     (void)err;
     if (api_msg_speaks(r)) {
-        api_msg_models(a, r, true);
+        api_msg_models(a, r, NULL);
         return SL_OK;
     }
     begin(&w, &s);
@@ -103,13 +103,14 @@ sl_status api_model_get(api *a, struct net_req *r, sl_err *err)
 {
     struct json_w w;
     struct str s;
-    SL_TRY(api_model_named(a, r->path + strlen("/v1/models/"), err));
+    const char *name = r->path + strlen("/v1/models/");
+    SL_TRY(api_model_named(a, name, err));
     if (api_msg_speaks(r)) {
-        api_msg_models(a, r, false);
+        api_msg_models(a, r, api_model_name(a, name));
         return SL_OK;
     }
     begin(&w, &s);
-    put_model(a, &w, api_model_name(a, r->path + strlen("/v1/models/")));
+    put_model(a, &w, api_model_name(a, name));
     send(r, &w, &s);
     return SL_OK;
 }
@@ -225,7 +226,7 @@ sl_status api_tokenize(api *a, struct net_req *r, sl_err *err)
     SL_TRY(body_of(a, r, API_TOKENIZE, &body, err));
     if (api_field(body, "messages")) {
         struct api_prompt p;
-        SL_TRY(api_chat_prompt(a, r, body, &p, err));
+        SL_TRY(api_chat_prompt(a, r, body, true, &p, err));
         send_ids(a, r, p.ids, p.n_ids);
         return SL_OK;
     }

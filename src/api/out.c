@@ -11,6 +11,23 @@ const char *api_finish_text(int finish)
     return finish == SL_FINISH_LENGTH ? "length" : "stop";
 }
 
+int64_t api_written(const api *a, int n_prompt, int n_cached)
+{
+    sl_stats s;
+    if (a->o.no_prefix_cache) return 0;
+    sl_stats_get(a->o.engine, &s);
+    int64_t blk = BASE_MAX(s.kv_blk_tok, 1);
+    return BASE_MAX(n_prompt / blk * blk - n_cached, 0);
+}
+
+void api_put_cached(struct json_w *w, const struct api_job *j)
+{
+    text_jw_key(w, "cached_tokens");
+    text_jw_int(w, j->n_cached_tok);
+    text_jw_key(w, "cache_write_tokens");
+    text_jw_int(w, j->n_written_tok);
+}
+
 void api_put_usage(struct json_w *w, const struct api_job *j)
 {
     text_jw_key(w, "usage");
@@ -23,8 +40,7 @@ void api_put_usage(struct json_w *w, const struct api_job *j)
     text_jw_int(w, j->n_prompt_tok + j->n_answer_tok);
     text_jw_key(w, "prompt_tokens_details");
     text_jw_obj(w);
-    text_jw_key(w, "cached_tokens");
-    text_jw_int(w, j->n_cached_tok);
+    api_put_cached(w, j);
     text_jw_obj_end(w);
     if (j->n_reason_tok >= 0 || j->g->q.n_draft_ids) {
         text_jw_key(w, "completion_tokens_details");

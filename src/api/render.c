@@ -53,6 +53,7 @@ struct chat_in {
     struct str kwargs, tell;
     const char *mark; /* NULL, or what the last message is cut at */
     bool calls_null;  /* a message has calls and no content */
+    int max_ids;      /* 0 = any number */
 };
 
 /* What a template made: ids, or the text; free with sl_free. */
@@ -80,7 +81,7 @@ static sl_status try_form(const struct chat_in *c, const struct api_put *how, st
                     .kwargs = str_c(&c->kwargs),
                     .no_generation_prompt =
                         c->mark || !api_field_bool(c->body, "add_generation_prompt", true),
-                    .max_ids = a->ei.n_ctx,
+                    .max_ids = c->max_ids,
                     .cut = c->mark};
     if (!st) {
         st = out->as_ids ? sl_chat_render(a->o.model, &chat, NULL, &out->ids, &out->n, err)
@@ -208,12 +209,7 @@ static sl_status check_members(struct net_req *r, const struct json *list, sl_er
                 if (api_name_in(deny[i].names, v->key))
                     return SL_FAIL(err, REQUEST, "messages[%d].%s: not supported: %s", at, v->key,
                                    deny[i].instead);
-            struct str name;
-            str_init(&name, MEM_REQUEST, 0);
-            str_puts(&name, "messages.");
-            api_field_name(&name, v->key);
-            if (!name.failed) api_say_ignored(r, str_c(&name));
-            str_fini(&name);
+            api_say_message(r, v->key);
         }
     return SL_OK;
 }
@@ -229,10 +225,11 @@ static bool has_null_calls(const struct json *list)
     return false;
 }
 
-static sl_status render(api *a, struct net_req *r, const struct json *body, struct rendered *out,
-                        sl_err *err)
+static sl_status render(api *a, struct net_req *r, const struct json *body, int max_ids,
+                        struct rendered *out, sl_err *err)
 {
-    struct chat_in c = {.a = a, .r = r, .body = body, .tools = api_field(body, "tools")};
+    struct chat_in c = {
+        .a = a, .r = r, .body = body, .tools = api_field(body, "tools"), .max_ids = max_ids};
     char mark[48] = "";
     SL_TRY(api_tools_check(body, err));
     SL_TRY(check_members(r, api_field(body, "messages"), err));
@@ -257,7 +254,7 @@ static sl_status render(api *a, struct net_req *r, const struct json *body, stru
 sl_status api_chat_text(api *a, struct net_req *r, const struct json *body, char **out, sl_err *err)
 {
     struct rendered x = {0};
-    sl_status st = render(a, r, body, &x, err);
+    sl_status st = render(a, r, body, 0, &x, err);
     *out = x.text;
     return st;
 }
@@ -282,12 +279,14 @@ sl_status api_messages_fit(const api *a, const struct json *list, sl_err *err)
     for (const struct json *m = list->kind == JSON_ARRAY_K ? list->child : NULL; m; m = m->next)
         n += text_bytes(text_json_get(m, "content"));
     if (n <= max) return SL_OK;
-    return SL_FAIL(err, LIMIT,
-                   "prompt of %zu bytes: this model's maximum context length is %d tokens", n,
-                   a->ei.n_ctx);
+    size_t piece = BASE_MAX(max / (size_t)BASE_MAX(a->ei.n_ctx, 1), 1);
+    return SL_FAIL(
+        err, LIMIT,
+        "prompt of more than %zu tokens: this model's maximum context length is %d tokens",
+        (n - 1) / piece, a->ei.n_ctx);
 }
 
-sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
+sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body, bool any_length,
                           struct api_prompt *out, sl_err *err)
 {
     const struct json *given = api_field(body, "prompt_token_ids");
@@ -300,8 +299,8 @@ sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
         if (!out->n_ids) return SL_FAIL(err, REQUEST, "prompt_token_ids: empty");
         return SL_OK;
     }
-    SL_TRY(api_messages_fit(a, api_field(body, "messages"), err));
-    SL_TRY(render(a, r, body, &x, err));
+    if (!any_length) SL_TRY(api_messages_fit(a, api_field(body, "messages"), err));
+    SL_TRY(render(a, r, body, any_length ? 0 : a->ei.n_ctx, &x, err));
     sl_status st = mem_arena_array(&r->arena, (size_t)x.n + 1, sizeof *x.ids, &copy, err);
     if (!st && x.n) memcpy(copy, x.ids, (size_t)x.n * sizeof *x.ids);
     sl_free(x.ids);

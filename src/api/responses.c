@@ -452,7 +452,22 @@ static sl_status check_kinds(const struct json *body, sl_err *err)
     for (int i = 0; i < BASE_COUNT_OF(row); i++)
         SL_TRY(api_field_kind(body, "", row[i].name, row[i].kind, err));
     SL_TRY(api_field_kind(api_field(body, "text"), "text", "verbosity", JSON_STR_K, err));
+    SL_TRY(api_members_check(api_field(body, "text"), "text", "format|verbosity", err));
     return api_field_kind(api_field(body, "reasoning"), "reasoning", "summary", JSON_STR_K, err);
+}
+
+/* One of include: parts of the answer's items. Those of items that no answer here has are taken. */
+static sl_status read_include(struct api_resp *p, const struct json *v, sl_err *err)
+{
+    const char *dot = v->kind == JSON_STR_K ? strchr(v->s, '.') : NULL;
+    size_t n = dot ? (size_t)(dot - v->s) : 0;
+    if (text_json_is(v, "message.output_text.logprobs"))
+        p->g.logprobs = true;
+    else if (!n || !api_resp_is_item(v->s, n) ||
+             (strncmp(v->s, "message.", 8) == 0 && strncmp(v->s + 8, "input_", 6) != 0))
+        return SL_FAIL(err, REQUEST, "include: %.60s: there is no such part of an answer",
+                       v->kind == JSON_STR_K ? v->s : "not a text");
+    return SL_OK;
 }
 
 static sl_status read_all(api *a, struct net_req *r, struct api_resp *p, sl_err *err)
@@ -464,7 +479,7 @@ static sl_status read_all(api *a, struct net_req *r, struct api_resp *p, sl_err 
     if (strcmp(trunc, "disabled") != 0)
         return SL_FAIL(err, REQUEST, "truncation: must be disabled");
     for (const struct json *v = inc ? inc->child : NULL; v; v = v->next)
-        if (text_json_is(v, "message.output_text.logprobs")) p->g.logprobs = true;
+        SL_TRY(read_include(p, v, err));
     p->g.q.want_logprob = p->g.logprobs;
     p->g.q.n_logprob = p->g.logprobs ? p->g.n_top : -1;
     p->store = api_field_bool(p->body, "store", a->db != NULL);

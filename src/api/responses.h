@@ -63,6 +63,8 @@ void api_resp_put_message(struct str *out, const char *role, const char *id,
 /* Items as messages onto such a list. Errors: REQUEST, with the item's place. */
 sl_status api_resp_put_items(struct net_req *r, struct str *out, const struct json *list,
                              sl_err *err) BASE_MUST_USE;
+/* Is there a kind of item of that name (n bytes)? */
+bool api_resp_is_item(const char *type, size_t n);
 
 /* ---- responses_tools.c ---- */
 /* The name by which the model calls a function of a namespace (NULL or "functions": none). */

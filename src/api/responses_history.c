@@ -48,6 +48,8 @@ static const struct kind {
     {"context_compaction", LEFT_OUT, NULL, NULL, false},
     {"configuration_update", LEFT_OUT, NULL, NULL, false},
     {"ghost_snapshot", LEFT_OUT, NULL, NULL, false},
+    {"program", LEFT_OUT, NULL, NULL, false},
+    {"program_output", LEFT_OUT, NULL, NULL, false},
 };
 
 /* NULL: not known. */
@@ -58,6 +60,13 @@ static const struct kind *kind_of(const struct json *it)
     for (int i = 0; i < BASE_COUNT_OF(kinds); i++)
         if (text_json_is(type, kinds[i].type)) return &kinds[i];
     return NULL;
+}
+
+bool api_resp_is_item(const char *type, size_t n)
+{
+    for (int i = 0; i < BASE_COUNT_OF(kinds); i++)
+        if (strlen(kinds[i].type) == n && memcmp(kinds[i].type, type, n) == 0) return true;
+    return false;
 }
 
 static void comma(struct str *s)

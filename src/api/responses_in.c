@@ -239,12 +239,12 @@ sl_status api_resp_read(api *a, struct net_req *r, struct api_resp *p, sl_err *e
     SL_TRY(str_status(&p->input, err));
     SL_TRY(make_chat(r, p, err));
     sl_err first = {0};
-    sl_status st = api_chat_prompt(a, r, p->chat, &p->prompt, &first);
+    sl_status st = api_chat_prompt(a, r, p->chat, false, &p->prompt, &first);
     if ((st == SL_REQUEST || st == SL_FORMAT || st == SL_UNSUPPORTED) &&
         has_later_system(p->chat)) {
         p->fold = true;
         SL_TRY(make_chat(r, p, err));
-        if (api_chat_prompt(a, r, p->chat, &p->prompt, err) == SL_OK) return SL_OK;
+        if (api_chat_prompt(a, r, p->chat, false, &p->prompt, err) == SL_OK) return SL_OK;
     }
     if (st && err) *err = first;
     return st;

@@ -31,8 +31,7 @@ static void put_usage(struct json_w *w, const struct api_job *j, bool done)
     text_jw_int(w, j->n_prompt_tok);
     text_jw_key(w, "input_tokens_details");
     text_jw_obj(w);
-    text_jw_key(w, "cached_tokens");
-    text_jw_int(w, j->n_cached_tok);
+    api_put_cached(w, j);
     text_jw_obj_end(w);
     text_jw_key(w, "output_tokens");
     text_jw_int(w, j->n_answer_tok);
@@ -44,6 +43,23 @@ static void put_usage(struct json_w *w, const struct api_job *j, bool done)
     text_jw_key(w, "total_tokens");
     text_jw_int(w, j->n_prompt_tok + j->n_answer_tok);
     text_jw_obj_end(w);
+}
+
+/* As they were sent, but for what lets a server of MCP in. */
+static void put_tools(struct json_w *w, const struct json *tools)
+{
+    text_jw_arr(w);
+    for (const struct json *t = tools->child; t; t = t->next) {
+        bool mcp = text_json_is(text_json_get(t, "type"), "mcp");
+        text_jw_obj(w);
+        for (const struct json *v = t->child; v; v = v->next) {
+            if (mcp && api_name_in("authorization|headers", v->key)) continue;
+            text_jw_key(w, v->key);
+            text_jw_node(w, v);
+        }
+        text_jw_obj_end(w);
+    }
+    text_jw_arr_end(w);
 }
 
 /* Members that are given back as they were sent. */
@@ -67,7 +83,9 @@ static void put_sent(struct json_w *w, const struct json *body)
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
         const struct json *v = api_field(body, row[i].key);
         text_jw_key(w, row[i].key);
-        if (v)
+        if (v && strcmp(row[i].key, "tools") == 0)
+            put_tools(w, v);
+        else if (v)
             text_jw_node(w, v);
         else
             text_jw_raw(w, row[i].def, strlen(row[i].def));

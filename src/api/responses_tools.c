@@ -100,6 +100,21 @@ static void put_tool(struct json_w *w, const struct json *t, const char *flat)
     text_jw_obj_end(w);
 }
 
+/* The form of a free-form tool's input. */
+static sl_status check_format(const struct json *f, const char *path, sl_err *err)
+{
+    const struct json *type = api_field(f, "type"), *syntax = api_field(f, "syntax"),
+                      *def = api_field(f, "definition");
+    if (!f || text_json_is(type, "text")) return SL_OK;
+    if (!text_json_is(type, "grammar"))
+        return SL_FAIL(err, REQUEST, "%s.format.type: must be text or grammar", path);
+    if (!text_json_is(syntax, "lark") && !text_json_is(syntax, "regex"))
+        return SL_FAIL(err, REQUEST, "%s.format.syntax: must be lark or regex", path);
+    if (!def || def->kind != JSON_STR_K)
+        return SL_FAIL(err, REQUEST, "%s.format.definition: must be a string", path);
+    return SL_OK;
+}
+
 static sl_status check_tool(const struct json *t, const char *path, sl_err *err)
 {
     static const struct {
@@ -114,6 +129,7 @@ static sl_status check_tool(const struct json *t, const char *path, sl_err *err)
     for (int k = 0; k < BASE_COUNT_OF(row); k++)
         SL_TRY(api_field_kind(t, path, row[k].name, row[k].kind, err));
     if (is_search(t)) return SL_OK;
+    if (is_custom(t)) SL_TRY(check_format(api_field(t, "format"), path, err));
     if (!name || !name->n || memchr(name->s, 0, name->n))
         return SL_FAIL(err, REQUEST, "%s.name: must be 1 to 128 bytes", path);
     return SL_OK;
@@ -283,6 +299,14 @@ static sl_status put_allowed(struct net_req *r, const struct api_resp *p, const 
     return SL_OK;
 }
 
+/* Is one of these tools of a kind that a tool_choice can name by its type alone? */
+static bool leaves_out(const struct json *tools)
+{
+    for (const struct json *t = tools ? tools->child : NULL; t; t = t->next)
+        if (!is_callable(t) && !text_json_is(api_field(t, "type"), "namespace")) return true;
+    return false;
+}
+
 sl_status api_resp_put_choice(struct net_req *r, const struct api_resp *p, struct json_w *w,
                               sl_err *err)
 {
@@ -300,6 +324,9 @@ sl_status api_resp_put_choice(struct net_req *r, const struct api_resp *p, struc
     SL_TRY(api_field_kind(c, "tool_choice", "type", JSON_STR_K, err));
     if (!type) return SL_FAIL(err, REQUEST, "tool_choice.type: missing");
     SL_TRY(named(r, p, c, "tool_choice", &t, err));
+    if (!t && !leaves_out(api_field(p->body, "tools")))
+        return SL_FAIL(err, REQUEST, "tool_choice.type: %.60s: tools has none of that kind",
+                       type->s);
     text_jw_key(w, "tool_choice");
     if (t)
         put_name(w, t);

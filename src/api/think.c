@@ -122,6 +122,8 @@ sl_status api_kwargs_put(const api *a, struct net_req *r, struct str *out, const
     const char *field = effort ? "reasoning_effort" : "reasoning.effort";
     struct think t = {UNSAID, ""};
     struct json_w w;
+    SL_TRY(api_field_kind(reason, "reasoning", "effort", JSON_STR_K, err));
+    SL_TRY(api_field_kind(reason, "reasoning", "enabled", JSON_BOOL_K, err));
     if (!effort && reason) effort = api_field_str(reason, "effort", NULL);
     if (kw && (kw->kind != JSON_OBJECT_K || kw->n > KWARG_MAX))
         return SL_FAIL(err, REQUEST,

@@ -8,12 +8,18 @@
 
 /* ---- submit ---- */
 
+/* How a request's text becomes ids: TOK_ flags. */
+static int text_flags(const tok *t, const sl_request *q)
+{
+    bool own = q->bos == 0, bos = q->bos > 0 || (own && tok_add_bos(t));
+    return (q->special ? TOK_SPECIAL : 0) | (bos ? TOK_BOS : 0) |
+           (own && tok_add_eos(t) ? TOK_EOS : 0);
+}
+
 static sl_status count_too_long(const sl_model *m, const sl_request *q, int n_ctx, sl_err *err)
 {
-    bool bos = q->bos > 0 || (q->bos == 0 && tok_add_bos(m->tok));
     struct tok_ids t = {.max = engine_count_max(n_ctx)};
-    sl_status st = tok_encode(m->tok, q->text, strlen(q->text),
-                              (q->special ? TOK_SPECIAL : 0) | (bos ? TOK_BOS : 0), &t, NULL);
+    sl_status st = tok_encode(m->tok, q->text, strlen(q->text), text_flags(m->tok, q), &t, NULL);
     mem_free(t.id);
     return engine_too_long(n_ctx, st ? t.max : t.n, st != SL_OK, err);
 }
@@ -28,11 +34,7 @@ static sl_status prompt_ids(const sl_engine *e, const sl_request *q, struct tok_
     if (!q->ids) {
         const tok *tk = e->m->tok;
         SL_TRY(engine_need_tok(e->m, err));
-        bool bos = q->bos > 0 || (q->bos == 0 && tok_add_bos(tk)),
-             eos = q->bos == 0 && tok_add_eos(tk);
-        sl_status st = tok_encode(
-            tk, q->text, strlen(q->text),
-            (q->special ? TOK_SPECIAL : 0) | (bos ? TOK_BOS : 0) | (eos ? TOK_EOS : 0), t, err);
+        sl_status st = tok_encode(tk, q->text, strlen(q->text), text_flags(tk, q), t, err);
         if (st == SL_LIMIT) return count_too_long(e->m, q, n_ctx, err);
         SL_TRY(st);
         *ids = t->id;

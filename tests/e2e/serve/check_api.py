@@ -126,6 +126,12 @@ def chat_shapes(s):
     u = r["usage"]
     need("usage", u["total_tokens"] == u["prompt_tokens"] + u["completion_tokens"] and
          "cached_tokens" in u["prompt_tokens_details"], u)
+    long = {"prompt": "Count the lorries on the bridge. " * 20, "max_tokens": 1, "temperature": 0}
+    seen = [s.post("/v1/completions", long)[1]["usage"] for _ in range(2)]
+    d = [x["prompt_tokens_details"] for x in seen]
+    need("what the prefix cache found and was given", d[0]["cache_write_tokens"]
+         == d[1]["cached_tokens"] > 0.6 * seen[0]["prompt_tokens"]
+         and d[0]["cached_tokens"] == d[1]["cache_write_tokens"] == 0, seen)
     need("timings", r["timings"]["ttft_ms"] > 0)
     whole = c["message"]["content"]
     status, ev, _ = s.stream("/v1/chat/completions", chat())

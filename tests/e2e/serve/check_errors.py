@@ -8,6 +8,7 @@ import socket
 
 from serve import DEMO, Server, chat, error_of, key_line, leaks
 import e2e
+import ggufkeys
 
 T = e2e.Tally("serve: errors")
 CHAT, TEXT, EMBED, RESP = ("/v1/chat/completions",
@@ -103,6 +104,17 @@ def texts(s):
         ("stop ids many", CHAT, {"messages": m, "stop_token_ids": [1] * 65}, "stop_token_ids"),
         ("top_logprobs alone", CHAT, {"messages": m, "top_logprobs": 2}, "top_logprobs"),
         ("stream_options alone", CHAT, {"messages": m, "stream_options": {}}, "stream_options"),
+        ("stream_options of a text", CHAT,
+         {"messages": m, "stream": True, "stream_options": {"include_usage": "yes"}},
+         "stream_options.include_usage"),
+        ("effort in an object", CHAT, {"messages": m, "reasoning": {"effort": 5}},
+         "reasoning.effort"),
+        ("no such member of text", RESP, {"input": "x", "text": {"form": {"type": "text"}}},
+         "text.form"),
+        *((f"{k} of a schema", CHAT, {"messages": m, "response_format": {
+            "type": "json_schema", "json_schema": {"name": "x", "schema": {}, k: v}}},
+           f"response_format.json_schema.{k}")
+          for k, v in (("name", 5), ("strict", "yes"), ("description", []))),
         ("stream text", CHAT, {"messages": m, "stream": "yes"}, "stream"),
         ("functions", CHAT, {"messages": m, "functions": [{"name": "f"}]}, "functions"),
         ("function_call", CHAT, {"messages": m, "function_call": "auto"}, "function_call"),
@@ -204,6 +216,25 @@ def texts(s):
             if "this model's maximum context length is 2048 tokens" in r["error"]["message"] else r)
     bad(s, "out of context ids", TEXT, {"prompt": [5] * 2049},
         400, "prompt", "context_length_exceeded")
+
+
+def counted(tmp):
+    """The number in a refusal is that of the prompt, with the BOS and EOS that the files wish."""
+    keys = {"tokenizer.ggml.bos_token_id": (4, 0), "tokenizer.ggml.add_bos_token": (7, 1),
+            "tokenizer.ggml.add_eos_token": (7, 1)}
+    src = os.path.join(e2e.build_dir(), "tests", "tiny", "qwen3.gguf")
+    m = ggufkeys.write(src, os.path.join(tmp, "around.gguf"), keys)
+    with Server("--ctx", "64", model=m) as s:
+        for n in (5, 60, 61, 62, 64, 65, 200):
+            body = {"prompt": "b" * n, "max_tokens": 1}
+            ids = s.post("/tokenize", {"prompt": "b" * n, "add_special_tokens": False})[1]["count"]
+            status, r = s.post(TEXT, body)
+            if status == 200:
+                T.check(f"{n} bytes are used", None if r["usage"]["prompt_tokens"]
+                        == ids + 2 <= 64 else (r, ids))
+            else:
+                T.check(f"{n} bytes are counted", None if ids + 2 > 63 and
+                        f"prompt of {ids + 2} tokens" in r["error"]["message"] else (r, ids))
 
 
 def json_texts(s):
@@ -348,6 +379,7 @@ leaks_are_seen()
 cors()
 with e2e.scratch() as tmp_dir:
     without(tmp_dir)
+    counted(tmp_dir)
 seen = leaks.n
 with Server() as server:
     for part in (numbers, texts, json_texts, routes):

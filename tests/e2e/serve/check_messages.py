@@ -4,6 +4,7 @@ What the prompt is is told by comparing token counts with those of the same conv
 form."""
 import json
 import os
+import re
 import signal
 import time
 
@@ -125,7 +126,10 @@ def shape(s):
     ev = events(s, ask())
     need("first events", [n for n, _ in ev[:3]] == ["message_start", "ping", "content_block_start"],
          ev[:3])
-    start = ev[0][1]["message"]
+    start, of_delta = ev[0][1]["message"], ev[-2][1]["usage"]
+    need("usage of the end", {k: v for k, v in u.items() if k not in (
+        "cache_creation", "service_tier")} == of_delta and "cache_creation" in start["usage"],
+         (u, of_delta))
     need("begins empty", start["content"] == [] and start["stop_reason"] is None
          and start["usage"]["input_tokens"] > 0, start)
     same(s, "stream of a text", ask())
@@ -151,6 +155,10 @@ def shape(s):
         need(f"{list(k)}", isinstance(json.loads(m["content"][0]["text"])["n"], int), m)
     m = post(s, ask(context_management={"edits": []}))[1]
     need("context_management", m.get("context_management") == {"applied_edits": []}, m)
+    status, m, h = post(s, ask([{**USER[0], "name": "ben", "id": None}]))
+    need("members of a message", status == 200 and h["x-sluice-ignored"] == "messages.name", h)
+    status, _, h = post(s, ask(output_config={"task_budget": {"type": "tokens", "total": 9000}}))
+    need("task_budget", status == 200 and h["x-sluice-ignored"] == "output_config.task_budget", h)
 
 
 def threads(s):
@@ -197,6 +205,8 @@ def tools(s):
     server = [{"type": "web_search_20250305", "name": "web_search", "max_uses": 3},
               {"type": "code_execution_20250825", "name": "code_execution"},
               {"type": "mcp_toolset", "mcp_server_name": "x"},
+              {"type": "tool_search_tool_bm25", "name": "t"},
+              {"type": "advisor_20260301", "name": "advisor", "model": "m"},
               {"type": "computer_20250124", "name": "computer",
                "display_width_px": 9, "display_height_px": 9}]
     m = same(s, "stream with server tools",
@@ -278,7 +288,9 @@ def counts(s):
         ("thoughts and what servers did", {"messages": USER + [{"role": "assistant", "content": [
             {"type": "redacted_thinking", "data": "x"},
             {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
-            {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}, t("42")]},
+            {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+            {"type": "mcp_tool_listing", "mcp_server_name": "m", "tools": []},
+            {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}, t("42")]},
                                                                user]},
          {"messages": USER + [{"role": "assistant", "content": "42"}, user]}),
         ("documents", {"messages": [u({"type": "document", "title": "T", "source": {
@@ -391,6 +403,10 @@ def hostile(s):
             ("description", ask(tools=[dict(TOOL, description=5)]), "tools[0].description"),
             ("strict", ask(tools=[dict(TOOL, strict="x")]), "tools[0].strict"),
             ("tool type", ask(tools=[dict(TOOL, type=5)]), "tools[0].type"),
+            ("a tool of OpenAI's form", ask(tools=[{"type": "function", "function": FUNC}]),
+             "tools[0].type"),
+            ("a tool that nobody knows", ask(tools=[{"type": "web_serach", "name": "x"}]),
+             "tools[0].type"),
             ("tool mark", ask(tools=[dict(TOOL, cache_control="x")]), "tools[0].cache_control"),
             ("refused schema", ask(tools=[{"type": "web_search_20250305", "name": "w"},
                                           dict(TOOL, strict=True,
@@ -407,6 +423,10 @@ def hostile(s):
                 thinking={"type": "enabled", "budget_tokens": "x"}), "thinking.budget_tokens"),
             ("compaction", ask(compaction={"type": "x"}), "compaction"),
             ("display", ask(thinking={"type": "adaptive", "display": 5}), "thinking.display"),
+            ("no such member", ask(thinking={"type": "adaptive", "effort": "x"}),
+             "thinking.effort"),
+            ("no such output", ask(output_config={"schema": {"x": 1}}), "output_config.schema"),
+            ("no such effort", ask(output_config={"effort": "huge"}), "output_config.effort"),
             ("format", ask(output_config={"format": 5}), "output_config.format"),
             ("format type", ask(output_config={"format": {"type": "x"}}),
              "output_config.format.type"), ("no schema", ask(
@@ -430,8 +450,22 @@ def errors(s):
     refused(s, "a model", 404, ask(model="claude-x"), "claude-x")
     refused(s, "too long", 400, ask([{"role": "user", "content": "word " * 9000}]),
             "prompt is too long")
-    refused(s, "too long to count", 400, ask([{"role": "user", "content": "word " * 9000}]),
-            "prompt is too long", COUNT)
+    for n in (3000, 8000, 200000):  # the first number is exact up to eight times the context
+        long = [{"role": "user", "content": "word " * n}]
+        _, r, _ = post(s, {"model": "demo", "messages": long}, COUNT)
+        text = post(s, ask(long))[1]["error"]["message"]
+        m = re.fullmatch(r"prompt is too long: (more than )?(\d+) tokens > 2048 maximum", text)
+        need(f"what is too long, {n}", m and (int(m[2]) == r["input_tokens"] and not m[1]
+                                              if r["input_tokens"] <= 16384 else
+                                              m[1] and 2048 < int(m[2]) < r["input_tokens"]),
+             (text, r))
+    for n in (3000, 9000, 100000):  # any length is counted, also more bytes than the context has
+        long = [{"role": "user", "content": "word " * n}]
+        status, r, _ = post(s, {"model": "demo", "messages": long}, COUNT)
+        ids = s.post("/tokenize", {"messages": long})
+        need(f"a count of {n} words", status == 200 and n < r["input_tokens"] < 2 * n + 50
+             and ids[1]["count"] == r["input_tokens"] == len(ids[1]["tokens"]), (r, ids[0]))
+    refused(s, "too large to count", 413, {"model": "x" * (9 << 20)}, "", COUNT)
     refused(s, "too large", 413, {"model": "x" * (9 << 20)}, "")
     refused(s, "time is over", 504, ask(timeout_ms=1, ignore_eos=True, max_tokens=2000), "time")
     refused(s, "no such path", 404, {}, "path", URL + "/batches")

@@ -7,7 +7,7 @@ import re
 import subprocess
 import tempfile
 
-from serve import Server, chat, key_line
+from serve import Server, chat, error_of, key_line
 import e2e
 
 T = e2e.Tally("serve: names")
@@ -44,6 +44,16 @@ def aliases(s):
             need(f"{path} {n}", status == 200 and r["model"] == n, (status, r))
         ev = s.stream(CHAT, {**ONE[CHAT], "model": n})[1]
         need(f"stream {n}", ev[0]["model"] == n, ev[0])
+    speaks = {"anthropic-version": "2023-06-01"}
+    r = json.loads(s.get("/v1/models", speaks)[2])
+    need("listed in Anthropic's form", [m["id"] for m in r["data"]] == names
+         and (r["first_id"], r["last_id"]) == (names[0], names[-1]), r)
+    for n in names:
+        need(f"Anthropic's model {n}", json.loads(s.get(f"/v1/models/{n}", speaks)[2])["id"] == n)
+        body = {"model": n, "messages": ONE[CHAT]["messages"], "max_tokens": 2}
+        need(f"messages {n}", s.post("/v1/messages", body)[1]["model"] == n)
+        ev = s.stream("/v1/messages", body)[1]
+        need(f"messages stream {n}", ev[0]["message"]["model"] == n, ev[0])
     need("the first where none is said", s.post(CHAT, ONE[CHAT])[1]["model"] == "one")
     need("the first in metrics", 'model_name="one"' in s.get("/metrics")[2].decode())
     need("another", s.post(CHAT, {**ONE[CHAT], "model": "one,two"})[0] == 404)
@@ -58,6 +68,13 @@ def paths(s):
         need(f"GET {p}", s.get(p)[0] == 200, s.get(p))
     need("version", json.loads(s.get("/version")[2])["version"].count(".") >= 2)
     need("tokenize", s.post("/v1/tokenize", {"prompt": "a"})[0] == 200)
+    for p in ("/v1/models%00", "/v1/models/sluice%20demo%00", "/v1/models%0A", "/health%00x",
+              "/v1/models/sluice%7fdemo", "/%00", "/v1/models?x=%00", "/%1f"):
+        status, _, data = s.get(p)
+        need(f"control characters {p}", status == 400 and not error_of(data), (status, data))
+    for p in ("/v1/models/%ff", "/v1/models/%c3%28"):
+        status, _, data = s.get(p)
+        need(f"no text {p}", status == 404 and not error_of(data.decode()), (status, data))
     for p in ("/v2/models", "/app.js/", "/v1/app.js", "/nothing", "/v1"):
         status, _, data = s.get(p)
         need(f"no path {p}", status == 404 and "/v1/" in json.loads(data)["error"]["message"],

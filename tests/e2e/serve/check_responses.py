@@ -45,7 +45,7 @@ def shape(s):
         "message"]["content"])
     u = r["usage"]
     need("usage", u["total_tokens"] == u["input_tokens"] + u["output_tokens"] > 0 and
-         "cached_tokens" in u["input_tokens_details"]
+         set(u["input_tokens_details"]) == {"cached_tokens", "cache_write_tokens"}
          and "reasoning_tokens" in u["output_tokens_details"], u)
     status, r = s.post(URL, ask(max_output_tokens=2))
     need("incomplete", r["status"] == "incomplete" and
@@ -56,6 +56,13 @@ def shape(s):
     status, r = s.post(URL, ask(include=["message.output_text.logprobs"], top_logprobs=2))
     lp = r["output"][0]["content"][0]["logprobs"]
     need("logprobs", len(lp) > 3 and len(lp[0]["top_logprobs"]) == 2, lp)
+    for inc, good in (("reasoning.encrypted_content", True), ("web_search_call.results", True),
+                      ("message.input_image.image_url", True), ("mcp_call.of_tomorrow", True),
+                      ("message.output_text.logprob", False), ("logprobs", False),
+                      ("bogus.results", False), (5, False), ("", False)):
+        status, r = s.post(URL, ask(include=[inc], max_output_tokens=1))
+        need(f"include {inc}", status == 200 if good else
+             status == 400 and r["error"]["param"] == "include", r)
     return text
 
 
@@ -250,6 +257,12 @@ def other_tools(s):
                                      text={"verbosity": "low"}))
         need(f"{t['type']} beside a function",
              status == 200 and r["tools"] == [FUNC, t] and r["usage"]["input_tokens"] == plain, r)
+    let_in = {"authorization": "SECRET-A", "headers": {"X-Key": "SECRET-B"}}
+    status, r = s.post(URL, ask(tools=[FUNC, dict(FOREIGN[8], **let_in)]))
+    _, ev = events(s, ask(tools=[FUNC, dict(FOREIGN[8], **let_in)], max_output_tokens=2))
+    need("secrets of an MCP server are not given back", status == 200 and
+         r["tools"] == [FUNC, FOREIGN[8]] and "SECRET" not in
+         str(ev) + str(s.get(f"{URL}/{r['id']}")[2]), r)
     status, r = s.post(URL, ask(tools=FOREIGN + [FUNC], tool_choice="required"))
     need("required: of what is left", [o.get("name") for o in r["output"]] == ["shell"], r)
     for choice in ("auto", "none", {"type": "web_search"},
@@ -261,6 +274,17 @@ def other_tools(s):
         status, r = s.post(URL, ask(tools=[FOREIGN[0]], tool_choice=choice))
         need(f"required and nothing left, {choice}",
              status == 400 and r["error"]["param"] == "tool_choice", r)
+    for choice in ({"type": "web_serach"}, {"type": "any"}):
+        status, r = s.post(URL, ask(tools=[FUNC, PATCH, SPACE], tool_choice=choice))
+        need(f"no tool of that kind, {choice}",
+             status == 400 and r["error"]["param"] == "tool_choice.type", r)
+    lark = PATCH["format"]
+    for form, word in (("x", ""), ({"type": "lark"}, ".type"), ({"type": "text"}, None),
+                       ({**lark, "syntax": "ebnf"}, ".syntax"), ({**lark, "syntax": "regex"}, None),
+                       ({**lark, "definition": 5}, ".definition")):
+        status, r = s.post(URL, ask(tools=[FUNC, dict(PATCH, format=form)]))
+        need(f"a free-form tool's format {form}", status == 200 if word is None else
+             status == 400 and r["error"]["param"] == "tools[1].format" + word, r)
     for choice, want in (({"type": "custom", "name": "apply_patch"},
                           ("custom_tool_call", "apply_patch", None)),
                          ({"type": "function", "name": "get_weather", "namespace": "mcp__demo"},
@@ -364,6 +388,9 @@ def items(s):
                [{"type": "additional_tools", "role": "developer", "tools": []}],
                [{"type": "item_reference", "id": "rs_gone"}],
                [{"type": "mcp_list_tools", "id": "m", "server_label": "x", "tools": []}],
+               [{"type": "program", "id": "p", "call_id": "c", "code": "x", "fingerprint": "f"},
+                {"type": "program_output", "id": "q", "call_id": "c", "result": "y",
+                 "status": "completed"}],
                [{"type": "file_search_call"}, {"type": "code_interpreter_call"}]):
         need(f"item {it[0]['type']}", tokens(s, [user] + it) == plain)
     more = {"type": "additional_tools", "role": "developer", "tools": [SPACE, FOREIGN[0]]}
