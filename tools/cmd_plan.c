@@ -610,7 +610,9 @@ int plan_cmd_search(struct plan_run *r)
         plan_json_found(r, &f, seconds);
     else
         plan_print_found(r, &f);
-    if (r->o->html && f.n_option > 0 && plan_html(r, &f, r->o->html, &err)) return cmd_fail(&err);
+    if (r->o->html && (f.n_option > 0 || f.n_reject > 0) &&
+        plan_html(r, &f, r->o->html, &err))
+        return cmd_fail(&err);
     if (r->o->emit && f.n_option > 0) {
         int rc = emit_config(r, chosen(r, &f), &err);
         if (rc) return rc;

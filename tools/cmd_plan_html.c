@@ -58,6 +58,7 @@ static void tpot_curve(struct str *s, const struct plan_run *r, const struct pla
                                               "64", "128", "256", "512", "1024", "2048"};
     double y[SHOWN][POWERS], top = 0;
     struct text_line line[SHOWN];
+    int n = 2; /* so many powers have something to show */
     for (int i = 0; i < shown(f); i++) {
         const struct plan_option *o = &f->option[i];
         for (int j = 0; j < POWERS; j++) {
@@ -71,15 +72,19 @@ static void tpot_curve(struct str *s, const struct plan_run *r, const struct pla
         line[i] = (struct text_line){.name = o->name, .y = y[i], .n = POWERS};
     }
     for (int i = 0; i < shown(f); i++) {
-        for (int j = 0; j < POWERS; j++)
+        for (int j = 0; j < POWERS; j++) {
             y[i][j] = y[i][j] <= 1.2 * top ? y[i][j] : NAN;
+            if (isfinite(y[i][j]) && j >= n) n = j + 1;
+        }
     }
+    for (int i = 0; i < shown(f); i++)
+        line[i].n = n;
     text_chart(s, &(struct text_chart){.title = "TPOT over concurrency",
                                        .x_title = "concurrent requests",
                                        .y_title = "TPOT",
                                        .y_unit = TEXT_UNIT_SECONDS,
                                        .x_name = users,
-                                       .n_x = POWERS,
+                                       .n_x = n,
                                        .line = line,
                                        .n_line = shown(f),
                                        .draw = TEXT_DRAW_LINES});
@@ -164,11 +169,12 @@ static void head(struct str *s, const struct plan_run *r, const struct plan_foun
     if (r->q.load.rate > 0)
         str_printf(s, "%.3g requests a second", r->q.load.rate);
     else if (r->q.load.n > 0)
-        str_printf(s, "%.0f concurrent requests", r->q.load.n);
+        str_printf(s, "%.0f concurrent request%s", r->q.load.n, r->q.load.n == 1 ? "" : "s");
     else
         str_puts(s, "The most users that hold the limits");
-    str_printf(s, ", %.0f tokens in, %.0f out; %d candidates, %d fit.</p>\n", r->q.load.in,
-               r->q.load.out, f->n_tried, f->n_fit);
+    str_printf(s, ", %.0f tokens in, %.0f out; %d candidate%s, %d fit%s.</p>\n", r->q.load.in,
+               r->q.load.out, f->n_tried, f->n_tried == 1 ? "" : "s", f->n_fit,
+               f->n_fit == 1 ? "s" : "");
 }
 
 sl_status plan_html(const struct plan_run *r, const struct plan_found *f, const char *path,
@@ -177,12 +183,18 @@ sl_status plan_html(const struct plan_run *r, const struct plan_found *f, const 
     struct str s;
     str_init(&s, MEM_MISC, 0);
     head(&s, r, f);
-    table(&s, f);
-    str_puts(&s, "<div class=\"charts\">\n");
-    roofline(&s, r, f);
-    tpot_curve(&s, r, f);
-    memory_bars(&s, f);
-    str_puts(&s, "</div>\n");
+    if (f->n_option > 0) {
+        table(&s, f);
+        str_puts(&s, "<div class=\"charts\">\n");
+        roofline(&s, r, f);
+        tpot_curve(&s, r, f);
+        memory_bars(&s, f);
+        str_puts(&s, "</div>\n");
+    } else {
+        str_puts(&s, "<p>Nothing fits. ");
+        text_html_escape(&s, f->cure);
+        str_puts(&s, "</p>\n");
+    }
     if (f->n_reject > 0) str_puts(&s, "<h2>What does not fit</h2>\n<ul>\n");
     for (int i = 0; i < f->n_reject && i < 40; i++) {
         str_puts(&s, "<li>");

@@ -172,6 +172,24 @@ static double tps_user(const struct load_result *r)
 
 #define LEVELS 64 /* in a chart */
 
+static double level_of(const struct load_result *r)
+{
+    return r->level.rate > 0 ? r->level.rate : r->level.parallel;
+}
+
+/* The k-th by its level: a search has them in the order in which they were tried. */
+static const struct load_result *nth(const struct load_result *r, int n, int k)
+{
+    for (int i = 0; i < n; i++) {
+        int before = 0;
+        for (int j = 0; j < n; j++)
+            before +=
+                level_of(&r[j]) < level_of(&r[i]) || (level_of(&r[j]) == level_of(&r[i]) && j < i);
+        if (before == k) return &r[i];
+    }
+    return &r[k];
+}
+
 static void chart(struct str *s, const char *title, enum text_unit unit,
                   const struct load_result *r, int n, const struct curve *c)
 {
@@ -181,12 +199,12 @@ static void chart(struct str *s, const char *title, enum text_unit unit,
     struct text_line line[2];
     if (n > LEVELS) n = LEVELS;
     for (int i = 0; i < n; i++) {
-        level_name(text[i], sizeof text[i], &r[i]);
+        level_name(text[i], sizeof text[i], nth(r, n, i));
         name[i] = text[i];
     }
     for (int k = 0; k < 2; k++) {
         for (int i = 0; i < n; i++)
-            y[k][i] = c[k].of(&r[i]);
+            y[k][i] = c[k].of(nth(r, n, i));
         line[k] = (struct text_line){.name = c[k].name, .y = y[k], .n = n};
     }
     text_chart(s, &(struct text_chart){.title = title,
@@ -200,6 +218,18 @@ static void chart(struct str *s, const char *title, enum text_unit unit,
                                        .n_line = 2});
 }
 
+/* In a column of so many digits after the point; what they would make a zero, in three that count.
+ */
+static void cell(struct str *s, double v, int digits)
+{
+    char t[40];
+    if (v == 0 || v >= 2 * pow(10, -digits))
+        snprintf(t, sizeof t, "%.*f", digits, v);
+    else
+        text_number(t, sizeof t, v);
+    str_printf(s, "<td>%s", t);
+}
+
 static void table(struct str *s, const struct load_result *r, int n)
 {
     char name[32];
@@ -210,19 +240,25 @@ static void table(struct str *s, const struct load_result *r, int n)
              "colspan=2>tok/s<th rowspan=2>latency, s</tr>\n<tr class=\"sub\"><th>mean<th>p50<th>"
              "p99<th>mean<th>p50<th>p99<th>of a user<th>system</tr></thead><tbody>\n");
     for (int i = 0; i < n; i++) {
-        const struct load_result *c = &r[i];
+        const struct load_result *c = nth(r, n, i);
+        double ok = c->n ? 100.0 * (double)c->n_ok / (double)c->n : 0.0;
+        if (c->n_ok < c->n) ok = fmin(ok, 99.9); /* one that failed is seen */
         level_name(name, sizeof name, c);
         str_printf(s, "<tr><td>%s<td>%.0f<td>%.0f<td>%lld<td>%.1f %%", name, c->in_mean,
-                   c->out_mean, (long long)c->n,
-                   c->n ? 100.0 * (double)c->n_ok / (double)c->n : 0.0);
-        str_printf(s,
-                   "<td>%.3f<td>%.3f<td>%.3f<td>%.2f<td>%.2f<td>%.2f<td>%.2f<td>%.2f<td>%.2f<td>%."
-                   "3f</tr>\n",
-                   c->ttft_ms.mean * 1e-3, load_dist_at(&c->ttft_ms, 50) * 1e-3,
-                   load_dist_at(&c->ttft_ms, 99) * 1e-3, c->tpot_ms.mean,
-                   load_dist_at(&c->tpot_ms, 50), load_dist_at(&c->tpot_ms, 99),
-                   load_dist_at(&c->itl_ms, 99), c->tps_user, c->out_tps,
-                   c->latency_ms.mean * 1e-3);
+                   c->out_mean, (long long)c->n, ok);
+        const double row[] = {ttft_mean(c),
+                              load_dist_at(&c->ttft_ms, 50) * 1e-3,
+                              ttft_p99(c),
+                              c->tpot_ms.mean,
+                              load_dist_at(&c->tpot_ms, 50),
+                              load_dist_at(&c->tpot_ms, 99),
+                              load_dist_at(&c->itl_ms, 99),
+                              c->tps_user,
+                              c->out_tps,
+                              c->latency_ms.mean * 1e-3};
+        for (int k = 0; k < BASE_COUNT_OF(row); k++)
+            cell(s, row[k], k < 3 || k == 9 ? 3 : 2);
+        str_puts(s, "</tr>\n");
     }
     str_puts(s, "</tbody></table></div>\n");
 }

@@ -22,8 +22,9 @@ void text_chart_css(struct str *out)
                                                  "#4fc9da", "#f2cc4d", "#bfa3f5", "#b3bac1"};
     str_puts(out,
              ".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,28em),"
-             "1fr));gap:1em 2em}figure{margin:0;max-width:40em}figcaption{font-weight:600;"
-             "margin:.5em 0}figure svg{display:block;width:100%;height:auto}svg.chart text{font:"
+             "1fr));gap:1em 2em;margin:1.5em 0}figure{margin:0;max-width:40em}figcaption{"
+             "font-weight:600;margin:.5em 0}"
+             "figure svg{display:block;width:100%;height:auto}svg.chart text{font:"
              "12px system-ui,sans-serif;fill:currentColor}svg.chart .axis{stroke:currentColor;"
              "fill:none}svg.chart .grid{stroke:currentColor;stroke-opacity:.18;fill:none}"
              "svg.chart .limit{stroke:currentColor;stroke-width:2;stroke-dasharray:3 2}"
@@ -129,6 +130,11 @@ static void range(const struct text_chart *c, bool of_y, double *lo, double *hi)
     }
 }
 
+static struct text_unit_pick unit_of(enum text_unit u, double lo, double hi, bool log)
+{
+    return text_unit_of(u, log && lo > 0 ? sqrt(lo) * sqrt(hi) : hi);
+}
+
 /* The margin follows the widest label of the y axis. */
 static void frame_of(struct frame *f, const struct text_chart *c)
 {
@@ -137,7 +143,7 @@ static void frame_of(struct frame *f, const struct text_chart *c)
     *f = (struct frame){.c = c, .top = LINE + 8, .right = WIDTH - 16};
     f->bottom = f->top + PLOT;
     range(c, true, &lo, &hi);
-    f->uy = text_unit_of(c->y_unit, hi);
+    f->uy = unit_of(c->y_unit, lo, hi, c->y_log);
     text_axis_make(&f->y, lo * f->uy.scale, hi * f->uy.scale, c->y_log, 7);
     for (int i = 0; i < f->y.n; i++) {
         text_number(t, sizeof t, f->y.tick[i]);
@@ -145,7 +151,7 @@ static void frame_of(struct frame *f, const struct text_chart *c)
     }
     f->left = widest + 14;
     range(c, false, &lo, &hi);
-    f->ux = text_unit_of(c->x_unit, hi);
+    f->ux = unit_of(c->x_unit, lo, hi, c->x_log);
     text_axis_make(&f->x, lo * f->ux.scale, hi * f->ux.scale, c->x_log, 9);
 }
 
@@ -249,20 +255,28 @@ static struct spot first_at(const struct frame *f, struct spot p)
     return p;
 }
 
-/* The place of p among those with the same first point, and how many they are. */
-static void crowd(const struct frame *f, struct spot p, int *before, int *all)
+/* Points with the same first one. */
+struct crowd {
+    int before, all; /* the point's place among them; how many they are */
+    double top, low; /* the y of the highest and of the lowest */
+};
+
+static struct crowd crowd_of(const struct frame *f, struct spot p)
 {
     struct spot first = first_at(f, p);
-    *before = *all = 0;
+    struct crowd c = {.top = f->bottom};
     for (int k = 0; k < f->c->n_line; k++) {
         for (int i = 0; i < f->c->line[k].n; i++) {
             if (!isfinite(f->c->line[k].y[i])) continue;
             struct spot o = first_at(f, (struct spot){k, i});
             if (o.k != first.k || o.i != first.i) continue;
-            *before += k < p.k || (k == p.k && i < p.i);
-            ++*all;
+            c.before += k < p.k || (k == p.k && i < p.i);
+            c.all++;
+            c.top = fmin(c.top, py(f, f->c->line[k].y[i]));
+            c.low = fmax(c.low, py(f, f->c->line[k].y[i]));
         }
     }
+    return c;
 }
 
 /* Whether a point is drawn: not where a line passes, if lines are all that is wanted. */
@@ -278,9 +292,9 @@ static void points(struct str *s, const struct frame *f, int k)
     char vx[40], vy[40];
     for (int i = 0; i < l->n; i++) {
         if (!has_dot(f->c, l, i)) continue;
-        int before, all;
-        crowd(f, (struct spot){k, i}, &before, &all);
-        double x = px(f, x_of(l, i)) + (before - (all - 1) / 2.0) * 2 * DOT, y = py(f, l->y[i]);
+        struct crowd near = crowd_of(f, (struct spot){k, i});
+        double x = px(f, x_of(l, i)) + (near.before - (near.all - 1) / 2.0) * 2 * DOT,
+               y = py(f, l->y[i]);
         x = fmin(fmax(x, DOT), WIDTH - DOT);
         text_unit_text(vy, sizeof vy, f->c->y_unit, l->y[i]);
         if (f->c->x_name)
@@ -291,11 +305,12 @@ static void points(struct str *s, const struct frame *f, int k)
                    k % TEXT_LINES, x, y, DOT - 0.5);
         text_html_escape(s, l->name);
         str_printf(s, ": %s, %s</title></circle>\n", vx, vy);
-        if (f->c->draw == TEXT_DRAW_POINTS && before == 0 && all > 1) {
-            snprintf(vx, sizeof vx, "%d here", all);
+        if (f->c->draw == TEXT_DRAW_POINTS && near.before == 0 && near.all > 1) {
+            snprintf(vx, sizeof vx, "%d here", near.all);
             double half = text_chart_width(vx) / 2;
             double at = fmin(fmax(px(f, x_of(l, i)), f->left + half), WIDTH - half);
-            text_at(s, at, y - 2 * DOT < f->top + LINE ? y + LINE : y - 2 * DOT, "middle", vx);
+            double above = near.top - 2 * DOT;
+            text_at(s, at, above < f->top ? near.low + LINE : above, "middle", vx);
         }
     }
 }

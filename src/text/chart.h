@@ -3,9 +3,9 @@
  *
  * Every label has its place before anything is drawn: margins follow the widest label by a width
  * that no character passes, so nothing is cut at an edge. Ticks are round numbers in a unit that
- * fits (ms, s, min; tok/s, ktok/s), never in exponent form. Colours are classes of the style sheet
- * that text_chart_css() writes, for light and dark themes. Points that would lie on each other
- * stand side by side; lines that would are dashed in turn.
+ * fits (ms, s, min, h; tok/s, ktok/s), never in exponent form. Colours are classes of the style
+ * sheet that text_chart_css() writes, for light and dark themes. Points that would lie on each
+ * other stand side by side; lines that would are dashed in turn.
  *
  * Threads  any. Memory: appended to out. Errors: str_status() of out. */
 #ifndef TEXT_CHART_H
@@ -18,13 +18,14 @@
 /* What a number is of; its base is SI. */
 enum text_unit {
     TEXT_UNIT_NONE,
-    TEXT_UNIT_SECONDS, /* us, ms, s, min */
+    TEXT_UNIT_SECONDS, /* us, ms, s, min, h */
     TEXT_UNIT_RATE,    /* tok/s, ktok/s, Mtok/s */
     TEXT_UNIT_OPS,     /* Gop/s, Top/s, Pop/s */
     TEXT_UNIT_BYTES,   /* MiB, GiB, TiB */
 };
 
-/* The unit that fits the largest number of an axis: multiply by scale, then name follows. */
+/* The unit that fits the largest number of an axis (of a logarithmic one, that in its middle):
+ * multiply by scale, then name follows. */
 struct text_unit_pick {
     double scale;
     const char *name; /* "" for none */

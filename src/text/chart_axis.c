@@ -11,6 +11,7 @@ struct text_unit_pick text_unit_of(enum text_unit u, double most)
     double v = isfinite(most) ? fabs(most) : 0;
     switch (u) {
     case TEXT_UNIT_SECONDS:
+        if (v >= 7200) return (struct text_unit_pick){1 / 3600.0, "h"};
         if (v >= 120) return (struct text_unit_pick){1 / 60.0, "min"};
         if (v >= 1) return (struct text_unit_pick){1, "s"};
         if (v >= 1e-3 || v == 0) return (struct text_unit_pick){1e3, "ms"};

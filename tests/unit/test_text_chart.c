@@ -51,19 +51,13 @@ TEST(text_units_fit_and_have_no_exponent)
         double v;
         const char *want;
     } t[] = {
-        {TEXT_UNIT_SECONDS, 0.0238, "23.8 ms"},
-        {TEXT_UNIT_SECONDS, 12342.9, "206 min"},
-        {TEXT_UNIT_SECONDS, 38.16, "38.2 s"},
-        {TEXT_UNIT_SECONDS, 2e-5, "20 us"},
-        {TEXT_UNIT_SECONDS, 0, "0 ms"},
-        {TEXT_UNIT_RATE, 27.7, "27.7 tok/s"},
-        {TEXT_UNIT_RATE, 27000, "27 ktok/s"},
-        {TEXT_UNIT_RATE, 9999, "9999 tok/s"},
-        {TEXT_UNIT_BYTES, 47244640256.0, "44 GiB"},
-        {TEXT_UNIT_OPS, 3.54e14, "354 Top/s"},
-        {TEXT_UNIT_NONE, 123456789, "123456789"},
-        {TEXT_UNIT_NONE, 0.000123, "0.000123"},
-        {TEXT_UNIT_SECONDS, NAN, "- ms"},
+        {TEXT_UNIT_SECONDS, 0.0238, "23.8 ms"}, {TEXT_UNIT_SECONDS, 6342.9, "106 min"},
+        {TEXT_UNIT_SECONDS, 12342.9, "3.43 h"}, {TEXT_UNIT_SECONDS, 38.16, "38.2 s"},
+        {TEXT_UNIT_SECONDS, 2e-5, "20 us"},     {TEXT_UNIT_SECONDS, 0, "0 ms"},
+        {TEXT_UNIT_RATE, 27.7, "27.7 tok/s"},   {TEXT_UNIT_RATE, 27000, "27 ktok/s"},
+        {TEXT_UNIT_RATE, 9999, "9999 tok/s"},   {TEXT_UNIT_BYTES, 47244640256.0, "44 GiB"},
+        {TEXT_UNIT_OPS, 3.54e14, "354 Top/s"},  {TEXT_UNIT_NONE, 123456789, "123456789"},
+        {TEXT_UNIT_NONE, 0.000123, "0.000123"}, {TEXT_UNIT_SECONDS, NAN, "- ms"},
         {TEXT_UNIT_NONE, -2.5, "-2.5"},
     };
     char buf[64];
@@ -160,6 +154,35 @@ TEST(text_chart_shows_points_that_lie_on_each_other)
     text_chart(&s, &c);
     assert_non_null(strstr(str_c(&s), "line c1 dash"));
     assert_null(strstr(str_c(&s), "line c0 dash"));
+    str_fini(&s);
+}
+
+TEST(text_chart_counts_above_what_it_counts)
+{
+    static const double x[] = {3, 3.1, 900}, y[] = {2e12, 3e12, 1e16}, far[] = {1e9};
+    struct text_line line[] = {{"a", x, y, 1}, {"b", x + 1, y + 1, 1}, {"c", x + 2, far, 1}};
+    struct text_chart c = {
+        .title = "t", .x_title = "", .y_title = "", .line = line, .n_line = 3, .y_log = true};
+    struct str s;
+    double top = INFINITY;
+    str_init(&s, MEM_MISC, 0);
+    c.x_log = true, c.y_unit = TEXT_UNIT_OPS, c.draw = TEXT_DRAW_POINTS;
+    for (int k = 0; k < 2; k++) { /* with the others below, and with the highest at the edge */
+        str_clear(&s);
+        text_chart(&s, &c);
+        const char *p = strstr(str_c(&s), "<circle"), *here = strstr(str_c(&s), "2 here");
+        assert_non_null(here);
+        while (strncmp(here, "<text", 5) != 0)
+            here--;
+        for (int i = 0; i < 2; i++, p = strstr(p + 1, "<circle"))
+            top = i == 0 ? attr(p, "cy") : fmin(top, attr(p, "cy"));
+        if (k == 0)
+            assert_true(attr(here, "y") <= top - 7);
+        else
+            assert_true(attr(here, "y") > top + 14);
+        assert_non_null(strstr(str_c(&s), k ? ">Top/s<" : ">Gop/s<"));
+        line[0].y = &y[2], line[1].y = &y[2]; /* 1e9 .. 1e16: the middle is 3e12 */
+    }
     str_fini(&s);
 }
 

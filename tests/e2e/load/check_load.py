@@ -271,7 +271,7 @@ def failures(server, tmp):
     with open(key, 'w') as f:
         f.write('secret-1\n')
     csv, html = os.path.join(tmp, 'o.csv'), os.path.join(tmp, 'o.html')
-    load(server, '--parallel', '1,2', '--number', '1,2',
+    load(server, '--parallel', '2,1', '--number', '2,1',
          '--api-key-file', key, '--csv', csv, '--html', html, '--output-length', '2')
     check('key', set(server.keys) == {'Bearer secret-1'}, server.keys)
     rows = open(csv).read().strip().splitlines()
@@ -284,6 +284,9 @@ def failures(server, tmp):
     # a bound: see text/chart.h
     width = lambda t: 12 * sum(1.0 if c.isupper() or c in 'mw%@' else 0.66 for c in t)
     left = [float(x) - {'start': 0, 'middle': 0.5, 'end': 1}[a] * width(t) for x, a, t in labels]
+    check('levels in their order', re.findall(r'<tr><td>(\d+)<', page) == ['1', '2'] and
+          all(re.findall(r'>(\d)</text>\n<text[^>]*>(\d)</text>\n<text[^>]*>concurrent', p)
+              == [('1', '2')] for p in page.split('<svg')[1:]), page)
     check('no label left of the drawing', len(labels) > 30 and min(left) >= 0,
           sorted(zip(left, labels))[:2])
     check('no exponents', not any(re.search(r'\de[+-]?\d', t) for _, _, t in labels), labels)

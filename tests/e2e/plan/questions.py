@@ -175,6 +175,17 @@ with tempfile.TemporaryDirectory() as d:
     check("Top/s" in page and "GiB of" in page and re.search(r"<td>[\d.]+ (ms|s|min)<td>", page),
           "units that fit")
     check(page.count("prefers-color-scheme:dark") == 2, "both themes")
+    rc, _, _ = e2e.run([EXE, "plan", "--model", "deepseek-r1", "--hardware", "l4", "--html", html])
+    page = open(html).read()
+    check(rc == 1 and "Nothing fits. " in page and "would fit: " in page and "<svg" not in page
+          and "too many</li>" in page.replace("\n", ""), "a report that nothing fits")
+    e2e.run([EXE, "plan", "--model", "qwen3-0.6b", "--hardware", "h100", "--weights", "bf16",
+             "--layout", "tp1", "--mtp", "0", "--chunk", "512", "--concurrency", "1",
+             "--html", html])
+    page = open(html).read()
+    names = [t for t in re.findall(r'>([^<]*)</text>', page.split("TPOT over concurrency")[2])]
+    check("8" in names and "16" not in names and "2048" not in names, "no empty part of an axis")
+    check("1 concurrent request," in page and "1 candidate, 1 fits." in page, "of one")
     check(json.load(open(emit))["max-batch"] >= 1, "config for serve")
     check("model" not in json.load(open(emit)), "a shape of the table is nothing to serve")
     real = os.path.join(e2e.ROOT, "models", "demo", "demo.gguf")
