@@ -179,7 +179,7 @@ static bool is_harmless(const io_model *m, const struct arch_cfg *c, const struc
 static const struct tensor *of_layer(const io_model *m, const struct arch_cfg *c, int layer,
                                      int role, const char *suffix, char name[MAX_NAME])
 {
-    arch_tensor_name(&c->naming, (enum arch_role)role, layer, 0, suffix, name, MAX_NAME);
+    arch_tensor_name(&c->naming, (enum arch_role)role, layer, suffix, name, MAX_NAME);
     return io_find(m, name);
 }
 
