@@ -372,8 +372,7 @@ struct sl_engine {
     bool cold;                /* warm-up: a step that pays for first touches moves no deadline */
     struct request **req; /* [n_req_max] by slot */
     struct kv_seq score;  /* of sl_score */
-    struct engine_sampler
-        *sampler; /* [n_sampler] one per worker that draws; [0] the engine thread's */
+    struct engine_sampler *sampler; /* [n_sampler] a worker's each; [0] the engine thread's */
     int n_sampler;
     struct engine_pick *pick; /* [n_logit_max] by row from which a token is wanted */
     int n_pick;
@@ -686,8 +685,7 @@ void engine_draw_fini(sl_engine *e);
 unsigned engine_row_want(const sl_engine *e, const struct request *r, int at);
 /* Into e->pick. Rows under a grammar only as far as best. */
 void engine_pick_all(sl_engine *e, const struct sched_plan *p, const struct model_rows *rows);
-/* The token for r, which may be another sample than the row's. mask: NULL or what a grammar allows.
- */
+/* The token for r, which may be another sample than the row's. mask: NULL or a grammar's. */
 sl_status engine_pick_one(sl_engine *e, const struct request *r, const struct engine_pick *pick,
                           const uint32_t *mask, int32_t *token, sl_err *err) BASE_MUST_USE;
 

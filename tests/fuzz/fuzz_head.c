@@ -9,6 +9,7 @@
  * The reader is as lenient as the library where sluice sees no bytes and nothing follows from it:
  * empty lines, and lines that begin with NUL, before a request; NUL for the CR of a line, and ':'
  * for that of the last; a lone LF inside a chunked body's framing. */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -519,6 +520,16 @@ static void talk(const char *name, const char *p, size_t n, uint32_t cut)
           "a connection that never ends");
 }
 
+/* Has a control character by its escape, which is refused. */
+static bool has_control(const char *p, size_t n)
+{
+    for (; n >= 3; p++, n--) {
+        if (*p != '%' || !isxdigit((unsigned char)p[2])) continue;
+        if (p[1] == '0' || p[1] == '1' || (p[1] == '7' && (p[2] | 32) == 'f')) return true;
+    }
+    return false;
+}
+
 /* A request that every server takes, whole, at the front. */
 static bool plain(const char *p, size_t n)
 {
@@ -528,6 +539,7 @@ static bool plain(const char *p, size_t n)
     if (!n || !((*p >= 'A' && *p <= 'Z') || (*p >= 'a' && *p <= 'z')) || !head()) return false;
     if (ref.at > PLAIN_BYTES || ref.n_field > PLAIN_FIELDS || ref.padded || ref.target.p[0] != '/')
         return false;
+    if (has_control(ref.target.p, ref.target.n)) return false;
     for (size_t i = 0; i < ref.host.n; i++)
         if (!strchr("abcdefghijklmnopqrstuvwxyz0123456789.", ref.host.p[i])) return false;
     return body() && !ref.trailer && ref.body.n <= BODY_MAX;
