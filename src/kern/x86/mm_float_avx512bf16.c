@@ -6,6 +6,7 @@
 #include "kern/kern.h"
 
 #define AI static inline __attribute__((always_inline))
+#define FEW 8 /* columns whose sums stay in registers */
 
 AI __m512bh pairs(const uint8_t *p)
 {
@@ -29,33 +30,62 @@ AI __m512 column(__m512bh w0, __m512bh w1, __m512bh w2, __m512bh w3, const uint1
     return _mm512_add_ps(acc, t);
 }
 
-void kern_mm_bf16x_avx512bf16(const struct mm_run *r)
+/* A tile times n columns, their sums in registers: a constant where this is used. */
+AI void tile(const struct mm_run *r, const uint8_t *p, float *y, int n)
+{
+    int n_eight = 4 * (r->g1 - r->g0), pf = r->prefetch;
+    const uint16_t *x = r->xb;
+    __m512 acc[FEW];
+    for (int j = 0; j < n; j++)
+        acc[j] = r->add ? _mm512_loadu_ps(y + j * r->ldy) : _mm512_setzero_ps();
+    for (int k = 0; k < n_eight; k++, p += 256, x += 8 * n) {
+        __m512bh w0 = pairs(p), w1 = pairs(p + 64), w2 = pairs(p + 128), w3 = pairs(p + 192);
+        for (int i = 0; i < 4 && pf; i++)
+            _mm_prefetch((const char *)p + pf + 64 * i, _MM_HINT_T0);
+        for (int j = 0; j < n; j++)
+            acc[j] = column(w0, w1, w2, w3, x + 8 * j, acc[j]);
+    }
+    for (int j = 0; j < n; j++)
+        _mm512_storeu_ps(y + j * r->ldy, acc[j]);
+}
+
+/* The same with sums in memory. */
+static void tile_of_many(const struct mm_run *r, const uint8_t *p, float *y)
 {
     int n = r->n, n_eight = 4 * (r->g1 - r->g0), pf = r->prefetch;
+    const uint16_t *x = r->xb;
+    float *acc = r->acc;
+    for (int j = 0; j < n; j++) {
+        __m512 a = r->add ? _mm512_loadu_ps(y + j * r->ldy) : _mm512_setzero_ps();
+        _mm512_storeu_ps(acc + 16 * j, a);
+    }
+    for (int k = 0; k < n_eight; k++, p += 256) {
+        __m512bh w0 = pairs(p), w1 = pairs(p + 64), w2 = pairs(p + 128), w3 = pairs(p + 192);
+        for (int i = 0; i < 4 && pf; i++)
+            _mm_prefetch((const char *)p + pf + 64 * i, _MM_HINT_T0);
+        for (int j = 0; j < n; j++, x += 8)
+            _mm512_storeu_ps(acc + 16 * j,
+                             column(w0, w1, w2, w3, x, _mm512_loadu_ps(acc + 16 * j)));
+    }
+    for (int j = 0; j < n; j++)
+        _mm512_storeu_ps(y + j * r->ldy, _mm512_loadu_ps(acc + 16 * j));
+}
+
+void kern_mm_bf16x_avx512bf16(const struct mm_run *r)
+{
     for (int t = 0; t < r->n_tile; t++) {
         const uint8_t *p = r->w + (size_t)t * r->tile_bytes;
-        const uint16_t *x = r->xb;
-        float *y = r->y + 16 * t, *acc = n == 1 ? y : r->acc;
-        for (int j = 0; j < n; j++) {
-            __m512 a = r->add ? _mm512_loadu_ps(y + j * r->ldy) : _mm512_setzero_ps();
-            _mm512_storeu_ps(acc + 16 * j, a);
+        float *y = r->y + 16 * t;
+        switch (r->n) {
+        case 1: tile(r, p, y, 1); break;
+        case 2: tile(r, p, y, 2); break;
+        case 3: tile(r, p, y, 3); break;
+        case 4: tile(r, p, y, 4); break;
+        case 5: tile(r, p, y, 5); break;
+        case 6: tile(r, p, y, 6); break;
+        case 7: tile(r, p, y, 7); break;
+        case 8: tile(r, p, y, 8); break;
+        default: tile_of_many(r, p, y);
         }
-        __m512 one = _mm512_loadu_ps(acc);
-        for (int k = 0; k < n_eight; k++, p += 256) {
-            __m512bh w0 = pairs(p), w1 = pairs(p + 64), w2 = pairs(p + 128), w3 = pairs(p + 192);
-            for (int i = 0; i < 4 && pf; i++)
-                _mm_prefetch((const char *)p + pf + 64 * i, _MM_HINT_T0);
-            if (n == 1) {
-                one = column(w0, w1, w2, w3, x, one);
-                x += 8;
-                continue;
-            }
-            for (int j = 0; j < n; j++, x += 8)
-                _mm512_storeu_ps(acc + 16 * j,
-                                 column(w0, w1, w2, w3, x, _mm512_loadu_ps(acc + 16 * j)));
-        }
-        if (n == 1) _mm512_storeu_ps(y, one);
-        for (int j = 0; j < n && n > 1; j++)
-            _mm512_storeu_ps(y + j * r->ldy, _mm512_loadu_ps(acc + 16 * j));
     }
 }
