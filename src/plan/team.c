@@ -164,13 +164,17 @@ static double counted(const struct plan_model *m)
     return (m->active - m->p_embed) / sum;
 }
 
-/* The layers of a step of so few tokens are one region on a rank that shares no matrix; otherwise
- * every operator begins and ends for itself. */
-#define REGION_TOK 4
+/* The layers of a step of few tokens are one region on a rank that shares no matrix (8 at most, of
+ * wide models 4: dev/cpu/region.c); otherwise every operator begins and ends for itself. */
+static double region_tokens(const struct plan_model *m)
+{
+    return fmax(4, fmin(8, floor(32768.0 / fmax(1, m->hidden))));
+}
+
 static double starts(const struct plan_case *c, const struct stage *s, const struct work *w)
 {
     const struct plan_model *m = c->model;
-    bool whole = c->lay.tp <= 1 && c->lay.dp <= 1 && w->tok <= REGION_TOK;
+    bool whole = c->lay.tp <= 1 && c->lay.dp <= 1 && w->tok <= region_tokens(m);
     if (!c->team || whole) return 0;
     double attn = m->attn == PLAN_ATTN_MLA ? 10 : 7;
     return (s->n_layer * attn + s->n_dense * 3.0 + s->n_moe * (m->shared > 0 ? 8.0 : 6.0)) *

@@ -23,8 +23,11 @@
 #include "base/clock.h"
 
 #define ASK_LINES 24 /* about what a core can have under way */
-#define TOK_MAX                                                                                    \
-    4 /* with more, a worker that computes what another one does costs more than a wait */
+/* Tokens of a step. Every worker normalises and prepares all rows for itself, which with more
+ * values than these costs more than to share the rows and wait for each other. */
+#define TOK_MIN 4
+#define TOK_MAX 8
+#define TOK_VALUES 32768
 
 /* ---- open ---- */
 
@@ -36,6 +39,12 @@ static const struct mm_mat *mat(const dev_mat *m)
 static unsigned forms_of(const dev_mat *m)
 {
     return 1u << dev_cpu_mat_of(m)->form | 1u << dev_cpu_mat_of(m)->form2;
+}
+
+static int most_tokens(const struct cpu *c, int d_model)
+{
+    int n = BASE_MAX(TOK_MIN, BASE_MIN(TOK_MAX, TOK_VALUES / d_model));
+    return BASE_MIN(n, c->n_tok_max);
 }
 
 /* What the workspace has room for. */
@@ -199,7 +208,7 @@ sl_status dev_cpu_fuse_layers(struct cpu *c, const struct dev_op *op, int n_op, 
     }
     SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof *s, (void **)&s, err));
     SL_TRY(dev_cpu_scratch(c, (size_t)n, sizeof *s->layer, &s->layer, err));
-    s->head = (struct cpu_fused){{end - at, BASE_MIN(TOK_MAX, c->n_tok_max)}, run_region};
+    s->head = (struct cpu_fused){{end - at, most_tokens(c, one.attn_norm->n)}, run_region};
     for (s->n_layer = 0; s->n_layer < n; at += s->layer[s->n_layer++].p.n_op)
         (void)dev_cpu_match_layer(op, n_op, at, &s->layer[s->n_layer].p);
     SL_TRY(open_region(c, s, err));
