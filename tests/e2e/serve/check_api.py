@@ -212,8 +212,11 @@ def chat_fields(s):
                      n_discard=-1, unknown=None)
     need("ignored fields", status == 200 and r["choices"][0]["message"]["content"] == whole, r)
     for text in (whole, [{"type": "text", "text": whole}]):
-        status, r = post(prediction={"type": "content", "content": text})
-        u = r["usage"]["completion_tokens_details"]
+        for _ in range(300):  # by the measured times of steps drafts may not pay for a while
+            status, r = post(prediction={"type": "content", "content": text})
+            u = r["usage"]["completion_tokens_details"]
+            if status != 200 or u["accepted_prediction_tokens"]:
+                break
         need("prediction", status == 200 and r["choices"][0]["message"]["content"] == whole, r)
         need("prediction: tokens", u["accepted_prediction_tokens"] > 0 and
              u["rejected_prediction_tokens"] >= 0 and r["timings"]["draft_n"] > 0, r)

@@ -363,7 +363,7 @@ def not_for_ever(a, e, path):
     other.join(10)
     need("another engine is named", other.error() and "--kv" in other.error()["message"],
          other.error())
-    need("it serves what is new", a.post(CHAT, chat())[0] == 200)
+    need("it serves what is new", until(lambda: a.post(CHAT, chat())[0] == 200))
     return e
 
 
@@ -459,7 +459,7 @@ def options(command):
         if not m:
             continue
         name, arg = m[1], m[2]
-        out[name] = ([] if not arg else ["3"] if arg in ("N", "S") else
+        out[name] = ([] if not arg else ["3"] if arg in ("N", "S") else ["0.5"] if arg == "F" else
                      [arg.split("|")[1]] if "|" in arg and arg.islower() else ["x"])
     return out
 
