@@ -168,6 +168,8 @@ int main(int argc, char **argv)
         return cmd_flush(CMD_OK);
     }
     if (strcmp(name, "--man") == 0) {
+        static char all[1 << 18]; /* written at once, so that a failure has a reason */
+        setvbuf(stdout, all, _IOFBF, sizeof all);
         cmd_man(stdout);
         return cmd_flush(CMD_OK);
     }
