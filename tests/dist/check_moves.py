@@ -7,6 +7,7 @@ events beside those of a server that moves none.
 
   check_moves.py [BUILD] [--long]
 """
+import http.client
 import json
 import os
 import signal
@@ -44,8 +45,10 @@ def answer(server, i, n=300):
                 ignore_eos=True, stream=True, return_token_ids=True)
     with server.open(body, "/v1/completions") as s:
         s.settimeout(120)
+        r = http.client.HTTPResponse(s)
+        r.begin()
         held = b""
-        while part := s.recv(65536):
+        while part := r.read1(65536):  # an event may lie in two chunks
             times.append(time.time())
             *blocks, held = (held + part).split(b"\n\n")
             for line in (ln for b in blocks for ln in b.split(b"\n")):
