@@ -13,7 +13,8 @@ sl_status engine_draw_init(sl_engine *e, sl_err *err)
     struct dev_info di;
     dev_info_get(e->d, &di);
     size_t n_seq = (size_t)e->n_seq_max, n_row = (size_t)e->n_logit_max;
-    int n = BASE_MIN(BASE_MIN(di.n_thread, ENGINE_SAMPLER_MAX), e->n_logit_max);
+    int most = e->n_seq_max * (e->spec.on ? 1 + SPEC_MAX : 1); /* rows that draw */
+    int n = BASE_MIN(BASE_MIN(di.n_thread, ENGINE_SAMPLER_MAX), most);
     SL_TRY(engine_array((size_t)n, sizeof *e->sampler, &e->sampler, err));
     while (e->n_sampler < n)
         SL_TRY(engine_sampler_init(&e->sampler[e->n_sampler++], e->n_vocab, err));

@@ -210,14 +210,14 @@ sl_status engine_sample(struct engine_sampler *s, const struct engine_draw *d, i
     if (best == DEV_BEST_NONE)
         return SL_FAIL(err, INTERNAL, "no token can be chosen: all are impossible");
     if (best < 0) return SL_FAIL(err, INTERNAL, "the model's output is not a number");
-    bool greedy = !(p->temperature > 0);
-    if (greedy && !needs_copy(d) && !listed(d, best)) {
+    bool greedy = !(p->temperature > 0), as_is = !needs_copy(d) && !listed(d, best);
+    if (greedy && as_is) {
         *token = best;
         return SL_OK;
     }
     ASSERT(d->logit);
     const float *from = d->logit;
-    if (needs_copy(d) || listed(d, best)) {
+    if (!as_is) {
         adjust(s, d);
         from = s->work;
         best = argmax_f32(from, s->n_vocab);
@@ -231,7 +231,7 @@ sl_status engine_sample(struct engine_sampler *s, const struct engine_draw *d, i
     if (greedy || top == INFINITY || p->top_k == 1) return SL_OK;
     for (int i = 0; i < s->n_vocab; i++)
         s->work[i] = (from[i] - top) / p->temperature;
-    forbid(s, d);
+    if (as_is) forbid(s, d);
     bool filter = p->top_k > 0 || p->min_p > 0 || (p->top_p > 0 && p->top_p < 1);
     *token = filter ? draw_filtered(s, d) : engine_race_all(s->work, s->n_vocab, best, d);
     return SL_OK;
