@@ -58,15 +58,7 @@ sl_status compute_model_name(const struct opt_common *o, char *buf, size_t n, co
  * a lower rank does. Do they know? */
 static bool refuse(const struct opt_common *o, sl_status *st, sl_err *err)
 {
-    struct dist_layout l;
-    struct dist_refusal r = {.st = *st, .err = *err};
-    if (cmd_stop || !compute_apart(o) || dist_layout_parse(o->layout, &l, NULL) ||
-        dist_layout_ranks(&l) != dist_launched().n)
-        return false;
-    dist_mpi_refuse(&r);
-    *st = r.st;
-    *err = r.err;
-    return r.told;
+    return !cmd_stop && dist_mpi_refuse(o->layout, st, err);
 }
 
 /* A process that was started beside rank 0: it never comes back to the command. */

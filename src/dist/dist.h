@@ -91,9 +91,10 @@ sl_status dist_team_open(int n, const struct dist_opts *o, dist **out, sl_err *e
  * the program speaks MPI: NOTFOUND says what is missing. Other errors: IO (MPI's), UNSUPPORTED
  * (they are on several machines). */
 sl_status dist_mpi_open(const struct dist_opts *o, dist **out, sl_err *err) BASE_MUST_USE;
-/* In place of opening: r->st and r->err become what all ranks fail with, the failure of the lowest
- * that has one; where r->told stays false they are as they were. */
-void dist_mpi_refuse(struct dist_refusal *r);
+/* In place of opening, of a process that was started for this layout (NULL: none) and fails with st
+ * and err: these become what all ranks fail with, the failure of the lowest that has one. False:
+ * the others were not met, or there are none, and nothing has changed. */
+bool dist_mpi_refuse(const char *layout, sl_status *st, sl_err *err);
 /* Where the module lies; false: nowhere. */
 bool dist_mpi_module(char *path, size_t n);
 void dist_close(dist *d); /* of a team any end closes all; NULL is legal */

@@ -390,11 +390,20 @@ sl_status dist_mpi_open(const struct dist_opts *o, dist **out, sl_err *err)
     return SL_OK;
 }
 
-void dist_mpi_refuse(struct dist_refusal *r)
+bool dist_mpi_refuse(const char *layout, sl_status *st, sl_err *err)
 {
+    struct dist_layout l;
+    struct dist_refusal r = {.st = *st};
+    int n = dist_launched().n;
     dist *d = NULL;
-    sl_err err;
-    sl_status st = dist_mpi_open(&(struct dist_opts){.refuses = r}, &d, &err);
-    ASSERT(st && !d);
-    if (r->told) r->st = st;
+    sl_err own;
+    if (n < 2 || !layout || dist_layout_parse(layout, &l, NULL) || dist_layout_ranks(&l) != n)
+        return false;
+    if (err) r.err = *err;
+    sl_status all = dist_mpi_open(&(struct dist_opts){.refuses = &r}, &d, &own);
+    ASSERT(all && !d);
+    if (!r.told) return false;
+    *st = all;
+    if (err) *err = r.err;
+    return true;
 }

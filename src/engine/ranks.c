@@ -253,16 +253,9 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
 
 sl_status engine_ranks_refuse(const sl_engine *e, sl_status st, sl_err *err)
 {
-    struct dist_refusal r = {.st = st};
-    struct dist_layout l;
-    int n = dist_launched().n;
-    if (st == SL_CANCELLED || (e->ranks && e->ranks->met) || n < 2 || !e->opts.layout ||
-        dist_layout_parse(e->opts.layout, &l, NULL) || dist_layout_ranks(&l) != n)
-        return st;
-    if (err) r.err = *err;
-    dist_mpi_refuse(&r);
-    if (err) *err = r.err;
-    return r.st;
+    bool met = e->ranks && e->ranks->met;
+    if (st != SL_CANCELLED && !met) (void)dist_mpi_refuse(e->opts.layout, &st, err);
+    return st;
 }
 
 int engine_n_rank(const sl_engine *e)
