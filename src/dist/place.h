@@ -20,6 +20,14 @@ struct dist_experts {
 };
 /* Where rank's slots begin; rank n_rank: n_slot. */
 int dist_place_begin(const struct dist_experts *p, int rank);
+/* The rank that has a slot, where rank r's slots are from slot0[r] on up to slot0[r + 1]. */
+static inline int dist_place_rank(const int32_t *slot0, int slot)
+{
+    int r = 0;
+    while (slot >= slot0[r + 1])
+        r++;
+    return r;
+}
 
 /* The expert of each slot, into expert [n_slot], so that ranks have about equally much to do
  * (by weight: as long).

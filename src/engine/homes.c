@@ -191,13 +191,11 @@ int engine_running(const sl_engine *e, int i)
 int64_t engine_ranks_source_bytes(const sl_engine *e)
 {
     const io_model *io = e->m->io;
-    int32_t slot0[DIST_RANK_MAX + 1];
     int64_t n = 0;
     if (engine_n_home(e) == 1) return e->m->bytes;
     for (int r = 0; r < engine_n_rank(e); r++) {
         struct model_dims d = engine_rank_dims(e, r);
-        model_slots_dealt(&d, e->m->cfg.n_expert + e->opts.redundant, slot0);
-        d.n_slot = slot0[model_stage_rank(&d) + 1] - slot0[model_stage_rank(&d)];
+        d.n_slot = model_slots_of(&d, e->m->cfg.n_expert + e->opts.redundant);
         for (int i = 0; engine_rank_is_here(e, r) && i < io_n_tensor(io); i++) {
             const struct tensor *t = io_tensor(io, i);
             n += model_slice_bytes(&e->m->cfg, &d, t->name, (int64_t)t->n_bytes);

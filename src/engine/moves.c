@@ -46,14 +46,6 @@ struct engine_mover {
     struct verdict verdict;
 };
 
-static int rank_of(const struct engine_mover *m, int slot)
-{
-    int r = 0;
-    while (slot >= m->slot0[r + 1])
-        r++;
-    return r;
-}
-
 /* ---- the helper thread ---- */
 
 static int pace(void *user, int64_t bytes)
@@ -74,7 +66,7 @@ static sl_status read_batch(struct engine_mover *m, sl_err *err)
             SL_TRY(model_move_read(m->o.net, &mv, m->spare[i], &p, err));
             m->mine.loaded[i] = model_spare_sum(m->o.net, m->layer, m->spare[i]);
         }
-        if (rank_of(m, v->from) == model_stage_rank(&m->o.dims))
+        if (dist_place_rank(m->slot0, v->from) == model_stage_rank(&m->o.dims))
             m->mine.held[i] = model_slot_sum(m->o.net, m->layer, v->from);
     }
     return SL_OK;
@@ -137,7 +129,8 @@ static sl_status hear_read(struct engine_mover *m, int layer, int n, struct rd *
         const struct engine_move *v = &m->move[i];
         bool fits = v->slot >= 0 && v->slot < m->o.n_slot && v->from >= 0 &&
                     v->from < m->o.n_slot && v->expert >= 0 && v->expert < c->n_expert;
-        bool ours = has_layer(m) && rank_of(m, v->slot) == model_stage_rank(&m->o.dims);
+        bool ours = has_layer(m) &&
+                    dist_place_rank(m->slot0, v->slot) == model_stage_rank(&m->o.dims);
         if (!fits || (ours && n_spare == m->o.n_spare))
             return SL_FAIL(err, INTERNAL, "a message that moves expert %d", v->expert);
         m->spare[i] = ours ? n_spare++ : -1;
@@ -157,7 +150,8 @@ static struct verdict judge(const struct engine_mover *m)
         if (m->all[r].state != MOVED_READY) return (struct verdict){MOVED_FAILED, r};
     for (int i = 0; i < m->n; i++) {
         const struct engine_move *v = &m->move[i];
-        if (m->all[rank_of(m, v->slot)].loaded[i] != m->all[rank_of(m, v->from)].held[i])
+        int to = dist_place_rank(m->slot0, v->slot), from = dist_place_rank(m->slot0, v->from);
+        if (m->all[to].loaded[i] != m->all[from].held[i])
             return (struct verdict){MOVED_FAILED, -1};
     }
     return (struct verdict){MOVED_READY, -1};

@@ -676,26 +676,19 @@ int64_t engine_ranks_bytes_per_token(const sl_engine *e)
     return e->ranks ? sum(e->ranks->bytes_per_token, e->ranks->n) : model_bytes_per_token(e->net);
 }
 
-static int slots_of(const sl_engine *e, int rank)
-{
-    struct model_dims d = engine_rank_dims(e, rank);
-    int32_t slot0[DIST_RANK_MAX + 1];
-    model_slots_dealt(&d, e->ranks->n_slot, slot0);
-    return slot0[model_stage_rank(&d) + 1] - slot0[model_stage_rank(&d)];
-}
-
 int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n)
 {
     const struct engine_ranks *k = e->ranks;
     if (!k) return 1;
     for (int i = 0; i < n && i < k->n; i++) {
         struct dist_count c = dist_counts(k->end, i);
+        struct model_dims d = engine_rank_dims(e, i);
         out[i] = (sl_rank_stat){
             .weight_bytes = k->weight_bytes[i],
             .n_join = c.n_join,
             .join_bytes = c.bytes,
-            .stage = engine_rank_dims(e, i).stage,
-            .n_slot = k->n_slot ? slots_of(e, i) : 0,
+            .stage = d.stage,
+            .n_slot = model_slots_of(&d, k->n_slot),
             .wait_ms = (double)BASE_MAX(k->step_ns - c.busy_ns, 0) * 1e-6,
             .step_ms = (double)k->step_ns * 1e-6,
         };

@@ -16,6 +16,7 @@ struct engine_rebalance {
     /* fixed after open */
     struct dist_experts shape;
     int32_t *slot; /* [n_layer, n_slot] the table of ranks.c */
+    int32_t slot0[DIST_RANK_MAX + 1]; /* where each rank's slots begin */
     int n_layer, n_spare;
     int64_t every_ns; /* 0 = only when asked */
     /* any thread */
@@ -59,6 +60,8 @@ sl_status engine_rebalance_open(sl_engine *e, sl_err *err)
                                      .n_group = 1,
                                      .n_node = 1,
                                      .weight = s.weight};
+    for (int r = 0; r <= s.n_rank; r++)
+        b->slot0[r] = dist_place_begin(&b->shape, r);
     b->slot = s.slot;
     b->n_layer = s.n_layer;
     b->n_spare = s.n_spare;
@@ -150,22 +153,14 @@ static void plan_layer(struct engine_rebalance *b)
     b->n_ratio++;
 }
 
-static int rank_of(const struct engine_rebalance *b, int slot)
-{
-    int r = 0;
-    while (slot >= dist_place_begin(&b->shape, r + 1))
-        r++;
-    return r;
-}
-
 /* Does the exchange fit into the batch: a slot once, and no more on a rank than it has room for? */
 static bool fits(const struct engine_rebalance *b, const struct dist_exchange *x)
 {
     if (b->n_batch + x->n > ENGINE_MOVES_MAX) return false;
     for (int k = 0; k < x->n; k++) {
-        int n = 0;
+        int n = 0, rank = dist_place_rank(b->slot0, x->slot[k]);
         for (int i = 0; i < b->n_batch; i++) {
-            n += rank_of(b, b->batch[i].slot) == rank_of(b, x->slot[k]);
+            n += dist_place_rank(b->slot0, b->batch[i].slot) == rank;
             if (b->batch[i].slot == x->slot[k]) return false;
         }
         if (n == b->n_spare) return false;

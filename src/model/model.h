@@ -80,6 +80,7 @@ static inline struct dist_among model_stage_among(const struct model_dims *d)
 /* Of n slots of experts, which are dealt to the ranks of d's stage, those of each rank r are from
  * slot0[r] on up to slot0[r + 1]; slot0: room for DIST_RANK_MAX + 1. */
 void model_slots_dealt(const struct model_dims *d, int n, int32_t *slot0);
+int model_slots_of(const struct model_dims *d, int n); /* how many d's own rank has */
 /* Has it layer il? MTP layers follow the others. */
 static inline bool model_has_layer(const struct arch_cfg *c, const struct model_dims *d, int il)
 {

@@ -138,6 +138,13 @@ void model_slots_dealt(const struct model_dims *d, int n, int32_t *slot0)
     slot0[a.n] = n;
 }
 
+int model_slots_of(const struct model_dims *d, int n)
+{
+    struct dist_among a = model_stage_among(d);
+    int64_t at;
+    return (int)dist_share(n, 1, &a, &at);
+}
+
 struct model_slice model_slice_of_first(const struct model_dims *d, int64_t n)
 {
     struct dist_among a = model_among(d);
