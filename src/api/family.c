@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "api/field.h"
 #include "api/parse_internal.h"
 
 const char *const api_parse_tag[N_TAG] = {
@@ -20,13 +21,9 @@ static const struct api_family *const row[] = {
 #include "api/family_list.h"
 };
 
-/* Is name one of the "|"-separated names (NULL = none)? */
 static bool is_one_of(const char *names, const char *name)
 {
-    size_t n = strlen(name);
-    for (const char *p = names; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
-        if (strcspn(p, "|") == n && memcmp(p, name, n) == 0) return true;
-    return false;
+    return names && api_name_in(names, name);
 }
 
 const struct api_family *api_family_named(const char *name)

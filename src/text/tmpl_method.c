@@ -3,6 +3,7 @@
  * are called, as Jinja's sandbox does. */
 #include <string.h>
 
+#include "text/keys.h"
 #include "text/tmpl_internal.h"
 #include "text/uni.h"
 #include "text/utf8.h"
@@ -143,28 +144,25 @@ bool text_method_mutates(const struct tmethod *m)
 
 bool text_method_missing(struct tv o, const char *name)
 {
-    static const char number[] = "real|imag|conjugate|as_integer_ratio|is_integer|",
-                      macro[] = "arguments|catch_kwargs|catch_varargs|caller|explicit_caller|";
+    static const char number[] = "real|imag|conjugate|as_integer_ratio|is_integer",
+                      macro[] = "arguments|catch_kwargs|catch_varargs|caller|explicit_caller";
     static const struct {
         char on;
         const char *names;
     } row[] = {{'s', "casefold|center|encode|expandtabs|format_map|index|isascii|isdecimal|"
                      "isidentifier|isnumeric|isprintable|istitle|ljust|maketrans|rindex|rjust|"
-                     "rpartition|swapcase|translate|zfill|"},
-               {'l', "index|"},
-               {'t', "index|"},
-               {'r', "index|start|stop|step|"},
-               {'v', "isdisjoint|mapping|send|throw|close|gi_code|gi_frame|gi_running|"}};
+                     "rpartition|swapcase|translate|zfill"},
+               {'l', "index"},
+               {'t', "index"},
+               {'r', "index|start|stop|step"},
+               {'v', "isdisjoint|mapping|send|throw|close|gi_code|gi_frame|gi_running"}};
     const char *names = o.kind == TV_MACRO                                           ? macro
                         : o.kind == TV_INT || o.kind == TV_BOOL || o.kind == TV_REAL ? number
                                                                                      : "";
-    size_t n = strlen(name);
     for (int i = 0; i < BASE_COUNT_OF(row); i++)
         if (row[i].on == class_of(o)) names = row[i].names;
     if ((o.kind == TV_INT || o.kind == TV_BOOL) && strstr(name, "bit_") == name) return true;
-    for (const char *p = names; *p; p += strcspn(p, "|") + 1)
-        if (strncmp(p, name, n) == 0 && p[n] == '|') return true;
-    return false;
+    return text_key_fits(names, name);
 }
 
 static sl_status need_str(struct tx *x, const struct tcall *c, int i, const struct ts **out)
