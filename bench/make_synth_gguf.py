@@ -161,6 +161,29 @@ def vocab(w, n, pre):
     w.add_token_list(toks); w.add_token_types(types); w.add_token_merges(merges)
     w.add_bos_token_id(n - 2); w.add_eos_token_id(n - 1); w.add_pad_token_id(n - 1)
 
+def size_keys(w, ctx, d, ff, heads, base, experts):
+    w.add_context_length(ctx)
+    w.add_embedding_length(d)
+    w.add_feed_forward_length(ff)
+    w.add_head_count(heads[0])
+    w.add_head_count_kv(heads[1])
+    w.add_layer_norm_rms_eps(1e-6)
+    w.add_rope_freq_base(base)
+    w.add_expert_used_count(experts[0])
+    w.add_expert_count(experts[1])
+
+def mla_keys(w, r, rope, nope, v):
+    w.add_key_length(r + rope)
+    w.add_value_length(r)
+    w.add_key_length_mla(nope + rope)
+    w.add_value_length_mla(v)
+    w.add_rope_dimension_count(rope); w.add_file_type(1)
+
+def gated(p, kind, n, ff, **k):
+    """The three matrices of a feed-forward block; n: () or (experts,)."""
+    for part, shape in ('gate', (ff, H)), ('up', (ff, H)), ('down', (H, ff)):
+        W_.t(f'{p}ffn_{part}{kind and "_" + kind}.weight', n + shape, **k)
+
 if a.model == 'dsv2lite':
     L = a.layers or 27
     E = a.experts or 64
@@ -177,26 +200,14 @@ if a.model == 'dsv2lite':
     W_ = W('deepseek2'); w = W_.w
     w.add_name(f'synthetic DeepSeek-V2-Lite shape {L}L {E}e')
     w.add_block_count(L)
-    w.add_context_length(163840)
-    w.add_embedding_length(H)
-    w.add_feed_forward_length(10944)
-    w.add_head_count(NH)
-    w.add_head_count_kv(1)
-    w.add_layer_norm_rms_eps(1e-6)
-    w.add_rope_freq_base(10000.0)
-    w.add_expert_used_count(U)
-    w.add_expert_count(E)
+    size_keys(w, ctx=163840, d=H, ff=10944, heads=(NH, 1), base=10000.0, experts=(U, E))
     w.add_expert_shared_count(SH)
     w.add_expert_feed_forward_length(FF)
     w.add_expert_weights_scale(1.0)
     w.add_expert_weights_norm(False)
     w.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX)
     w.add_leading_dense_block_count(1); w.add_vocab_size(NV); w.add_kv_lora_rank(R)
-    w.add_key_length(R + ROPE)
-    w.add_value_length(R)
-    w.add_key_length_mla(NOPE + ROPE)
-    w.add_value_length_mla(V)
-    w.add_rope_dimension_count(ROPE); w.add_file_type(1)
+    mla_keys(w, R, ROPE, NOPE, V)
     w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
     w.add_rope_scaling_factor(40.0)
     w.add_rope_scaling_orig_ctx_len(4096)
@@ -215,17 +226,11 @@ if a.model == 'dsv2lite':
         W_.t(p + 'attn_output.weight', (H, NH * V), **k)
         W_.t(p + 'ffn_norm.weight', (H, ), f32=True, one=True)
         if i < 1:
-            for n, s in (('ffn_gate', (10944, H)), ('ffn_up', (10944, H)), ('ffn_down', (H,
-                                                                                         10944))):
-                W_.t(p + n + '.weight', s, **k)
+            gated(p, '', (), 10944, **k)
         else:
             W_.t(p + 'ffn_gate_inp.weight', (E, H), f32=True)
-            W_.t(p + 'ffn_gate_exps.weight', (E, FF, H), frac=U / E, **k)
-            W_.t(p + 'ffn_up_exps.weight', (E, FF, H), frac=U / E, **k)
-            W_.t(p + 'ffn_down_exps.weight', (E, H, FF), frac=U / E, **k)
-            W_.t(p + 'ffn_gate_shexp.weight', (FF * SH, H), **k)
-            W_.t(p + 'ffn_up_shexp.weight', (FF * SH, H), **k)
-            W_.t(p + 'ffn_down_shexp.weight', (H, FF * SH), **k)
+            gated(p, 'exps', (E, ), FF, frac=U / E, **k)
+            gated(p, 'shexp', (), FF * SH, **k)
 elif a.model == 'dsv3':
     L = a.layers or 6
     E = a.experts or 256
@@ -244,15 +249,7 @@ elif a.model == 'dsv3':
     w.add_name(f'synthetic DeepSeek-V3 proportions {L}L {E}e')
     w.add_block_count(L + 1)
     w.add_nextn_predict_layers(1)
-    w.add_context_length(163840)
-    w.add_embedding_length(H)
-    w.add_feed_forward_length(DENSE)
-    w.add_head_count(NH)
-    w.add_head_count_kv(1)
-    w.add_layer_norm_rms_eps(1e-6)
-    w.add_rope_freq_base(10000.0)
-    w.add_expert_used_count(U)
-    w.add_expert_count(E)
+    size_keys(w, ctx=163840, d=H, ff=DENSE, heads=(NH, 1), base=10000.0, experts=(U, E))
     w.add_expert_shared_count(1)
     w.add_expert_group_count(8)
     w.add_expert_group_used_count(4)
@@ -262,11 +259,7 @@ elif a.model == 'dsv3':
     w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     w.add_leading_dense_block_count(1); w.add_vocab_size(NV)
     w.add_q_lora_rank(QR); w.add_kv_lora_rank(R)
-    w.add_key_length(R + ROPE)
-    w.add_value_length(R)
-    w.add_key_length_mla(NOPE + ROPE)
-    w.add_value_length_mla(V)
-    w.add_rope_dimension_count(ROPE); w.add_file_type(1)
+    mla_keys(w, R, ROPE, NOPE, V)
     vocab(w, NV, 'deepseek-v3')
     W_.t('token_embd.weight', (NV, H), frac=0)
     W_.t('output_norm.weight', (H,), f32=True, one=True); W_.t('output.weight', (NV, H))
@@ -284,17 +277,12 @@ elif a.model == 'dsv3':
         W_.t(p + 'attn_output.weight', (H, NH * V), frac=on, **k)
         W_.t(p + 'ffn_norm.weight', (H, ), f32=True, one=True)
         if i < 1:
-            for n in ('ffn_gate', 'ffn_up', 'ffn_down'):
-                W_.t(p + n + '.weight', (H, DENSE) if n == 'ffn_down' else (DENSE, H), **k)
+            gated(p, '', (), DENSE, **k)
             continue
         W_.t(p + 'ffn_gate_inp.weight', (E, H), f32=True, frac=on)
         W_.t(p + 'exp_probs_b.bias', (E, ), f32=True, frac=on)
-        W_.t(p + 'ffn_gate_exps.weight', (E, FF, H), frac=on * U / E, **k)
-        W_.t(p + 'ffn_up_exps.weight', (E, FF, H), frac=on * U / E, **k)
-        W_.t(p + 'ffn_down_exps.weight', (E, H, FF), frac=on * U / E, **k)
-        W_.t(p + 'ffn_gate_shexp.weight', (FF, H), frac=on, **k)
-        W_.t(p + 'ffn_up_shexp.weight', (FF, H), frac=on, **k)
-        W_.t(p + 'ffn_down_shexp.weight', (H, FF), frac=on, **k)
+        gated(p, 'exps', (E, ), FF, frac=on * U / E, **k)
+        gated(p, 'shexp', (), FF, frac=on, **k)
         if i == L:
             W_.t(p + 'nextn.eh_proj.weight', (H, 2 * H), frac=0, **k)
             W_.t(p + 'nextn.enorm.weight', (H, ), f32=True, one=True)
@@ -313,15 +301,7 @@ else:
     W_ = W('qwen3moe'); w = W_.w
     w.add_name(f'synthetic Qwen3-30B-A3B shape {L}L {E}e')
     w.add_block_count(L)
-    w.add_context_length(40960)
-    w.add_embedding_length(H)
-    w.add_feed_forward_length(6144)
-    w.add_head_count(NH)
-    w.add_head_count_kv(NKV)
-    w.add_layer_norm_rms_eps(1e-6)
-    w.add_rope_freq_base(1e6)
-    w.add_expert_used_count(U)
-    w.add_expert_count(E)
+    size_keys(w, ctx=40960, d=H, ff=6144, heads=(NH, NKV), base=1e6, experts=(U, E))
     w.add_expert_feed_forward_length(FF)
     w.add_key_length(D)
     w.add_value_length(D)
@@ -339,7 +319,5 @@ else:
         W_.t(p + 'attn_k_norm.weight', (D, ), f32=True, one=True)
         W_.t(p + 'ffn_norm.weight', (H, ), f32=True, one=True)
         W_.t(p + 'ffn_gate_inp.weight', (E, H), f32=True)
-        W_.t(p + 'ffn_gate_exps.weight', (E, FF, H), frac=U / E, **k)
-        W_.t(p + 'ffn_up_exps.weight', (E, FF, H), frac=U / E, **k)
-        W_.t(p + 'ffn_down_exps.weight', (E, H, FF), frac=U / E, **k)
+        gated(p, 'exps', (E, ), FF, frac=U / E, **k)
 W_.write()
