@@ -63,7 +63,7 @@ struct dev_class {
     bool is_host;        /* its memory is the host's */
     bool is_card;        /* its driver has libraries, files and devices of its own */
     bool is_late;        /* it queues operators, and times them itself */
-    /* NULL, or called behind every operator that is timed, in place of the host's clock */
+    /* NULL, or called after every operator that is timed, in place of the host's clock */
     void (*op_done)(dev *d, enum dev_op_kind op);
     bool takes_late;     /* its moe knows terms that come late */
     bool frees_poisoned; /* dev_kv_free is to poison: nothing may read a free block */

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #define DRAW_TILE 64 /* ids whose words are made together */
-/* ln of less than 2^-33, which is the least v of a race: who leads with score s is not beaten by
- * anybody with z < s + DRAW_LEAST. */
+/* ln of less than 2^-33, which is the least v of a race: an id that leads with score s is not
+ * beaten by one with z < s + DRAW_LEAST. */
 #define DRAW_LEAST (-22.9f)
 
 struct draw_run {

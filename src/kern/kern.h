@@ -84,8 +84,8 @@ const char *kern_op_isa(int op, uint32_t isa_mask);
  * attn_q8_query: x[d] (finite) to int8 in lane lane of ld: code i to q[4 (i / 4 ld + lane) + i %
  * 4], i < d rounded up to 4, zeros after d; for group g of 32 scale[g ld + lane] = max|x| / 127
  * and bias[g ld + lane] = -128 times the sum of its codes. attn_dot_q8, attn_mix_q8: attn.h.
- * draw_next: the first tile of DRAW_TILE ids from id0 (a multiple of it) on in which somebody may
- * beat r->best, and its words; r->n where there is none.
+ * draw_next: the first tile of DRAW_TILE ids from id0 (a multiple of it) on in which one may beat
+ * r->best, and its words; r->n where there is none.
  * draw_mass: the sum of base/fp_math.h's e^z over those of n with z > -inf and z >= least, in
  * order. */
 

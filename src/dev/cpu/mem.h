@@ -23,8 +23,7 @@ struct cpu_mem {
     size_t chunk_left;
 };
 
-/* A slab or block of n bytes that lives as long as the device; zeroed. Errors:
- * NOMEM. */
+/* A slab or block of n bytes that lives as long as the device; zeroed. Errors: NOMEM. */
 sl_status dev_cpu_mem(struct cpu *c, enum mem_tag tag, size_t n, void **out,
                       sl_err *err) BASE_MUST_USE;
 /* The same for n * size bytes of workspace and a line after them, that vectors may read. out: a

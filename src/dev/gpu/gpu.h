@@ -338,7 +338,7 @@ void dev_gpu_log_free(struct gpu *c);
 /* Have a kernel ready before a step needs it. */
 sl_status dev_gpu_kernel(struct gpu *c, enum gpu_kernel id, sl_err *err);
 
-/* A stamp behind what is in the log. */
+/* A stamp after what is in the log. */
 void dev_gpu_stamp(struct gpu *c);
 
 /* ---- times of operators (times.c) ---- */

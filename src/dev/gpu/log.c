@@ -15,7 +15,7 @@ static struct gpu_entry *new_entry(struct gpu *c)
     return e;
 }
 
-/* The next entry of the log, which begins with a stamp where operators are timed; behind it there
+/* The next entry of the log, which begins with a stamp where operators are timed; after it there
  * is room for another. */
 static struct gpu_entry *append(struct gpu *c)
 {

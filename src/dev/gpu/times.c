@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Times of operators on the device's clock: while they are asked for, every operator leaves a stamp
- * in the log behind it, and every submit begins with one. What lies between two stamps of a submit
+ * in the log after it, and every submit begins with one. What lies between two stamps of a submit
  * was the operator's of the second. A log with stamps is another log, so those that were recorded
  * without them stay as they are. */
 #include "dev/gpu/gpu.h"
