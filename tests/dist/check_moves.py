@@ -7,7 +7,6 @@ events beside those of a server that moves none.
 
   check_moves.py [BUILD] [--long]
 """
-import http.client
 import json
 import os
 import signal
@@ -45,21 +44,14 @@ def answer(server, i, n=300):
                 ignore_eos=True, stream=True, return_token_ids=True)
     with server.open(body, "/v1/completions") as s:
         s.settimeout(120)
-        r = http.client.HTTPResponse(s)
-        r.begin()
-        held = b""
-        while part := r.read1(65536):  # an event may lie in two chunks
+        for e in serve.events(s):
             times.append(time.time())
-            *blocks, held = (held + part).split(b"\n\n")
-            for line in (ln for b in blocks for ln in b.split(b"\n")):
-                if line.startswith(b"data: {"):
-                    e = json.loads(line[6:])
-                    if "error" in e:
-                        return [e["error"]], []
-                    for c in e["choices"]:
-                        ids += c.get("token_ids") or []
-            if b"[DONE]" in b"".join(blocks):
+            if e == "[DONE]":
                 break
+            if "error" in e:
+                return [e["error"]], []
+            for c in e["choices"]:
+                ids += c.get("token_ids") or []
     return ids, [b - a for a, b in zip(times, times[1:])]
 
 

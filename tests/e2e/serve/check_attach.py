@@ -59,15 +59,12 @@ class Story(threading.Thread):
         try:
             with self.server.open(dict(self.body, stream=True)) as s:
                 s.settimeout(60)
-                held = b""
-                while not self.done and (part := s.recv(65536)):
-                    *blocks, held = (held + part).split(b"\n\n")
-                    for line in (ln for b in blocks for ln in b.split(b"\n")):
-                        if line == b"data: [DONE]":
-                            self.done = True
-                        elif line.startswith(b"data: "):
-                            self.times.append(time.time())
-                            self.events.append(json.loads(line[6:]))
+                for event in serve.events(s):
+                    if event == "[DONE]":
+                        self.done = True
+                        break
+                    self.times.append(time.time())
+                    self.events.append(event)
         except GONE as x:
             self.cut = repr(x)
 

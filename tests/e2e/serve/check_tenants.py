@@ -71,8 +71,10 @@ class Client:
                                                   and got.endswith(b"}")):
                 break
         status = int(got[9:12]) if got else 0
-        events = [ln[6:] for ln in got.split(b"\n") if ln.startswith(b"data: {")]
-        last = json.loads(events[-1]) if status == 200 and events else got.split(b"\r\n\r\n", 1)[-1]
+        body = got.split(b"\r\n\r\n", 1)[-1]
+        events = [ln[6:] for ln in serve.unchunk(body).split(b"\n") if ln.startswith(b"data: {")] \
+            if status == 200 else []
+        last = json.loads(events[-1]) if events else body
         return status, first, time.perf_counter() - t0, last
 
 

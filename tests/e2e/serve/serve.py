@@ -24,6 +24,29 @@ TIMEOUT = 60  # seconds for one answer
 KEYS = ("message", "type", "param", "code")
 
 
+def unchunk(data):
+    """The bytes of a body in chunks of HTTP, as far as it came."""
+    out = b""
+    while b"\r\n" in data:
+        head, rest = data.split(b"\r\n", 1)
+        n = int(head, 16)
+        out, data = out + rest[:n], rest[n + 2:]
+    return out
+
+
+def events(sock):
+    """The events of a stream as they come, for a socket of Server.open: parsed, or "[DONE]". An
+    event may lie in two chunks of HTTP, and a chunk in two parts of TCP."""
+    r = http.client.HTTPResponse(sock)
+    r.begin()
+    held = b""
+    while part := r.read1(65536):
+        *blocks, held = (held + part).split(b"\n\n")
+        for line in (ln for b in blocks for ln in b.split(b"\n")):
+            if line.startswith(b"data: "):
+                yield "[DONE]" if line[6:] == b"[DONE]" else json.loads(line[6:])
+
+
 # ---- what no client may see (H14) ----
 
 class Leaks:
