@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The programs Claude Code and Codex themselves against `sluice serve`: each reads a file by its own
-tool and answers, over its own loop of turns. Both come from PyPI (claude-agent-sdk and
+"""The programs Claude Code and Codex themselves against `sluice serve`: each reads a file by its
+own tool and answers, over its own loop of turns. Both come from PyPI (claude-agent-sdk and
 openai-codex-cli-bin carry them). A relay between them and the server makes a small model a
 tolerable agent: it asks for the tool by name and the file by its only value in the first turn, for
 no tool in the next, whose answer is one of two by a schema; all else of the requests goes through
@@ -152,15 +152,17 @@ def claude(url, folder):
 
 
 def codex(url, folder):
-    rc, events, words = run("Codex", ["exec", "--skip-git-repo-check", "--json",
-                                      "--dangerously-bypass-approvals-and-sandbox", ASK], url, folder)
+    rc, events, words = run("Codex", [
+        "exec", "--skip-git-repo-check", "--json", "--dangerously-bypass-approvals-and-sandbox",
+        ASK], url, folder)
     items = [e["item"] for e in events if e.get("type") == "item.completed"]
     need("Codex: a call of its tool, whose result it sends back", any(
         i.get("type") == "function_call_output" and "return a - b" in i["output"]
         for _, b, _ in Relay.seen
         for i in b.get("input", []) if isinstance(i, dict)), items)
     said = [i.get("text", "") for i in items if i["type"] == "agent_message"]
-    need("Codex: and ends well", rc == 0 and said and json.loads(said[-1])["does"], (rc, said, words))
+    need("Codex: and ends well", rc == 0 and said and json.loads(said[-1])["does"],
+         (rc, said, words))
     usage = next((e["usage"] for e in events if e.get("type") == "turn.completed"), {})
     need("Codex: the second turn found the first in the prefix cache",
          usage.get("cached_input_tokens", 0) > 1000, usage)
