@@ -779,22 +779,4 @@ void engine_record_step(sl_engine *e, const struct dev_step *s);
 void engine_record_result(sl_engine *e, const struct dev_step *s, sl_status st,
                           const struct model_rows *rows);
 
-/* ---- find.c, hub.c: where models are ---- */
-bool engine_only_gguf(const char *dir);
-/* By its name: a .gguf file that is a model (or its first part), not what accompanies one. */
-bool engine_is_gguf_model(const char *name);
-/* root: models--ORG--NAME. *is_hub: it is such a folder; then out is the snapshot of refs/main,
- * else the newest one. NOTFOUND: it has none. */
-sl_status engine_hub_snapshot(const char *root, char *out, size_t n, bool *is_hub,
-                              sl_err *err) BASE_MUST_USE;
-/* The only GGUF model of a snapshot (or of its folders) whose name has tag in it; out stays where
- * it is another kind of folder. NOTFOUND lists them where there are more. */
-sl_status engine_hub_gguf(const char *dir, const char *tag, char *out, size_t n,
-                          sl_err *err) BASE_MUST_USE;
-/* The folder of "ORG/NAME", "ORG/NAME/FILE" or "ORG/NAME:TAG" in the cache of this user; *rest:
- * FILE, *tag: TAG, or "". */
-bool engine_hub_find(const char *name, char *out, size_t n, const char **rest, const char **tag);
-/* "ORG/NAME" of a path inside such a folder. */
-bool engine_hub_name(const char *path, char *out, size_t n);
-
 #endif

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "engine/engine_internal.h"
+#include "engine/hub.h"
 #include "os/os.h"
 
 #ifndef SL_SHARE_DIR
@@ -40,26 +41,33 @@ static bool settle(const char *path, char *out, size_t n)
 
 /* What a folder of the hub's cache, or of that name, stands for: the model in its snapshot. out
  * stays where path is nothing of the kind. */
-static sl_status from_hub(const char *path, const char *rest, const char *tag, char *out, size_t n,
+static sl_status from_hub(const char *path, const struct engine_hub_part *part, char *out, size_t n,
                           sl_err *err)
 {
     char snapshot[PATH_BYTES], inside[PATH_BYTES];
+    const char *rest = part->rest;
     bool is_hub = false;
-    SL_TRY(engine_hub_snapshot(path, snapshot, sizeof snapshot, &is_hub, err));
+    SL_TRY(engine_hub_snapshot(path, part->rev, snapshot, sizeof snapshot, &is_hub, err));
     if (!is_hub) return SL_OK;
     int k = snprintf(inside, sizeof inside, "%s%s%s", snapshot, *rest ? "/" : "", rest);
     if (k < 0 || (size_t)k >= sizeof inside || os_path_kind(inside) == OS_NONE)
         return SL_FAIL(err, NOTFOUND, "model not found: %.80s is not in %.120s", rest, snapshot);
     snprintf(out, n, "%s", inside);
-    return os_path_kind(inside) == OS_DIR ? engine_hub_gguf(inside, tag, out, n, err) : SL_OK;
+    return os_path_kind(inside) == OS_DIR ? engine_hub_gguf(inside, part->tag, out, n, err) : SL_OK;
 }
 
 /* A folder: of the hub's cache; one with a GGUF model and no others, which stands for that; or a
  * Hugging Face folder, which stands for itself. */
 static sl_status from_folder(const char *path, char *out, size_t n, sl_err *err)
 {
+    char root[PATH_BYTES];
     if (engine_only_gguf(path)) return engine_hub_gguf(path, "", out, n, err);
-    return from_hub(path, "", "", out, n, err);
+    int k = snprintf(root, sizeof root, "%s", path);
+    if (k < 0 || (size_t)k >= sizeof root) return SL_OK;
+    while (k > 1 && root[k - 1] == '/')
+        root[--k] = 0;
+    if (str_ends(root, "/snapshots")) root[k - (int)strlen("/snapshots")] = 0;
+    return from_hub(root, &(struct engine_hub_part){.rest = "", .tag = ""}, out, n, err);
 }
 
 static bool in_folder(const char *dir, const char *tail, const char *name, char *out, size_t n)
@@ -102,7 +110,7 @@ static bool by_name(const char *name, char *out, size_t n)
 sl_status engine_find_model(const char *name, struct arena *a, const char **path, sl_err *err)
 {
     char out[PATH_BYTES], hub[PATH_BYTES];
-    const char *rest = "", *tag = "";
+    struct engine_hub_part part;
     char *copy = NULL;
     if (!name) name = "demo";
     bool is_path = strchr(name, '/') || str_ends(name, ".gguf") || str_ends(name, ".packed");
@@ -116,9 +124,9 @@ sl_status engine_find_model(const char *name, struct arena *a, const char **path
     if ((!is_path && by_name(name, out, sizeof out)) || settle(name, out, sizeof out)) {
         snprintf(hub, sizeof hub, "%s", out);
         if (os_path_kind(out) == OS_DIR) SL_TRY(from_folder(hub, out, sizeof out, err));
-    } else if (engine_hub_find(name, hub, sizeof hub, &rest, &tag)) {
+    } else if (engine_hub_find(name, hub, sizeof hub, &part)) {
         snprintf(out, sizeof out, "%s", hub);
-        SL_TRY(from_hub(hub, rest, tag, out, sizeof out, err));
+        SL_TRY(from_hub(hub, &part, out, sizeof out, err));
     } else if (is_path) {
         return SL_FAIL(err, NOTFOUND, "model not found: %.160s: no such file or folder%s", name,
                        name[0] != '/' && name[0] != '.' && !str_ends(name, ".gguf")

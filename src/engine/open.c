@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/str.h"
 #include "engine/engine_internal.h"
+#include "engine/hub.h"
 #include "io/mock.h"
 #include "os/os.h"
 #include "text/utf8.h"

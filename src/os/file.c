@@ -37,9 +37,17 @@ static sl_status not_regular(const char *path, mode_t mode, sl_err *err)
     return SL_FAIL(err, FORMAT, "%s: is %s, not a regular file", path, what);
 }
 
+/* Nothing is there, or a link to nothing, as an unfinished download leaves in the hub's cache. */
+static sl_status no_file(const char *path, int e, sl_err *err)
+{
+    struct stat st;
+    if (e != ENOENT || lstat(path, &st) != 0) return os_fail_errno(e, path, err);
+    return SL_FAIL(err, NOTFOUND, "%s: a link to a file that is not there", path);
+}
+
 sl_status os_open_regular(const char *path, int *fd, struct stat *st, sl_err *err)
 {
-    if (stat(path, st) != 0) return os_fail_errno(errno, path, err);
+    if (stat(path, st) != 0) return no_file(path, errno, err);
     if (!S_ISREG(st->st_mode))
         return not_regular(path, st->st_mode, err); /* opening a device can do things */
     do
@@ -234,7 +242,7 @@ sl_status os_make_dirs(const char *dir, sl_err *err)
 enum os_kind os_path_kind(const char *path)
 {
     struct stat st;
-    if (stat(path, &st) != 0) return OS_NONE;
+    if (stat(path, &st) != 0) return lstat(path, &st) == 0 ? OS_OTHER : OS_NONE;
     return S_ISREG(st.st_mode) ? OS_FILE : S_ISDIR(st.st_mode) ? OS_DIR : OS_OTHER;
 }
 

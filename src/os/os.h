@@ -107,6 +107,7 @@ sl_status os_make_dirs(const char *dir, sl_err *err) BASE_MUST_USE;
 void os_out_sweep(const char *path);
 
 enum os_kind { OS_NONE, OS_FILE, OS_DIR, OS_OTHER };
+/* A link to nothing is OS_OTHER: opening it says so. */
 enum os_kind os_path_kind(const char *path);
 /* When it was last changed; INT64_MIN where there is nothing. */
 int64_t os_path_mtime_ns(const char *path);

@@ -453,13 +453,14 @@ def hub(k):
     home = k.path()
     env = dict(HF_HOME=home, HF_HUB_CACHE="", HUGGINGFACE_HUB_CACHE="")
 
-    def repo(name, snapshots, main="abc"):
+    def repo(name, snapshots, main="abc"):  # a file that is None: a link to nothing
         root = os.path.join(home, "hub", "models--" + name.replace("/", "--"))
         for s, files in snapshots.items():
             for i, (f, data) in enumerate(files.items()):
                 os.makedirs(os.path.join(root, "blobs"), exist_ok=True)
                 os.makedirs(os.path.join(root, "snapshots", s, os.path.dirname(f)), exist_ok=True)
-                tiny.write(os.path.join(root, "blobs"), {f"{s}{i:08x}": data})
+                if data is not None:
+                    tiny.write(os.path.join(root, "blobs"), {f"{s}{i:08x}": data})
                 up = "../" * (2 + f.count("/"))
                 os.symlink(f"{up}blobs/{s}{i:08x}", os.path.join(root, "snapshots", s, f))
         if main:
@@ -494,6 +495,35 @@ def hub(k):
     rc, _, err = e2e.run([S, "run", "-m", "org/many-GGUF:Q6_K", "--ids", "5", "-n", "1"], env=env)
     k.t.check("gguf, no such tag",
               e2e.one_line_failure(rc, err) or (None if "Q6_K" in err else err))
+    def fails(name, model, *words, args=("--ids", "5")):
+        rc, _, err = e2e.run([S, "run", "-q", "-m", model, *args, "-n", "1"], env=env)
+        k.t.check(name, e2e.one_line_failure(rc, err) or
+                  ([w for w in words if w not in err] and err))
+
+    repo("org/exact-GGUF", {"abc": {"name-F16.gguf": gguf, "name-BF16.gguf": b"GGUF",
+                                    "name-Q4_K_M.gguf": gguf, "name-Q4_K_S.gguf": gguf}})
+    k.runs("gguf, a tag that is the end of another", "org/exact-GGUF:f16", env=env)
+    k.runs("gguf, a whole tag", "org/exact-GGUF:q4_k_m", env=env)
+    fails("gguf, the beginning of two tags", "org/exact-GGUF:Q4_K", "2 models", "Q4_K_S.gguf")
+    fails("gguf, the end of a tag", "org/exact-GGUF:K_M", "no .gguf file of K_M")
+    repo("org/beside-GGUF", {"abc": {"n.gguf": gguf, "n-mmproj-f16.gguf": b"x",
+                                     "n-imatrix.gguf": b"x"}})
+    k.runs("gguf and what accompanies it", "org/beside-GGUF", env=env)
+    repo("org/revs", {"abc": bad, "d" * 40: good})
+    tiny.write(os.path.join(home, "hub", "models--org--revs", "refs"), {"v1.0": b"d" * 40})
+    for rev in ("v1.0", "d" * 40):
+        k.runs(f"revision {rev[:4]}", f"org/revs@{rev}", env=env)
+    fails("no such revision", "org/revs@v2", "no revision v2")
+    fails("a revision as a tag", "org/revs:v1.0", "no .gguf file of v1.0", "ORG/NAME@REVISION")
+    k.runs("the folder of snapshots", root + "/snapshots/", env=env)
+    for f, args in (("config.json", ("--ids", "5")), ("tokenizer.json", ("-p", "a")),
+                    ("model.safetensors", ("--ids", "5"))):
+        repo("org/lost-" + f, {"abc": {**good, f: None}})
+        fails(f"a link to nothing: {f}", "org/lost-" + f, f, "a link to a file that is not there",
+              args=args)
+    k.runs("HF_HOME with a variable", "org/name",
+           env=dict(env, HF_HOME="${ELSEWHERE}/" + os.path.basename(home),
+                    ELSEWHERE=os.path.dirname(home)))
     k.refused("a URL", "https://huggingface.co/org/name", "fetched")
     repo("org/sub-GGUF", {"abc": {"Q8_0/name-Q8_0.gguf": gguf}})
     k.runs("gguf in a folder", "org/sub-GGUF", env=env)
