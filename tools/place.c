@@ -47,15 +47,29 @@ bool place_asked(const struct opt_common *o)
            (o->stream_from && strcmp(o->stream_from, "off") != 0);
 }
 
+struct word {
+    const char *text;
+    int is;
+};
+
+/* Of an option that is a whole number from 0 to most, or one of the words, which end with NULL.
+ * -2: it is neither. */
+static int number_of(const char *s, const struct word *w, long most)
+{
+    char *end = NULL;
+    for (; w->text; w++)
+        if (strcmp(s, w->text) == 0) return w->is;
+    long v = *s >= '0' && *s <= '9' ? strtol(s, &end, 10) : -1;
+    return v < 0 || v > most || *end ? -2 : (int)v;
+}
+
+#define LAYERS_MOST (1 << 30)
+
 /* Of --gpu-layers: INT_MAX for all, -1: it is not given, -2: it is no number. */
 static int gpu_layers(const struct opt_common *o)
 {
-    const char *s = o->gpu_layers;
-    char *end = NULL;
-    if (!s) return -1;
-    if (strcmp(s, "all") == 0) return INT_MAX;
-    long v = *s >= '0' && *s <= '9' ? strtol(s, &end, 10) : -1;
-    return v < 0 || *end ? -2 : (int)BASE_MIN(v, INT_MAX);
+    static const struct word words[] = {{"all", INT_MAX}, {"auto", INT_MAX}, {NULL, 0}};
+    return o->gpu_layers ? number_of(o->gpu_layers, words, LAYERS_MOST) : -1;
 }
 
 const char *place_device(const struct opt_common *o, char *buf, size_t n)
@@ -245,19 +259,10 @@ static sl_status row(struct place_table *t, const struct arch_cfg *c, int i, str
     return st ? st : model_place_text(&t->p, c, i, a, &t->on[i].parts, err);
 }
 
-/* Of an option "N|auto|WORD": auto, 0 for NULL and WORD. -2: it is something else. */
-static int number_of(const char *s, int automatic, const char *word, long most)
-{
-    char *end = NULL;
-    if (!s || strcmp(s, word) == 0) return 0;
-    if (strcmp(s, "auto") == 0) return automatic;
-    long v = *s >= '0' && *s <= '9' ? strtol(s, &end, 10) : -1;
-    return v < 0 || v > most || *end ? -2 : (int)v;
-}
-
 sl_status place_hot(const struct opt_common *o, int *n, sl_err *err)
 {
-    *n = number_of(o->hot_experts, SL_HOT_AUTO, "0", 1 << 16);
+    static const struct word words[] = {{"auto", SL_HOT_AUTO}, {NULL, 0}};
+    *n = o->hot_experts ? number_of(o->hot_experts, words, 1 << 16) : 0;
     if (*n != -2) return SL_OK;
     return SL_FAIL(err, REQUEST, "--hot-experts %.40s: a number of experts in each layer, or auto",
                    o->hot_experts);
@@ -265,7 +270,8 @@ sl_status place_hot(const struct opt_common *o, int *n, sl_err *err)
 
 sl_status place_stream(const struct opt_common *o, int *n, sl_err *err)
 {
-    *n = number_of(o->stream_from, SL_STREAM_AUTO, "off", 1 << 30);
+    static const struct word words[] = {{"auto", SL_STREAM_AUTO}, {"off", 0}, {NULL, 0}};
+    *n = o->stream_from ? number_of(o->stream_from, words, 1 << 30) : 0;
     if (*n != -2) return SL_OK;
     return SL_FAIL(err, REQUEST, "--stream-from %.40s: a number of tokens, auto or off",
                    o->stream_from);

@@ -1,0 +1,1 @@
+sluice: --gpu-layers 99999999999: a number of layers, or all
