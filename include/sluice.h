@@ -168,12 +168,12 @@ SL_API sl_status sl_pack_check(const char *path, const sl_pack_opts *opts, sl_pa
 
 enum {
     SL_TOK_SPECIAL = 1, /* recognise special tokens in the text; off: they are plain text */
-    SL_TOK_BOS = 2      /* put the model's BOS in front where it has one */
+    SL_TOK_BOS = 2,     /* put the model's BOS in front where it has one */
+    SL_TOK_AROUND = 4   /* BOS in front and EOS behind, where the model's files wish them */
 };
 
-/* Text to ids. *ids is malloc-like memory: free with sl_free. Linear in n.
- * Errors: NOTFOUND (the model has no tokenizer), REQUEST (text is not UTF-8: names the byte),
- * NOMEM. Threads: any. */
+/* Text to ids. *ids: free with sl_free. Linear in n. Errors: NOTFOUND (the model has no tokenizer),
+ * REQUEST (text is not UTF-8: names the byte), NOMEM. Threads: any. */
 SL_API sl_status sl_tokenize(const sl_model *m, const char *text, size_t n, int flags,
                              int32_t **ids, int *n_ids, sl_err *err) SL_MUST_USE;
 

@@ -78,7 +78,7 @@ static sl_status prompt_of_line(struct bench_d *b, const struct json *v, struct 
     if (chat)
         SL_TRY(compute_line_chat(b->c.m, chat, &ids, &s->n_ids, err));
     else
-        SL_TRY(sl_tokenize(b->c.m, prompt->s, prompt->n, SL_TOK_BOS, &ids, &s->n_ids, err));
+        SL_TRY(sl_tokenize(b->c.m, prompt->s, prompt->n, SL_TOK_AROUND, &ids, &s->n_ids, err));
     sl_status st = mem_arena_array(&b->arena, (size_t)s->n_ids + 1, sizeof *ids, &p, err);
     if (!st) s->ids = memcpy(p, ids, (size_t)s->n_ids * sizeof *ids);
     sl_free(ids);

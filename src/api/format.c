@@ -79,10 +79,14 @@ static sl_status gbnf_of(struct net_req *r, const char *name, const struct json 
 static sl_status of_format(const char *name, const struct json *v, struct api_form *f, sl_err *err)
 {
     const struct json *type = text_json_get(v, "type"), *js = api_field(v, "json_schema");
-    if (text_json_is(type, "text")) return SL_OK;
-    if (text_json_is(type, "json_object") && api_field(v, "schema")) /* as llama.cpp takes it */
+    bool text = text_json_is(type, "text"), object = text_json_is(type, "json_object");
+    if (js && (text || object))
+        return SL_FAIL(err, REQUEST, "%s.json_schema: only with type json_schema", name);
+    if (text) return api_members_check(v, name, "type", err);
+    if (object) SL_TRY(api_members_check(v, name, "type|schema", err));
+    if (object && api_field(v, "schema")) /* as llama.cpp takes it */
         return schema_of(name, api_field(v, "schema"), false, f, err);
-    if (text_json_is(type, "json_object")) {
+    if (object) {
         f->any = true;
         f->kind = SL_GRAMMAR_JSON_OBJECT;
         return SL_OK;
@@ -150,6 +154,7 @@ sl_status api_format_read(struct net_req *r, const struct json *body, int route,
     f->name = resp ? "text.format" : found ? other[at].name : "response_format";
     if (n > 1)
         return SL_FAIL(err, REQUEST, "%s: and another structure: only one is possible", f->name);
+    if (plain) SL_TRY(of_format(resp ? "text.format" : "response_format", v, f, err));
     if (found) return other[at].read(r, f->name, found, f, err);
     return v && !plain ? of_format(f->name, v, f, err) : SL_OK;
 }

@@ -218,24 +218,62 @@ static sl_status body_of(const api *a, struct net_req *r, int route, const struc
     return api_model_check(a, *body, err);
 }
 
+/* The one text of a request, and the name that it has; beside messages there is none. */
+static sl_status one_text(const struct json *body, const struct json **text, const char **name,
+                          sl_err *err)
+{
+    static const char *const names[] = {"prompt", "content", "text"};
+    const char *other = api_field(body, "messages") ? "messages" : NULL;
+    *text = NULL;
+    for (int i = 0; i < BASE_COUNT_OF(names); i++) {
+        const struct json *v = api_field(body, names[i]);
+        if (v && other)
+            return SL_FAIL(err, REQUEST, "%s: and %s: only one of them", names[i], other);
+        if (!v) continue;
+        *text = v;
+        *name = other = names[i];
+    }
+    if (*text && (*text)->kind != JSON_STR_K)
+        return SL_FAIL(err, REQUEST, "%s: must be a string", *name);
+    return SL_OK;
+}
+
+/* SL_TOK flags of a text. llama.cpp's clients, who say content, mean no BOS and take control tokens
+ * in a text for such where they say nothing. */
+static sl_status text_flags(const struct json *body, bool theirs, int *flags, sl_err *err)
+{
+    bool alias = api_field(body, "add_special") != NULL;
+    if (alias && api_field(body, "add_special_tokens"))
+        return SL_FAIL(err, REQUEST, "add_special: and add_special_tokens: only one of them");
+    bool around = api_field_bool(body, alias ? "add_special" : "add_special_tokens", !theirs);
+    bool special = api_field_bool(body, "parse_special", theirs);
+    *flags = (around ? SL_TOK_AROUND : 0) | (special ? SL_TOK_SPECIAL : 0);
+    return SL_OK;
+}
+
+static sl_status send_chat_ids(api *a, struct net_req *r, const struct json *body, sl_err *err)
+{
+    struct api_prompt p;
+    if (api_field_bool(body, "add_special", false))
+        return SL_FAIL(err, REQUEST, "add_special: not supported: the chat template adds them");
+    if (api_field(body, "parse_special"))
+        return SL_FAIL(err, REQUEST, "parse_special: only with a text");
+    SL_TRY(api_chat_prompt(a, r, body, true, &p, err));
+    send_ids(a, r, p.ids, p.n_ids);
+    return SL_OK;
+}
+
 sl_status api_tokenize(api *a, struct net_req *r, sl_err *err)
 {
-    const struct json *body = NULL;
+    const struct json *body = NULL, *text;
+    const char *name = "prompt";
     int32_t *ids = NULL;
-    int n = 0;
+    int n = 0, flags;
     SL_TRY(body_of(a, r, API_TOKENIZE, &body, err));
-    if (api_field(body, "messages")) {
-        struct api_prompt p;
-        SL_TRY(api_chat_prompt(a, r, body, true, &p, err));
-        send_ids(a, r, p.ids, p.n_ids);
-        return SL_OK;
-    }
-    const struct json *text = api_field(body, "prompt");
-    if (!text) text = api_field(body, "content");
-    if (!text) text = api_field(body, "text");
-    if (!text || text->kind != JSON_STR_K) return SL_FAIL(err, REQUEST, "prompt: must be a string");
-    int flags = api_field_bool(body, "add_special_tokens", true) && a->mi.add_bos ? SL_TOK_BOS : 0;
-    if (api_field_bool(body, "parse_special", false)) flags |= SL_TOK_SPECIAL;
+    SL_TRY(one_text(body, &text, &name, err));
+    if (api_field(body, "messages")) return send_chat_ids(a, r, body, err);
+    if (!text) return SL_FAIL(err, REQUEST, "prompt: must be a string");
+    SL_TRY(text_flags(body, strcmp(name, "content") == 0, &flags, err));
     SL_TRY(sl_tokenize(a->o.model, text->s, text->n, flags, &ids, &n, err));
     send_ids(a, r, ids, n);
     sl_free(ids);

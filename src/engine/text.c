@@ -24,7 +24,10 @@ sl_status sl_tokenize(const sl_model *m, const char *text, size_t n, int flags, 
     *ids = NULL;
     *n_ids = 0;
     SL_TRY(engine_need_tok(m, err));
-    int f = (flags & SL_TOK_SPECIAL ? TOK_SPECIAL : 0) | (flags & SL_TOK_BOS ? TOK_BOS : 0);
+    bool around = flags & SL_TOK_AROUND, bos = flags & SL_TOK_BOS;
+    int f = (flags & SL_TOK_SPECIAL ? TOK_SPECIAL : 0) |
+            (bos || (around && tok_add_bos(m->tok)) ? TOK_BOS : 0) |
+            (around && tok_add_eos(m->tok) ? TOK_EOS : 0);
     sl_status st = tok_encode(m->tok, text, n, f, &t, err);
     void *p = NULL;
     if (!st && !t.id) { /* no ids: still memory that sl_free takes */

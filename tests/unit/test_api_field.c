@@ -190,7 +190,7 @@ TEST(api_fields_that_no_row_names_are_refused_by_their_name)
         }
     assert_false(takes_name("system", API_CHAT, "\"x\"", NULL));
     assert_false(takes_name("suffix", API_CHAT, "\"x\"", NULL));
-    assert_false(takes_name("add_special", API_TOKENIZE, "false", NULL));
+    assert_false(takes_name("with_pieces", API_TOKENIZE, "true", NULL));
 }
 
 TEST(api_fields_that_no_row_names_may_be_told_instead)

@@ -321,6 +321,20 @@ def text_routes(s):
         back = s.post("/detokenize", {"tokens": ids["tokens"]})[1]["prompt"]
         need("tokenize round trip", back == text and ids["count"] == len(ids["tokens"]),
              (text, back))
+    mark = "<\uff5cUser\uff5c>"
+    ids = {f"{name} {more}": s.post("/tokenize", {name: mark, **more})[1]["count"]
+           for name in ("prompt", "text", "content") for more in ({}, {"parse_special": True},
+                                                                  {"parse_special": False})}
+    one = [k for k, n in ids.items() if n == 1]
+    need("control tokens in a text", one == [k for k in ids if "True" in k or k == "content {}"],
+         ids)
+    msgs = {"messages": [{"role": "user", "content": "Hi"}]}
+    for body in ({"prompt": "a", "content": "b"}, {"prompt": "a", "text": "b"},
+                 {**msgs, "content": "b"}, {**msgs, "parse_special": False},
+                 {**msgs, "add_special": True},
+                 {"prompt": "a", "add_special": True, "add_special_tokens": True}):
+        status, r = s.post("/tokenize", body)
+        need("tokenize: one of two", status == 400 and r["error"]["param"] in body, (body, r))
     status, r = s.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]})
     need("apply-template", status == 200 and "Hi" in r["prompt"], r)
     plain, nulls = (s.post("/apply-template",

@@ -137,6 +137,13 @@ def texts(s):
         ("format", CHAT, {"messages": m, "response_format": {"type": "xml"}},
          "response_format.type"),
         ("format text", CHAT, {"messages": m, "response_format": "json"}, None),
+        *((f"format {t} with a schema", CHAT, {"messages": m, "response_format": {
+            "type": t, "json_schema": {"name": "x", "schema": {"type": "integer"}}}},
+           "response_format.json_schema") for t in ("text", "json_object")),
+        ("format text and more", TEXT, {"prompt": "x", "response_format": {
+            "type": "text", "pattern": "a"}}, "response_format.pattern"),
+        ("format json_object and more", RESP, {"input": "x", "text": {"format": {
+            "type": "json_object", "pattern": "a"}}}, "text.format.pattern"),
         ("schema", CHAT,
          {"messages": m, "response_format": {"type": "json_schema", "json_schema": {}}},
          "response_format"),
@@ -227,7 +234,11 @@ def counted(tmp):
     with Server("--ctx", "64", model=m) as s:
         for n in (5, 60, 61, 62, 64, 65, 200):
             body = {"prompt": "b" * n, "max_tokens": 1}
-            ids = s.post("/tokenize", {"prompt": "b" * n, "add_special_tokens": False})[1]["count"]
+            ids, whole, theirs = (s.post("/tokenize", x)[1]["count"] for x in (
+                {"prompt": "b" * n, "add_special_tokens": False}, {"prompt": "b" * n},
+                {"content": "b" * n}))
+            T.check(f"{n} bytes by /tokenize", None if (whole, theirs) == (ids + 2, ids)
+                    else (ids, whole, theirs))
             status, r = s.post(TEXT, body)
             if status == 200:
                 T.check(f"{n} bytes are used", None if r["usage"]["prompt_tokens"]
