@@ -14,10 +14,24 @@
 void quant_note(struct quant_report *rep, const char *fmt, ...)
 {
     va_list ap;
-    if (rep->n_note == QUANT_MAX_NOTE) return;
+    if (rep->n_note == QUANT_MAX_NOTE) {
+        rep->n_more = rep->n_more ? rep->n_more + 1 : 2;
+        snprintf(rep->note[QUANT_MAX_NOTE - 1], QUANT_NOTE, "and %d more", rep->n_more);
+        return;
+    }
     va_start(ap, fmt);
     vsnprintf(rep->note[rep->n_note++], QUANT_NOTE, fmt, ap);
     va_end(ap);
+}
+
+void quant_note_name(struct quant_names *x, const char *name)
+{
+    size_t n = strlen(x->list), more = name ? strlen(name) : 0;
+    if (n && (!name || n + more + 2 >= sizeof x->list)) {
+        quant_note(x->rep, "%s%s%s", x->head, x->list, x->tail);
+        x->list[n = 0] = 0;
+    }
+    if (name) snprintf(x->list + n, sizeof x->list - n, "%s%.80s", n ? ", " : "", name);
 }
 
 /* ---- texts ---- */

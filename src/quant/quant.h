@@ -140,7 +140,7 @@ struct quant_report {
     int64_t bytes_from, bytes_to;
     char note[QUANT_MAX_NOTE][QUANT_NOTE]; /* what of tokenizer, templates and sampling the target
                                               can not hold: a line each */
-    int n_note;
+    int n_note, n_more; /* n_more: how many the last note stands for, where there were too many */
     int n_probe, n_probe_diff; /* texts that both tokenizers were given; of them with other ids */
     char probe[QUANT_NOTE];    /* the first of those, as a JSON string */
 };

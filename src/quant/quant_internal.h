@@ -153,7 +153,14 @@ sl_status quant_tok_to_gguf(const struct quant_plan *p, io_out *out, sl_err *err
 sl_status quant_tok_to_hf(const struct quant_plan *p, const char *dir, sl_err *err) BASE_MUST_USE;
 /* tok_gguf.c: sampling values of generation_config.json as general.sampling.* */
 void quant_put_sampling(const struct quant_plan *p, io_out *out);
-/* probe.c: one more line of what is not carried; beyond QUANT_MAX_NOTE it is dropped. */
+/* probe.c: one more line of what is not carried; beyond QUANT_MAX_NOTE the last one counts them. */
 void quant_note(struct quant_report *rep, const char *fmt, ...) BASE_PRINTF(2, 3);
+/* Lines "head a, b, c tail" of names, as many as it takes: the last name is NULL. */
+struct quant_names {
+    struct quant_report *rep;
+    const char *head, *tail;
+    char list[150];
+};
+void quant_note_name(struct quant_names *x, const char *name);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "os/os.h"
 #include "quant/quant_internal.h"
+#include "text/keys.h"
 #include "tok/tok.h"
 
 static void put_bool(struct json_w *w, const char *key, bool v)
@@ -235,15 +236,28 @@ static void put_templates(const tok *t, struct json_w *w)
     text_jw_arr_end(w);
 }
 
-static sl_status tokenizer_config(const tok *t, struct str *out, sl_err *err)
+/* Would a folder make a special token of an ordinary word by giving it this name? */
+static bool is_ordinary(const tok *t, const struct tok_special *s)
+{
+    bool around = strcmp(s->name, "bos_token") == 0 || strcmp(s->name, "eos_token") == 0;
+    return !around && s->id >= 0 && tok_spell(t, s->id, NULL) == TOK_TYPE_NORMAL;
+}
+
+static sl_status tokenizer_config(const struct quant_plan *p, const tok *t, struct str *out,
+                                  sl_err *err)
 {
     struct json_w w;
     struct tok_special s;
     text_jw_init(&w, out);
     text_jw_obj(&w);
     put_str(&w, "tokenizer_class", "PreTrainedTokenizerFast");
-    for (int i = 0; tok_special_get(t, i, &s); i++)
-        put_str(&w, s.name, s.text);
+    for (int i = 0; tok_special_get(t, i, &s); i++) {
+        if (is_ordinary(t, &s))
+            quant_note(p->rep, "%.40s is the ordinary word \"%.60s\": a folder can not say that",
+                       s.name, s.text);
+        else
+            put_str(&w, s.name, s.text);
+    }
     put_bool(&w, "add_bos_token", tok_add_bos(t));
     put_bool(&w, "add_eos_token", tok_add_eos(t));
     put_bool(&w, "clean_up_tokenization_spaces", false);
@@ -308,6 +322,46 @@ static sl_status generation_config(const io_model *m, const tok *t, struct str *
     return str_status(out, err);
 }
 
+/* Does a folder have a place for a key of a GGUF file, or does it say how the file is made? */
+static bool has_place(const char *key, const char *arch, size_t n_arch)
+{
+    static const char names[] =
+        "general.architecture|general.alignment|general.file_type|general.quantization_version|"
+        "general.sampling.temp|general.sampling.top_k|general.sampling.top_p|"
+        "general.sampling.min_p|general.sampling.penalty_repeat|split.*|"
+        "tokenizer.chat_template*|tokenizer.ggml.model|tokenizer.ggml.pre|tokenizer.ggml.tokens|"
+        "tokenizer.ggml.token_type*|tokenizer.ggml.merges|tokenizer.ggml.scores|"
+        "tokenizer.ggml.added_tokens|tokenizer.ggml.add_*|tokenizer.ggml.remove_extra_whitespaces|"
+        "tokenizer.ggml.bos_token_id|tokenizer.ggml.eos_token_id|tokenizer.ggml.unknown_token_id|"
+        "tokenizer.ggml.seperator_token_id|tokenizer.ggml.padding_token_id|"
+        "tokenizer.ggml.cls_token_id|tokenizer.ggml.mask_token_id|tokenizer.ggml.eot_token_id|"
+        "tokenizer.ggml.eom_token_id|tokenizer.ggml.eog_token_ids|tokenizer.ggml.suppress_tokens";
+    return (strncmp(key, arch, n_arch) == 0 && key[n_arch] == '.') || text_key_fits(names, key);
+}
+
+/* What of a GGUF file's keys no file of a folder says: those that describe it by their number. */
+static sl_status note_keys(const struct quant_plan *p, sl_err *err)
+{
+    struct quant_names left = {p->rep, "GGUF keys that a folder has no place for: ", "", ""};
+    const char *arch = "", *first = NULL;
+    uint64_t n_arch = 0;
+    int n = 0;
+    SL_TRY(io_meta_str(p->src, "general.architecture", &arch, &n_arch, err));
+    for (int i = 0; i < io_n_meta(p->src); i++) {
+        const char *key = io_meta_key(p->src, i);
+        bool tells = strncmp(key, "general.", 8) == 0 && strncmp(key, "general.sampling.", 17) != 0;
+        if (has_place(key, arch, (size_t)n_arch)) continue;
+        if (!tells) quant_note_name(&left, key);
+        if (tells && n++ == 0) first = key;
+    }
+    quant_note_name(&left, NULL);
+    if (n == 1) quant_note(p->rep, "%.100s: a folder has no place for it", first);
+    if (n > 1)
+        quant_note(p->rep, "%.100s and %d other general keys: a folder has no place for them",
+                   first, n - 1);
+    return SL_OK;
+}
+
 /* The rule by which t splits text, whatever its file calls it. */
 static sl_status find_rule(const tok *t, struct tok_rule *r, sl_err *err)
 {
@@ -342,11 +396,12 @@ sl_status quant_tok_to_hf(const struct quant_plan *p, const char *dir, sl_err *e
     for (int i = 0; i < 3 && !st; i++) {
         str_clear(&s);
         st = i == 0   ? tokenizer_json(p->src, t, &r, &s, err)
-             : i == 1 ? tokenizer_config(t, &s, err)
+             : i == 1 ? tokenizer_config(p, t, &s, err)
                       : generation_config(p->src, t, &s, err);
         snprintf(path, sizeof path, "%s/%s", dir, name[i]);
         if (!st) st = os_write_file(path, str_c(&s), s.n, err);
     }
+    if (!st) st = note_keys(p, err);
     str_fini(&s);
     tok_close(t);
     return st;

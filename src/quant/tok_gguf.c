@@ -178,8 +178,7 @@ void quant_put_sampling(const struct quant_plan *p, io_out *out)
         "pad_token_id",         "do_sample",          "suppress_tokens"};
     const struct json *g = io_generation_config(p->src), *sample = text_json_get(g, "do_sample");
     bool greedy = sample && sample->kind == JSON_BOOL_K && !sample->b;
-    char list[160] = "";
-    int n = 0;
+    struct quant_names left = {p->rep, "generation_config.json: ", ": no key in GGUF", ""};
     for (const struct json *m = g ? g->child : NULL; m; m = m->next) {
         int k = 0, q = 0;
         char key[64];
@@ -197,11 +196,10 @@ void quant_put_sampling(const struct quant_plan *p, io_out *out)
                 io_out_f32(out, key, (float)m->f);
             continue;
         }
-        size_t len = strlen(list);
-        snprintf(list + len, sizeof list - len, "%s%.40s", n++ ? ", " : "", m->key);
+        quant_note_name(&left, m->key);
     }
     if (greedy) io_out_f32(out, "general.sampling.temp", 0.0f);
-    if (n) quant_note(p->rep, "generation_config.json: %s: no key in GGUF", list);
+    quant_note_name(&left, NULL);
 }
 
 /* Does text get a space in front? */
@@ -270,6 +268,8 @@ static sl_status to_gguf(const struct quant_plan *p, const tok *t, struct arena 
     SL_TRY(put_around(t, true, p->rep, out, err));
     SL_TRY(put_around(t, false, p->rep, out, err));
     note_rules(t, p->rep);
+    if (tok_splits_special(t))
+        quant_note(p->rep, "tokenizer_config.json: split_special_tokens: no key in GGUF");
     put_templates(t, out);
     return SL_OK;
 }

@@ -162,6 +162,11 @@ bool tok_add_eos(const tok *t)
     return t->n_back > 0;
 }
 
+bool tok_splits_special(const tok *t)
+{
+    return t->split_special;
+}
+
 bool tok_special_get(const tok *t, int i, struct tok_special *out)
 {
     if (i < 0 || i >= t->n_special) return false;

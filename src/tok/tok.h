@@ -84,6 +84,8 @@ int32_t tok_eos(const tok *t);
 /* The model's own wishes for raw prompts: tokens before, tokens after. */
 bool tok_add_bos(const tok *t);
 bool tok_add_eos(const tok *t);
+/* Are special tokens never recognised in text (split_special_tokens)? */
+bool tok_splits_special(const tok *t);
 /* The i-th named special token ("pad_token"); false past the last. Borrowed. */
 struct tok_special {
     const char *name, *text;

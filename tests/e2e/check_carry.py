@@ -185,6 +185,32 @@ def ordinary(t, tmp):
                 ((v + 2 in gen) == made and f"{gen}") or (r["probes_differ"] and f"{r}"))
 
 
+def named(t, tmp):
+    """What the other kind of file has no key for is named, however many there are."""
+    keys = {"general.author": (8, "x"), "general.license": (8, "x"), "other.key": (4, 1),
+            "general.sampling.xtc_probability": (6, 0.5), "tokenizer.ggml.fim_pre_token_id": (4, 9),
+            "tokenizer.ggml.padding_token_id": (4, 9), "general.quantized_by": (8, "x")}
+    r, _ = quantize(ggufkeys.write(TINY + "/qwen3.gguf", tmp + "/n.gguf", keys), tmp + "/n")
+    text = "\n".join(r["notes"])
+    for word in ("fim_pre_token_id", "xtc_probability", "other.key",
+                 "pad_token is the ordinary word"):
+        t.check("GGUF key " + word, word not in text and text)
+    general = [n for n in r["notes"] if "general keys" in n]
+    t.check("general keys", len(general) != 1 and text)
+    t.check("an ordinary word stays one", r["probes_differ"] and f"{r}")
+    gen = {f"a_very_long_name_of_a_key_{i}": 1 for i in range(40)}
+    r, _ = quantize(folder(tmp + "/long", gen=gen, config={"split_special_tokens": True}),
+                    tmp + "/long.gguf")
+    text = "\n".join(r["notes"])
+    t.check("every key of generation_config.json",
+            [k for k in gen if k + "," not in text and k + ":" not in text])
+    t.check("split_special_tokens", "split_special_tokens" not in text and text)
+    r, _ = quantize(folder(tmp + "/many", config={f"x{i}_token": f"<x{i}>" for i in range(40)}),
+                    tmp + "/many.gguf")
+    t.check("more than there is room for", (len(r["notes"]), r["notes"][-1]) != (
+        24, "and 17 more") and f"{r['notes'][-2:]}")
+
+
 def scored(t, tmp):
     """A SentencePiece vocabulary: merges become scores."""
     mark, flags = "\u2581", dict(single_word=False,
@@ -244,7 +270,7 @@ def differences(t, tmp):
 def main():
     t = e2e.Tally("what conversion carries")
     with e2e.scratch() as tmp:
-        for check in (to_gguf, rules, around, copies, ordinary, scored, differences):
+        for check in (to_gguf, rules, around, copies, ordinary, named, scored, differences):
             check(t, tmp)
     t.exit()
 
