@@ -50,10 +50,11 @@ static bool read_paste(struct str *s)
     return true;
 }
 
-/* Can it stand in the line as it is? */
+/* Can it stand in the line as it is, and be read from there as it is? */
 static bool shows(const struct str *s)
 {
     if (s->n > PASTE_SHOWN || text_utf8_check(s->p, s->n) < s->n) return false;
+    if (s->p[s->n - 1] == '\\' || strncmp(s->p + strspn(s->p, " "), "\"\"\"", 3) == 0) return false;
     for (size_t i = 0; i < s->n; i++)
         if ((unsigned char)s->p[i] < 0x20 || s->p[i] == 0x7f) return false;
     return true;
@@ -117,7 +118,19 @@ static void edit_init(struct chat_input *in)
 }
 #endif
 
-static void put_expanded(const struct chat_input *in, struct str *out, const char *p, size_t n)
+/* Does what remains of a mark begin here? */
+static bool is_torn(const struct chat_input *in, const char *p, size_t n)
+{
+    static const char head[] = "[paste ";
+    size_t i = sizeof head - 1;
+    int no = 0;
+    if (n <= i || memcmp(p, head, i) != 0) return false;
+    for (; i < n && p[i] >= '0' && p[i] <= '9' && no <= PASTE_COUNT; i++)
+        no = no * 10 + p[i] - '0';
+    return no >= 1 && no <= in->n_paste;
+}
+
+static void put_expanded(struct chat_input *in, struct str *out, const char *p, size_t n)
 {
     for (size_t i = 0; i < n;) {
         const struct chat_paste *hit = NULL;
@@ -125,10 +138,13 @@ static void put_expanded(const struct chat_input *in, struct str *out, const cha
             size_t len = strlen(in->paste[k].mark);
             if (n - i >= len && memcmp(p + i, in->paste[k].mark, len) == 0) hit = &in->paste[k];
         }
-        if (hit)
+        if (hit) {
+            in->quoted = in->quoted || i == 0;
             str_put(out, hit->p, hit->n);
-        else
+        } else {
+            in->torn = in->torn || is_torn(in, p + i, n - i);
             str_putc(out, p[i]);
+        }
         i += hit ? strlen(hit->mark) : 1;
     }
 }
@@ -174,7 +190,8 @@ static char *read_line(const struct chat_input *in, const char *prompt)
         free(s);
         return NULL;
     }
-    if (n && s[n - 1] == '\n') s[n - 1] = 0;
+    if (n && s[n - 1] == '\n') s[--n] = 0;
+    if (n && s[n - 1] == '\r' && !in->tty) s[n - 1] = 0;
     return s;
 }
 
@@ -224,9 +241,11 @@ static bool goes_on(const char *p, size_t n)
 bool chat_input_next(struct chat_input *in)
 {
     str_clear(&in->text);
+    in->quoted = in->torn = false;
     char *line = read_line(in, "> ");
     if (!line) return false;
     if (strncmp(line + strspn(line, " \t"), quotes, 3) == 0) {
+        in->quoted = true;
         read_block(in, line);
         return !cmd_stop;
     }

@@ -339,6 +339,16 @@ static bool command(struct chat *x, char *line)
     return true;
 }
 
+/* "/word", and what follows it on that line; "/etc/hosts ..." is a message. */
+static bool is_command(const struct chat_input *in, const char *text)
+{
+    if (text[0] != '/' || in->quoted || strchr(text, '\n')) return false;
+    size_t n = 1;
+    while (text[n] >= 'a' && text[n] <= 'z')
+        n++;
+    return n > 1 && (!text[n] || text[n] == ' ');
+}
+
 static void loop(struct chat *x)
 {
     bool on = true;
@@ -346,7 +356,9 @@ static void loop(struct chat *x)
         sl_err err = {0};
         char *text = x->in.text.p ? x->in.text.p : "";
         size_t n_text = x->in.text.n;
-        if (text[0] == '/' && !strchr(text, '\n')) {
+        if (x->in.torn) {
+            fputs("sluice: a mark of a paste was changed, so its text is gone: not sent\n", stderr);
+        } else if (is_command(&x->in, text)) {
             on = command(x, text);
         } else if (text[strspn(text, " \t\r\n")]) {
             int n = x->n_msg;

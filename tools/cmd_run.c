@@ -509,7 +509,7 @@ static int run(struct cmd_ctx *x)
         if (!*o->stop.v[i]) return cmd_usage("--stop: an empty text");
     if (o->batch_file) return run_batch(x, o);
     if (o->file || dash) {
-        if (compute_read(dash ? "-" : o->file, &file_text, &n, &err)) return cmd_fail(&err);
+        if (compute_read_text(dash ? "-" : o->file, &file_text, &n, &err)) return cmd_fail(&err);
         text = file_text;
     }
     sl_engine_opts eo = {.n_seq_max = 1};

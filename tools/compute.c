@@ -247,13 +247,30 @@ sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err)
     return SL_OK;
 }
 
+sl_status compute_read_text(const char *path, char **text, uint64_t *n, sl_err *err)
+{
+    static const char mark[] = "\xef\xbb\xbf", le[] = "\xff\xfe", be[] = "\xfe\xff";
+    char *p = NULL;
+    SL_TRY(compute_read(path, &p, n, err));
+    if (*n >= 2 && (memcmp(p, le, 2) == 0 || memcmp(p, be, 2) == 0)) {
+        mem_free(p);
+        return SL_FAIL(err, FORMAT, "%s: UTF-16: save it as UTF-8", path);
+    }
+    if (*n >= 3 && memcmp(p, mark, 3) == 0) {
+        *n -= 3;
+        memmove(p, p + 3, *n + 1);
+    }
+    *text = p;
+    return SL_OK;
+}
+
 sl_status compute_constrain(struct compute *c, const char *schema, const char *grammar, sl_err *err)
 {
     const char *path = schema ? schema : grammar;
     char *text = NULL;
     uint64_t n = 0;
     if (!path) return SL_OK;
-    SL_TRY(compute_read(path, &text, &n, err));
+    SL_TRY(compute_read_text(path, &text, &n, err));
     sl_status st = sl_grammar_compile(c->m, schema ? SL_GRAMMAR_JSON_SCHEMA : SL_GRAMMAR_GBNF, text,
                                       (size_t)n, &c->grammar, err);
     if (st) status_prefix(err, "%.80s", path);

@@ -94,6 +94,9 @@ int compute_by_value(const void *a, const void *b);
 /* A text file, or standard input when path is "-"; mem_free. Errors: as os_read_file, LIMIT over 1
  * GiB. */
 sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err) BASE_MUST_USE;
+/* The same of a text that a person wrote: without a byte order mark in front. Errors: FORMAT where
+ * that says UTF-16. */
+sl_status compute_read_text(const char *path, char **text, uint64_t *n, sl_err *err) BASE_MUST_USE;
 
 /* What answers must match: c->grammar of a file, a JSON schema or GBNF; both NULL: anything.
  * Errors: as compute_read, sl_grammar_compile. */

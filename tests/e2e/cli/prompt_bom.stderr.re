@@ -1,0 +1,1 @@
+sluice: utf16: UTF-16: save it as UTF-8
