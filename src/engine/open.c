@@ -57,10 +57,12 @@ static sl_status read_tokenizer(sl_model *m, const char *template_file, sl_err *
     if (st == SL_NOTFOUND || st == SL_UNSUPPORTED)
         return SL_OK; /* token ids still work; text says why not */
     if (st) {
+        st = io_name_file(m->io, st, &m->tok_err);
         if (err) *err = m->tok_err;
         return st;
     }
-    return template_file ? file_template(m, template_file, err) : own_templates(m, err);
+    if (template_file) return file_template(m, template_file, err);
+    return io_name_file(m->io, own_templates(m, err), err);
 }
 
 /* Ids below n that have no bytes or that the files want never drawn, ids that end a generation, and
@@ -193,7 +195,7 @@ static sl_status fill(sl_model *m, const char *name, const sl_model_opts *opts, 
         }
         return list_tokens(m, tok_n_vocab(m->tok), err);
     }
-    SL_TRY(arch_cfg_read(m->io, &m->arena, &m->cfg, err));
+    SL_TRY(io_name_file(m->io, arch_cfg_read(m->io, &m->arena, &m->cfg, err), err));
     m->has_cfg = true;
     if (is_mock) SL_TRY(arch_mock(m->io, &m->cfg, type, &m->arena, err));
     arch_count_params(m->io, &m->cfg, &m->params, &m->active_params);

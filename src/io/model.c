@@ -239,6 +239,14 @@ const char *io_path(const io_model *m)
     return m->path;
 }
 
+sl_status io_name_file(const io_model *m, sl_status st, sl_err *err)
+{
+    const char *path = io_short(m->path);
+    bool of_file = st == SL_FORMAT || st == SL_UNSUPPORTED || st == SL_NOTFOUND;
+    if (of_file && err && !strstr(err->text, path)) status_prefix(err, "%s", path);
+    return st;
+}
+
 int io_n_file(const io_model *m)
 {
     return m->n_file;

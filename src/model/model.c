@@ -78,7 +78,7 @@ static void name_load(struct model *m)
     snprintf(m->doing, sizeof m->doing, "uploading weights to %s", d.name);
 }
 
-static sl_status load(struct model *m, const io_model *io, sl_err *err)
+static sl_status load_all(struct model *m, const io_model *io, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     void *p = NULL;
@@ -110,6 +110,11 @@ static sl_status load(struct model *m, const io_model *io, sl_err *err)
     SL_TRY(model_rope_freqs(m, io, err));
     count_bytes(m);
     return SL_OK;
+}
+
+static sl_status load(struct model *m, const io_model *io, sl_err *err)
+{
+    return io_name_file(io, load_all(m, io, err), err);
 }
 
 static sl_status open_dims(struct model *m, sl_err *err)

@@ -44,10 +44,11 @@ class Check:
                      else f"{d:.1e} of the deviation" if d > BAR else None)
 
     def refused(self, name, model, *words, args=()):
-        """One line, exit 1, with all words."""
+        """One line, exit 1, with all words and the file's name."""
         rc, _, err = e2e.run([S, "run", "-m", model,
                               "--ids", "5,6,7", "-n", "1", "-t", "1", "--ignore-eos", *args])
         bad = e2e.one_line_failure(rc, err)
+        words = [*words, os.path.basename(model.rstrip("/")).split("-0000")[0]]
         missing = [w for w in words if w.lower() not in err.lower()]
         self.t.check(name, bad or (f"does not say {missing}: {err.strip()}" if missing else None))
 
@@ -443,6 +444,22 @@ def lenient(k):
             "config.json": c, "model.safetensors": st, "generation_config.json": text}), want)
 
 
+def gguf_lines(k):
+    """What is wrong in a GGUF file is said with the file and the key or tensor."""
+    import ggufkeys
+    src, ggml = e2e.tiny() + "/qwen3.gguf", "tokenizer.ggml."
+    keys = ggufkeys.read(src)
+    words = keys[ggml + "tokens"][1]
+    for name, change in (("no merges", {ggml + "merges": (9, (5, [1, 2]))}),
+                         ("no words", {ggml + "tokens": (9, (8, []))}),
+                         ("a type", {ggml + "token_type": (9, (5, [0] * len(words[1])))}),
+                         ("types", {ggml + "token_type": (9, (5, [1]))}),
+                         ("suppressed", {ggml + "suppress_tokens": (9, (8, ["x"]))})):
+        k.refused(name, ggufkeys.write(src, k.path(".gguf"), change), *change)
+    k.refused("a width", ggufkeys.write(src, k.path(".gguf"), {
+        "qwen3.feed_forward_length": (4, 99)}), "blk.0.ffn_", "expected [99, 64]")
+
+
 # ---- finding a model ----
 
 def hub(k):
@@ -541,8 +558,8 @@ def hub(k):
            env=dict(env, HOME=os.path.dirname(home), HF_HOME="~/" + os.path.basename(home)))
 
 
-GROUPS = dict(foreign=foreign, kinds=kinds, zeros=zeros, names=names, lenient=lenient, hub=hub,
-              architectures=architectures, ropes=ropes,
+GROUPS = dict(foreign=foreign, kinds=kinds, zeros=zeros, names=names, gguf_lines=gguf_lines,
+              lenient=lenient, hub=hub, architectures=architectures, ropes=ropes,
               windows=windows, tensors=tensors, fused=fused, integer_biases=integer_biases)
 
 
