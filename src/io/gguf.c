@@ -262,7 +262,7 @@ static sl_status place_tensors(struct gguf *g, struct tensor *t, int n, sl_err *
                 (unsigned long long)g->r.size);
         t[i].data = g->r.base + t[i].offset;
     }
-    return io_check_overlap(g->m, g->path, t, n, &g->m->arena, err);
+    return io_check_overlap(g->align, g->path, t, n, &g->m->arena, err);
 }
 
 /* ---- one part ---- */

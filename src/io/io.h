@@ -36,8 +36,8 @@ void io_close(io_model *m); /* NULL is legal */
 /* Names and metadata are those of a GGUF file, or of a folder. */
 enum io_kind io_model_kind(const io_model *m);
 const char *io_path(const io_model *m); /* as opened */
-/* What was wrong with the model's contents (FORMAT, UNSUPPORTED, NOTFOUND): its path in front of the
- * line, where that does not have it. st as it was. */
+/* What was wrong with the model's contents (FORMAT, UNSUPPORTED, NOTFOUND): its path in front of
+ * the line, where that does not have it. Gives st. */
 sl_status io_name_file(const io_model *m, sl_status st, sl_err *err);
 int io_n_file(const io_model *m);
 const char *io_file_path(const io_model *m, int file);

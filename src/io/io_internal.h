@@ -192,8 +192,8 @@ const char *io_short(const char *path);
 sl_status io_add_file(io_model *m, const char *path, sl_err *err) BASE_MUST_USE;
 /* Fill m->by_name from m->tensor. FORMAT for a name that occurs twice. */
 sl_status io_index_tensors(io_model *m, sl_err *err) BASE_MUST_USE;
-/* FORMAT when two tensors of one file share bytes. */
-sl_status io_check_overlap(const io_model *m, const char *path, const struct tensor *t, int n,
+/* FORMAT when two tensors of one file share bytes, or align bytes and more lie between them. */
+sl_status io_check_overlap(uint64_t align, const char *path, const struct tensor *t, int n,
                            struct arena *a, sl_err *err) BASE_MUST_USE;
 /* A name of a tensor or key: 1 .. max bytes of UTF-8 without control characters. NULL, or what is
  * wrong. */

@@ -99,10 +99,9 @@ static int by_offset(const void *a, const void *b)
                                   : (x->n_bytes > y->n_bytes) - (x->n_bytes < y->n_bytes);
 }
 
-sl_status io_check_overlap(const io_model *m, const char *path, const struct tensor *t, int n,
+sl_status io_check_overlap(uint64_t align, const char *path, const struct tensor *t, int n,
                            struct arena *a, sl_err *err)
 {
-    (void)m;
     void *p = NULL;
     SL_TRY(mem_arena_array(a, (size_t)n, sizeof(struct tensor *), &p, err));
     const struct tensor **order = p;
@@ -112,10 +111,16 @@ sl_status io_check_overlap(const io_model *m, const char *path, const struct ten
         sorted = sorted && (i == 0 || t[i - 1].offset <= t[i].offset);
     }
     if (!sorted) qsort(order, (size_t)n, sizeof *order, by_offset);
-    for (int i = 1; i < n; i++)
-        if (order[i]->offset < order[i - 1]->offset + order[i - 1]->n_bytes)
-            return IO_FAIL_AT(err, path, order[i]->offset, "tensors %.50s and %.50s overlap",
-                              order[i - 1]->name, order[i]->name);
+    for (int i = 1; i < n; i++) {
+        uint64_t at = order[i]->offset, end = order[i - 1]->offset + order[i - 1]->n_bytes;
+        if (at < end)
+            return IO_FAIL_AT(err, path, at, "tensors %.50s and %.50s overlap", order[i - 1]->name,
+                              order[i]->name);
+        if (at - end >= align)
+            return IO_FAIL_AT(err, path, end,
+                              "a hole of %llu bytes between the tensors %.50s and %.50s",
+                              (unsigned long long)(at - end), order[i - 1]->name, order[i]->name);
+    }
     return SL_OK;
 }
 

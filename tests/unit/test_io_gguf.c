@@ -154,6 +154,8 @@ static const struct bad_file bad[] = {
     {"the same place twice",
      HEAD(2, 0) "s=a u32=1 u64=8 u32=0 u64=0 s=b u32=1 u64=8 u32=0 u64=0 pad=32 zero=64", "overlap",
      SL_FORMAT},
+    {"a hole", HEAD(2, 0) "s=a u32=1 u64=8 u32=0 u64=0 s=b u32=1 u64=8 u32=0 u64=64 pad=32 zero=96",
+     "byte 128: a hole of 32 bytes between the tensors a and b", SL_FORMAT},
     {"split.count negative", HEAD(0, 1) "s=split.count u32=5 u32=-1",
      "split.count is -1, it must not be negative", SL_FORMAT},
     {"split.count a string", HEAD(0, 1) "s=split.count u32=8 s=2",
@@ -173,8 +175,8 @@ static const char *const good[] = {
     HEAD(0, 0),
     HEAD(1, 0) TENSOR_W,
     HEAD(1, 1) "s=general.alignment u32=4 u32=8 s=w u32=0 u32=0 u64=0 pad=8 zero=4",
-    HEAD(2, 1) "s=k u32=8 s=value s=b u32=2 u64=32 u64=2 u32=2 u64=64 s=a u32=1 u64=8 u32=0 u64=0 "
-               "pad=32 zero=100",
+    HEAD(2, 1) "s=k u32=8 s=value s=b u32=2 u64=32 u64=2 u32=2 u64=32 s=a u32=1 u64=8 u32=0 u64=0 "
+               "pad=32 zero=68",
     HEAD(1, 3) "s=n u32=4 u32=7 s=arr u32=9 u32=8 u64=3 s=x s= s=yz s=f u32=6 f32=1.5 s=w u32=4 "
                "u64=2 u64=3 u64=4 u64=5 "
                "u32=30 u64=0 pad=32 zero=240",

@@ -135,7 +135,15 @@ TEST(os_refuses_what_is_not_a_regular_file_at_once)
     }
     assert_true(clock_now_ns() - start < 1000000000);
     assert_true(os_path_kind(fifo) == OS_OTHER && os_path_kind("/tmp") == OS_DIR);
-    assert_true(os_path_kind(in_dir("none")) == OS_NONE && os_path_kind(link_a) == OS_NONE);
+    assert_true(os_path_kind(in_dir("none")) == OS_NONE && os_path_kind(link_a) == OS_OTHER);
+    char lost[256];
+    strcpy(lost, in_dir("lost"));
+    assert_int_equal(symlink("nowhere", lost), 0);
+    assert_int_equal(os_path_kind(lost), OS_OTHER);
+    struct os_map none;
+    sl_err err;
+    ASSERT_STATUS(os_map_open(lost, &none, &err), SL_NOTFOUND);
+    assert_non_null(strstr(err.text, "a link to a file that is not there"));
 }
 
 TEST(os_read_file_keeps_its_limit_and_puts_a_nul)
