@@ -66,7 +66,8 @@ def take(name, kind, text):
     N += 1
     try:
         more = unknown(pydantic.TypeAdapter(kind).validate_json(text, strict=True), set()) - OURS
-        more -= {"name"} if NAMED in text else set()
+        data = text if isinstance(text, bytes) else text.encode()
+        more -= {"name"} if NAMED in data else set()
         T.check(name, f"members that no document has: {sorted(more)}" if more else None)
     except pydantic.ValidationError as e:
         bad = [x for x in e.errors() if not places(kind, x) & BUT]
