@@ -3,7 +3,6 @@
  * drafts, with 1 to K of them in every step, and with as many as the engine thinks pay, in turn;
  * ratios are of runs of one turn. Every run must make the same tokens. Only steps in which the
  * whole batch decodes are counted. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,16 +26,22 @@ struct seq {
     char error[120]; /* "" = none */
 };
 
+/* Steps, and sums of them. */
+struct sums {
+    double n, ns, n_tok; /* n_tok: computed */
+};
+
 /* Steps of one run. */
 struct tally {
-    int n_step, n_full;
-    double ns, draft_ns, tok;
-    double *full_ns; /* [n_full] of steps in which every sequence had as many drafts as asked for */
+    struct sums all, full; /* full: every sequence had as many drafts as asked for */
+    double draft_ns, tok;  /* tok: made */
 };
 
 struct row {
     bool in; /* there were so many drafts */
-    double tps[REPEAT_MAX], ns[REPEAT_MAX], full[REPEAT_MAX], draft[REPEAT_MAX];
+    double tps[REPEAT_MAX], ns[REPEAT_MAX], draft[REPEAT_MAX];
+    /* of a step without the time of making drafts, in the mean: what it takes, and computes */
+    double step_ns[REPEAT_MAX], step_tok;
     double n_step, tok;
     double hist[BATCH_MAX * (SL_DRAFT_MAX + 1) + 1]; /* steps by tokens */
     sl_stats sum;                                    /* n_draft, n_right of whole runs */
@@ -191,12 +196,15 @@ static sl_status timed_step(struct bench_d *b, struct row *row, int batch, int k
     sl_stats_get(b->c.e, &st);
     if (b->rec.n_seq != batch || b->rec.n_prompt) return SL_OK;
     double drafts = (double)(st.draft_ns - draft_ns);
-    t->n_step++;
-    t->ns += ns;
+    struct sums *full = b->rec.n_draft == batch * k ? &t->full : NULL;
     t->draft_ns += drafts;
     t->tok += batch + b->rec.n_right;
     row->hist[b->rec.n_decode]++;
-    if (b->rec.n_draft == batch * k) t->full_ns[t->n_full++] = ns - drafts;
+    for (struct sums *s = &t->all; s; s = s == full ? NULL : full) {
+        s->n++;
+        s->ns += ns - drafts;
+        s->n_tok += b->rec.n_decode;
+    }
     return SL_OK;
 }
 
@@ -226,15 +234,12 @@ static sl_status run_batch(struct bench_d *b, int i0, int batch, int i_row, sl_e
     return SL_OK;
 }
 
-/* Of those of n values that are numbers; NaN: none is. */
 static double median(const double *v, int n)
 {
     static double x[REPEAT_MAX];
-    int m = 0;
-    for (int i = 0; i < n; i++)
-        if (!isnan(v[i])) x[m++] = v[i];
-    qsort(x, (size_t)m, sizeof *x, compute_by_value);
-    return m ? x[m / 2] : NAN;
+    memcpy(x, v, (size_t)n * sizeof *x);
+    qsort(x, (size_t)n, sizeof *x, compute_by_value);
+    return x[n / 2];
 }
 
 static sl_status run_row(struct bench_d *b, int batch, int i_row, int repeat, sl_err *err)
@@ -242,8 +247,7 @@ static sl_status run_row(struct bench_d *b, int batch, int i_row, int repeat, sl
     struct row *row = &b->row[i_row];
     struct tally *t = &b->t;
     sl_stats s0, s1;
-    t->n_step = t->n_full = 0;
-    t->ns = t->draft_ns = t->tok = 0;
+    *t = (struct tally){0};
     sl_stats_get(b->c.e, &s0);
     for (int i = 0; i < b->n_seq; i += batch)
         SL_TRY(run_batch(b, i, batch, i_row, err));
@@ -253,13 +257,14 @@ static sl_status run_row(struct bench_d *b, int batch, int i_row, int repeat, sl
         memset(row->hist, 0, sizeof row->hist);
         return SL_OK;
     }
-    if (!t->n_step) return SL_FAIL(err, REQUEST, "-n %d: no step of the whole batch", b->d->n);
-    qsort(t->full_ns, (size_t)t->n_full, sizeof *t->full_ns, compute_by_value);
-    row->tps[repeat] = t->tok / t->ns * 1e9;
-    row->ns[repeat] = t->ns / t->n_step;
-    row->draft[repeat] = t->draft_ns / t->n_step;
-    row->full[repeat] = t->n_full ? t->full_ns[t->n_full / 2] : NAN;
-    row->n_step += t->n_step;
+    if (!t->all.n) return SL_FAIL(err, REQUEST, "-n %d: no step of the whole batch", b->d->n);
+    const struct sums *like = t->full.n ? &t->full : &t->all; /* had room for fewer: of those */
+    row->ns[repeat] = (t->all.ns + t->draft_ns) / t->all.n;
+    row->tps[repeat] = t->tok / (t->all.ns + t->draft_ns) * 1e9;
+    row->draft[repeat] = t->draft_ns / t->all.n;
+    row->step_ns[repeat] = like->ns / like->n;
+    row->step_tok = like->n_tok / like->n;
+    row->n_step += t->all.n;
     row->tok += t->tok;
     for (int j = 0; j < SL_DRAFT_MAX; j++) {
         row->sum.n_draft[j] += s1.n_draft[j] - s0.n_draft[j];
@@ -271,21 +276,28 @@ static sl_status run_row(struct bench_d *b, int batch, int i_row, int repeat, sl
 
 /* ---- results ---- */
 
-/* The cost of a step of n_tok tokens, by lines between those of 1, 2, .. tokens a sequence; NaN:
- * not known. */
-static double cost_of(const double *cost, int batch, int n_tok)
+/* Costs of steps by the tokens that they compute, in rising order. */
+struct costs {
+    double tok[SL_DRAFT_MAX + 1], cost[SL_DRAFT_MAX + 1];
+    int n;
+};
+
+/* By lines between those that were measured, the last one of which goes on. */
+static double cost_of(const struct costs *c, double n_tok)
 {
-    int lo = n_tok / batch - 1, hi = (n_tok + batch - 1) / batch - 1;
-    double part = (double)(n_tok - (lo + 1) * batch) / batch;
-    if (hi > SL_DRAFT_MAX) return NAN;
-    return lo == hi ? cost[lo] : cost[lo] + part * (cost[hi] - cost[lo]);
+    int hi = 1;
+    if (c->n < 2) return c->cost[0];
+    while (hi < c->n - 1 && c->tok[hi] < n_tok)
+        hi++;
+    double part = (n_tok - c->tok[hi - 1]) / (c->tok[hi] - c->tok[hi - 1]);
+    return c->cost[hi - 1] + part * (c->cost[hi] - c->cost[hi - 1]);
 }
 
-static double mean_cost(const struct row *row, const double *cost, int batch)
+static double mean_cost(const struct row *row, const struct costs *c, int batch)
 {
     double sum = 0;
     for (int i = batch; i <= batch * (SL_DRAFT_MAX + 1); i++)
-        if (row->hist[i] > 0) sum += row->hist[i] * cost_of(cost, batch, i);
+        if (row->hist[i] > 0) sum += row->hist[i] * cost_of(c, i);
     return sum / row->n_step;
 }
 
@@ -297,7 +309,20 @@ static double ratio(const double *a, const double *b, int n)
     return median(v, n);
 }
 
-static struct result result_of(struct bench_d *b, int i_row, const double *cost, int batch)
+/* Tokens over time are a quotient of means, so costs are those of the mean step. */
+static struct costs costs_of(const struct bench_d *b)
+{
+    struct costs c = {0};
+    for (int k = 0; k <= SL_DRAFT_MAX; k++) {
+        const struct row *row = &b->row[k];
+        if (!row->in || (c.n && row->step_tok <= c.tok[c.n - 1])) continue;
+        c.tok[c.n] = row->step_tok;
+        c.cost[c.n++] = ratio(row->step_ns, b->row[0].step_ns, b->d->r);
+    }
+    return c;
+}
+
+static struct result result_of(struct bench_d *b, int i_row, const struct costs *c, int batch)
 {
     struct row *row = &b->row[i_row];
     const struct row *off = &b->row[0];
@@ -305,24 +330,15 @@ static struct result result_of(struct bench_d *b, int i_row, const double *cost,
     struct result r = {.draft = compute_draft_of(&row->sum)};
     r.draft.per_step = row->tok / row->n_step / batch;
     r.gain = ratio(row->tps, off->tps, n);
-    r.draft_cost = ratio(row->draft, off->full, n);
-    r.cost = i_row == CHOSEN ? mean_cost(row, cost, batch) : cost[i_row];
-    r.predicted = r.draft.per_step / (mean_cost(row, cost, batch) + r.draft_cost);
+    r.draft_cost = ratio(row->draft, off->step_ns, n);
+    r.cost = i_row == CHOSEN ? mean_cost(row, c, batch) : ratio(row->step_ns, off->step_ns, n);
+    r.predicted = r.draft.per_step / (mean_cost(row, c, batch) + r.draft_cost);
     r.ms_per_step = median(row->ns, n) * 1e-6;
     qsort(row->tps, (size_t)n, sizeof *row->tps, compute_by_value);
     r.tps_min = row->tps[0];
     r.tps = row->tps[n / 2];
     r.tps_max = row->tps[n - 1];
     return r;
-}
-
-/* NaN: no step had what it is measured by. */
-static void print_real(const char *what, double v)
-{
-    if (isnan(v))
-        printf("%s-", what);
-    else
-        printf("%s%.2f", what, v);
 }
 
 static void print_row(const struct result *r, int i_row, int batch, int depth)
@@ -337,9 +353,8 @@ static void print_row(const struct result *r, int i_row, int batch, int depth)
         printf("  %.2f tok/step", r->draft.per_step);
         for (int j = 0; j < r->draft.n_pos; j++)
             printf("%s%.2f", j ? " " : ", right ", r->draft.right[j]);
-        print_real("  cost ", r->cost);
-        printf(" + %.3f  gain %.2f", r->draft_cost, r->gain);
-        print_real(", predicted ", r->predicted);
+        printf("  cost %.2f + %.3f  gain %.2f, predicted %.2f", r->cost, r->draft_cost, r->gain,
+               r->predicted);
     }
     putchar('\n');
     fflush(stdout);
@@ -372,12 +387,10 @@ static void put_json(struct json_w *w, const struct bench_d *b, const struct res
 
 static void tell(struct bench_d *b, int batch, int depth, struct json_w *w)
 {
-    double cost[SL_DRAFT_MAX + 1];
-    for (int k = 0; k <= SL_DRAFT_MAX; k++)
-        cost[k] = b->row[k].in ? ratio(b->row[k].full, b->row[0].full, b->d->r) : NAN;
+    const struct costs c = costs_of(b);
     static struct result all[N_ROW];
     for (int i = N_ROW - 1; i >= 0; i--) /* row 0 is what the others are held against */
-        if (b->row[i].in) all[i] = result_of(b, i, cost, batch);
+        if (b->row[i].in) all[i] = result_of(b, i, &c, batch);
     for (int i = 0; i < N_ROW; i++) {
         if (!b->row[i].in) continue;
         if (!b->o->json) {
@@ -419,15 +432,9 @@ static sl_status measure_all(struct bench_d *b, struct json_w *w, sl_err *err)
     sl_status st = d->prompts ? read_prompts(b, &text, &l, err) : SL_OK;
     for (int i = 0; i < d->depth.n && !st; i++)
         for (int j = 0; j < d->batch.n && !st; j++) {
-            void *p = NULL;
             int batch = d->batch.v[j];
             st = make_seqs(b, &l, batch, d->depth.v[i], err);
-            if (!st)
-                st = mem_alloc_array(MEM_MISC, (size_t)b->n_seq * (size_t)d->n + 1,
-                                     sizeof *b->t.full_ns, &p, err);
-            b->t.full_ns = p;
             if (!st) st = measure(b, batch, d->depth.v[i], w, err);
-            mem_free(p);
         }
     mem_free(text);
     return st;

@@ -20,7 +20,7 @@
 #define CHUNK_LIMIT 8192
 #define LOGIT_BYTES                                                                                \
     ((int64_t)32 << 20) /* of logits kept in one step, beyond one row per sequence */
-#define LOGIT_ROWS 16   /* at least so many beyond */
+#define LOGIT_ROWS 16   /* at least so many beyond, and a draft's of each sequence */
 #define CTX_LEAST 512   /* less than this is refused, not cut to */
 
 static const enum dev_kv_type kv_types[] = {[SL_KV_AUTO] = DEV_KV_F16,
@@ -304,15 +304,16 @@ static sl_status plan(sl_engine *e, const struct dev_opts *o, int64_t *kv_tokens
     return st;
 }
 
+/* No step has more tokens of prompts and drafts than all sequences together can have. */
 static void size_steps(sl_engine *e)
 {
     sl_engine_opts *o = &e->opts;
-    e->n_chunk = BASE_MIN(e->n_chunk, e->n_ctx);
+    e->n_chunk = (int)BASE_MIN(e->n_chunk, (int64_t)e->n_seat * e->n_ctx);
     o->n_chunk = e->n_home * e->n_chunk;
     e->n_tok_max = o->n_chunk + e->n_seq_max;
-    int64_t rows = LOGIT_BYTES / (4 * (int64_t)e->n_vocab) / e->n_home;
-    e->n_row =
-        (int)BASE_MIN(BASE_MAX(rows, e->n_seat + LOGIT_ROWS), (int64_t)e->n_chunk + e->n_seat);
+    int64_t more = LOGIT_BYTES / (4 * (int64_t)e->n_vocab) / e->n_home;
+    more = BASE_MAX(more, BASE_MAX(LOGIT_ROWS, e->n_seat));
+    e->n_row = e->n_seat + (int)BASE_MIN(more, e->n_chunk);
     e->n_logit_max = e->n_home * e->n_row;
 }
 

@@ -148,6 +148,46 @@ TEST(engine_takes_a_replayed_answer_in_few_steps_and_counts_it)
     sl_model_close(m);
 }
 
+/* However short the context is: all sequences of a step have as many drafts as are wanted. */
+TEST(engine_has_room_for_the_drafts_of_all_sequences)
+{
+    enum { N = 16, NEW = 17 };
+    static struct answer plain[N], fast[N];
+    int32_t ids[N][3];
+    sl_model *m;
+    sl_engine *e;
+    sl_engine_opts o = {.n_thread = 2,
+                        .n_ctx = 24,
+                        .n_seq_max = N,
+                        .kv_tokens = 32 * N,
+                        .draft = "replay:1",
+                        .draft_always = 1};
+    ASSERT_OK(sl_model_open(tiny("llama3"), NULL, &m, &err));
+    ASSERT_OK(sl_engine_open(m, &o, &e, &err));
+    for (int i = 0; i < N; i++) {
+        memcpy(ids[i], (const int32_t[]){5 + i, 6, 7}, sizeof ids[i]);
+        sl_request q = {.ids = ids[i], .n_ids = 3, .max_tokens = NEW, .ignore_eos = 1};
+        run(e, &q, &plain[i]);
+        assert_int_equal(plain[i].n, NEW);
+    }
+    for (int i = 0; i < N; i++) {
+        sl_request q = {.ids = ids[i], .n_ids = 3, .max_tokens = NEW, .ignore_eos = 1};
+        q.draft_ids = plain[i].id;
+        q.n_draft_ids = NEW;
+        q.on_event = on_event;
+        q.user = &fast[i];
+        ASSERT_OK(sl_submit(e, &q, NULL, &err));
+    }
+    while (sl_pending(e))
+        ASSERT_OK(sl_step(e, &err));
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(fast[i].last.n_right, 14); /* the prompt's token, then twice eight */
+        assert_memory_equal(fast[i].id, plain[i].id, sizeof plain[i].id);
+    }
+    sl_engine_close(e);
+    sl_model_close(m);
+}
+
 TEST(engine_refuses_a_vocabulary_for_drafts_that_it_can_not_use)
 {
     static const struct {
