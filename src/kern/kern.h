@@ -71,6 +71,7 @@ const char *kern_op_isa(int op, uint32_t isa_mask);
 
 /* mm_bf16x: bf16 weights times bf16 activations (mm_run.xb), the results of mm_bf16 (but for
  * subnormal products, which the instruction may flush).
+ * mm_bf16_row: y = x[n] rounded to bf16 (nearest even; subnormal values too; NaN quiet).
  * mm_amax: the largest |x| of each of n_group groups of 32 (NaN ignored).
  * The quantiser's row, mm_quant: n_group groups of 32 values of x to integers, |amax[g]| the
  * largest magnitude of each. hi: as form INT8. lo (may be NULL): then the groups are quantised as

@@ -33,6 +33,7 @@
     X(mm_bf16,   void, (const struct mm_run *r))                                                   \
     X(mm_f8,     void, (const struct mm_run *r))                                                   \
     X(mm_bf16x,  void, (const struct mm_run *r))                                                   \
+    X(mm_bf16_row, void, (const float *x, int n, uint16_t *y))                                     \
     X(mm_amax,   void, (const float *x, int n_group, float *amax))                                 \
     X(mm_quant,  void, (const float *x, int n_group,                                               \
                         struct mm_rec *hi, struct mm_rec *lo, const float *amax, float inv))       \

@@ -46,7 +46,9 @@ static size_t carve(unsigned forms, int n_col, int n_tok, size_t off[MM_N_ACT + 
         size_t recs = row_recs(n_col, (enum mm_act)f) * (size_t)n_tok;
         off[f] = n;
         if (!has(forms, (enum mm_act)f)) continue;
-        n += align64(f <= MM_ACT_BF16 ? vals * sizeof(float) : recs * sizeof(struct mm_rec));
+        n += align64(f == MM_ACT_F32    ? vals * sizeof(float)
+                     : f == MM_ACT_BF16 ? vals * sizeof(uint16_t)
+                                        : recs * sizeof(struct mm_rec));
     }
     off[MM_N_ACT] = n;
     return n +
@@ -70,7 +72,7 @@ void kern_mm_act_init(struct mm_act_buf *b, unsigned forms, int n_col, int n_tok
     b->ld = padded(n_col);
     b->base = base;
     if (has(forms, MM_ACT_F32)) b->f32 = (float *)(void *)(b->base + off[MM_ACT_F32]);
-    if (has(forms, MM_ACT_BF16)) b->bf16 = (float *)(void *)(b->base + off[MM_ACT_BF16]);
+    if (has(forms, MM_ACT_BF16)) b->bf16 = (uint16_t *)(void *)(b->base + off[MM_ACT_BF16]);
     if (has(forms, MM_ACT_INT8)) b->i8 = (struct mm_rec *)(void *)(b->base + off[MM_ACT_INT8]);
     if (has(forms, MM_ACT_INT8X)) b->i8x = (struct mm_rec *)(void *)(b->base + off[MM_ACT_INT8X]);
     b->lo_list = (int32_t *)(void *)(b->base + off[MM_N_ACT]);
@@ -193,10 +195,9 @@ void kern_mm_prep(struct mm_act_buf *b, int t, const float *x)
         memset(b->f32 + tok * ld + n, 0, (ld - n) * sizeof(float));
     }
     if (b->bf16) {
-        float *dst = b->bf16 + tok * ld;
-        for (size_t k = 0; k < n; k++)
-            dst[k] = fp_bf16_to_f32(fp_f32_to_bf16(x[k]));
-        memset(dst + n, 0, (ld - n) * sizeof(float));
+        uint16_t *dst = b->bf16 + tok * ld;
+        kern_get()->mm_bf16_row(x, b->n_col, dst);
+        memset(dst + n, 0, (ld - n) * sizeof *dst);
     }
     if (b->i8) prep_int(b, x, b->i8 + tok * row_recs(b->n_col, MM_ACT_INT8), NULL, NULL);
     if (b->i8x) {
@@ -405,17 +406,31 @@ static void fill_panel_f32(const float *x, size_t ld, const int32_t *idx, int j0
     }
 }
 
-/* The same for bf16: [4 * groups][n][8], from values that are bf16 in f32. */
-static void fill_panel_bf16(const float *x, size_t ld, const int32_t *idx, int j0, int n, int g0,
-                            int g1, uint16_t *panel)
+/* The same from bf16. */
+static void fill_panel_widened(const uint16_t *x, size_t ld, const int32_t *idx, int j0, int n,
+                               int g0, int g1, float *panel)
 {
     for (int j = 0; j < n; j++) {
-        const float *src = x + (size_t)(idx ? idx[j0 + j] : j0 + j) * ld;
-        uint16_t *dst = panel + 8 * j;
+        const uint16_t *src = x + (size_t)(idx ? idx[j0 + j] : j0 + j) * ld;
+        float *dst = panel + 8 * j;
         for (int k = 4 * g0; k < 4 * g1; k++, dst += 8 * (size_t)n)
             for (int i = 0; i < 8; i++)
-                dst[i] = (uint16_t)(fp_to_bits(src[8 * (size_t)k + (size_t)i]) >> 16);
+                dst[i] = fp_bf16_to_f32(src[8 * (size_t)k + (size_t)i]);
     }
+}
+
+/* The same in bf16. One column is a panel as it is. */
+static const uint16_t *fill_panel_bf16(const uint16_t *x, size_t ld, const int32_t *idx, int j0,
+                                       int n, int g0, int g1, uint16_t *panel)
+{
+    for (int j = 0; j < n; j++) {
+        const uint16_t *src = x + (size_t)(idx ? idx[j0 + j] : j0 + j) * ld;
+        uint16_t *dst = panel + 8 * j;
+        if (n == 1) return src + 32 * (size_t)g0;
+        for (int k = 4 * g0; k < 4 * g1; k++, dst += 8 * (size_t)n)
+            memcpy(dst, src + 8 * (size_t)k, 16);
+    }
+    return panel;
 }
 
 typedef void (*run_fn)(const struct mm_run *r);
@@ -487,15 +502,16 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
         r.prefetch_far = n < kern->prefetch_from ? 0 : kern->prefetch_far;
         r.two = kern->two_tiles;
         if (form == MM_ACT_BF16 && m->fmt == MM_bf16 && kern->bf16_pairs) {
-            uint16_t *panel = (uint16_t *)(void *)s->panel;
-            fill_panel_bf16(x->bf16, (size_t)x->ld, idx, j0, n, g0, r.g1, panel);
-            r.xb = panel;
+            r.xb = fill_panel_bf16(x->bf16, (size_t)x->ld, idx, j0, n, g0, r.g1,
+                                   (uint16_t *)(void *)s->panel);
             kern->mm_bf16x(&r);
             continue;
         }
         if (floats) {
-            fill_panel_f32(form == MM_ACT_F32 ? x->f32 : x->bf16, (size_t)x->ld, idx, j0, n, g0,
-                           r.g1, s->panel);
+            if (form == MM_ACT_F32)
+                fill_panel_f32(x->f32, (size_t)x->ld, idx, j0, n, g0, r.g1, s->panel);
+            else
+                fill_panel_widened(x->bf16, (size_t)x->ld, idx, j0, n, g0, r.g1, s->panel);
             r.x = s->panel;
             if (m->fmt < MM_N_CODE)
                 run_unpacked(kern, m, tile0, r, s->unpack);

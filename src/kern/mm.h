@@ -88,7 +88,7 @@ struct mm_act_buf {
                                  themselves: the unit of INT8 is 1 (kern_mm_prep_part) */
     uint8_t *base;            /* owned by the caller */
     float *f32;               /* [n_tok, ld] */
-    float *bf16;              /* [n_tok, ld], rounded to bf16, stored as f32 */
+    uint16_t *bf16;           /* [n_tok, ld], rounded to bf16 */
     struct mm_rec *i8;        /* [n_tok, ld / 32], rows an odd number of records apart; after a
                                  row's records one whose d is the unit */
     struct mm_rec *i8x;       /* [n_tok, plane, ld / 32], likewise */

@@ -287,7 +287,7 @@ static double act_value(const struct problem *p, int tok, int k)
 {
     size_t ld = (size_t)p->x.ld, n = ld / 32, t = (size_t)tok, g = (size_t)k / 32;
     if (p->form == MM_ACT_F32) return p->x.f32[t * ld + (size_t)k];
-    if (p->form == MM_ACT_BF16) return p->x.bf16[t * ld + (size_t)k];
+    if (p->form == MM_ACT_BF16) return fp_bf16_to_f32(p->x.bf16[t * ld + (size_t)k]);
     size_t planes = p->form == MM_ACT_INT8 ? 1 : 2, row = t * (planes * n | 1) + g;
     const struct mm_rec *r = (p->form == MM_ACT_INT8    ? p->x.i8
                               : p->form == MM_ACT_INT8X ? p->x.i8x
@@ -414,6 +414,33 @@ void check_mm_bf16x(struct check *c, void (*variant)(const struct mm_run *r))
                           MM_ACT_BF16);
     check_product(&as, &k, MM_bf16, 17, 2400, 64, MM_ACT_BF16);
     *c = as;
+}
+
+/* Values of every kind. */
+void check_mm_bf16_row(struct check *c, void (*variant)(const float *x, int n, uint16_t *y))
+{
+    for (int n = 1; n < 100; n++) {
+        float *x = check_alloc(c, (size_t)n * sizeof *x);
+        uint16_t *a = check_alloc(c, (size_t)n * sizeof *a + 64), b[100];
+        for (int i = 0; i < n; i++) {
+            uint32_t bits = check_rand(c, 1 << 16) << 16 | check_rand(c, 1 << 16);
+            uint32_t how = check_rand(c, 8);
+            if (how == 0) bits &= 0x807fffffu;                  /* subnormal */
+            if (how == 1) bits |= 0x7f800000u;                  /* NaN */
+            if (how == 2) bits = (bits & 0xffff0000u) | 0x8000; /* halfway */
+            if (how == 3) bits = (bits & 0x80000000u) | 0x7f800000u;
+            x[i] = fp_from_bits(bits);
+        }
+        memset(a + n, 0x5a, 64);
+        variant(x, n, a);
+        kern_mm_bf16_row_ref(x, n, b);
+        c->n_case++;
+        for (int i = 0; i < n; i++)
+            if (a[i] != b[i] || b[i] != fp_f32_to_bf16(x[i]))
+                check_fail(c, "%08x is %04x, not %04x", fp_to_bits(x[i]), a[i], b[i]);
+        for (int i = 0; i < 32; i++)
+            if (a[n + i] != 0x5a5a) check_fail(c, "writes beyond its %d values", n);
+    }
 }
 
 /* One token alone, tile by tile, equals the batch: with the table of this CPU. */

@@ -153,6 +153,12 @@ void kern_mm_bf16x_ref(const struct mm_run *r)
     }
 }
 
+void kern_mm_bf16_row_ref(const float *x, int n, uint16_t *y)
+{
+    for (int i = 0; i < n; i++)
+        y[i] = fp_f32_to_bf16(x[i]);
+}
+
 void kern_mm_amax_ref(const float *x, int n_group, float *amax)
 {
     for (int g = 0; g < n_group; g++, x += 32) {

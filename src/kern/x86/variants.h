@@ -15,7 +15,7 @@
     KERN_MM_CODES(V, avx512vnni)                                                                   \
     V(attn_rows_i16, avx2) V(attn_f16_i16, avx2) V(attn_query_i16, avx2)                           \
     V(attn_dot_i16, avx2) V(attn_weights_i16, avx2) V(attn_mix_i16, avx2)                          \
-    V(mm_bf16x, avx512bf16)                                                                        \
+    V(mm_bf16x, avx512bf16) V(mm_bf16_row, avx512bf16)                                             \
     V(attn_dot_bf16, avx512bf16) V(attn_mix_bf16, avx512bf16)                                      \
     V(attn_soft_bf16, avx512bf16)                                                                  \
     V(attn_rows_bf16, avx512bf16) V(attn_pairs_bf16, avx512bf16)                                   \
