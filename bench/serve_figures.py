@@ -11,11 +11,13 @@
   bench/serve_figures.py masks MODEL.gguf [ANSWERS]
       token masks of constrained answers beside the time of the steps
   bench/serve_figures.py drafts MODEL.gguf PROMPTS.jsonl [CLIENTS]...
-      what --draft auto gains at 1, 8 and 32 clients, in time and in CPU time
+      what --draft auto gains at 1, 8 and 32 clients, in time and in CPU time. EVALSCOPE=FILE: the
+      clients are that program's (evalscope[perf] of PyPI)
 
 Two threads (THREADS=N: others), the client on the same cores. ROUNDS=N: so many times in turn (5);
 TOKENS=N: of an answer in `overhead`. SLUICE=FILE: another program than build/sluice.
 """
+import glob
 import json
 import os
 import re
@@ -81,6 +83,30 @@ class Serve:
                                       check=True, text=True).stdout)["levels"][0]
         assert r["failed"] == 0, r
         return r
+
+    def evalscope(self, program, prompts, *, parallel, number, n_out):
+        """As load, but asked by evalscope: the last user's message of each line."""
+        with tempfile.TemporaryDirectory() as d:
+            lines = os.path.join(d, "lines.txt")
+            with open(prompts, encoding="utf-8") as f, open(lines, "w", encoding="utf-8") as to:
+                for line in map(json.loads, f):
+                    text = line["messages"][-1]["content"] if "messages" in line else line["prompt"]
+                    to.write(" ".join(text.split()) + "\n")
+            r = subprocess.run(
+                [program, "perf", "--url", f"http://127.0.0.1:{self.port}/v1/chat/completions",
+                 "--model", "default", "--api", "openai", "--parallel", str(parallel),
+                 "--number", str(number), "--dataset", "line_by_line", "--dataset-path", lines,
+                 "--max-tokens", str(n_out), "--temperature", "0", "--stream",
+                 "--outputs-dir", d], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            found = glob.glob(d + "/**/benchmark_summary.json", recursive=True)
+            if not found:
+                raise SystemExit(r.stdout[-2000:])
+            with open(found[0]) as f, open(found[0].replace("summary", "percentile")) as g:
+                all_, part = json.load(f), {x["Percentiles"]: x for x in json.load(g)}
+        assert all_["Success Requests"] == number, all_
+        return {"output_tps": all_["Output Throughput (tok/s)"],
+                "output_tokens": number * all_["Avg Output Tokens"],
+                "itl_ms": {"p99": part["99%"]["ITL (ms)"]}}
 
     def post(self, body):
         s = socket.create_connection(("127.0.0.1", self.port))
@@ -368,7 +394,7 @@ def cpu_s(s):
 def drafts(model, prompts, *clients):
     """Two servers, without drafts and with, that are asked the same in turn: tokens/s, and tokens
     of a second of CPU time, which other programs on the machine change less."""
-    n_out = os.environ.get("TOKENS", "128")
+    n_out, program = os.environ.get("TOKENS", "128"), os.environ.get("EVALSCOPE")
     with open(prompts, encoding="utf-8") as f:
         api = "chat" if "messages" in json.loads(f.readline()) else "completions"
     with Serve(model) as off, Serve(model, "--draft", "auto") as auto:
@@ -376,10 +402,13 @@ def drafts(model, prompts, *clients):
             rows = {off: [], auto: []}
             for _ in range(ROUNDS):
                 for s, out in rows.items():
-                    before = cpu_s(s)
-                    r = s.load("--parallel", n, "--number", max(48, 3 * n), "--dataset", prompts,
-                               "--output-length", n_out, "--temp", 0, "--warmup", 0,
-                               "--allow-eos", api=api)
+                    before, number = cpu_s(s), max(48, 3 * n)
+                    if program:
+                        r = s.evalscope(program, prompts, parallel=n, number=number, n_out=n_out)
+                    else:
+                        r = s.load("--parallel", n, "--number", number, "--dataset", prompts,
+                                   "--output-length", n_out, "--temp", 0, "--warmup", 0,
+                                   "--allow-eos", api=api)
                     made = r["output_tokens"]
                     out.append((r["output_tps"], made / (cpu_s(s) - before), r["itl_ms"]["p99"]))
             m = statistics.median
