@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd_plan.h"
+#include "dev/figures.h"
 
 #define OP_US 2.0 /* where the file does not say */
 
@@ -150,7 +151,7 @@ sl_status plan_query_cluster(struct plan_run *r, sl_err *err)
     const struct plan_cpu *one = &r->cluster.rank[0];
     q->links = (struct plan_team){
         n, per_host(&r->cluster), r->cluster.hosts, r->cluster.all, r->cluster.hop, r->cluster.op,
-        r->cluster.step};
+        r->cluster.step, dev_figures_fused(q->model->hidden)};
     q->team = team;
     SL_TRY(plan_here(r, one->gbps, one->gops, &q->here, err));
     q->here.v[PLAN_CPU_GBPS] /= one->gbps;

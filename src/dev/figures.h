@@ -17,4 +17,8 @@ struct dev_figures {
 };
 sl_status dev_figures_get(dev *d, struct dev_figures *out, sl_err *err) BASE_MUST_USE;
 
+/* The most tokens of a step in which the CPU runs whole layers of a model of that width as one,
+ * where no rank shares its matrices. */
+int dev_figures_fused(int d_model);
+
 #endif

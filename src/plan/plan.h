@@ -172,6 +172,7 @@ struct plan_team {
     struct plan_link hop;       /* from a stage to the next */
     double op;                  /* s: an operator that begins and ends for itself */
     double step;                /* s: home tells of a step, and hears that it is over */
+    double fused;               /* tokens of a step up to which a rank alone has no such ones */
 };
 
 /* One CSV file as bytes: RFC 4180 quoting, "\n" or "\r\n", a header line, '#' lines skipped. */

@@ -164,18 +164,12 @@ static double counted(const struct plan_model *m)
     return (m->active - m->p_embed) / sum;
 }
 
-/* The layers of a step of few tokens are one region on a rank that shares no matrix (8 at most, of
- * wide models 4: dev/cpu/region.c); otherwise every operator begins and ends for itself. */
-static double region_tokens(const struct plan_model *m)
-{
-    return fmax(4, fmin(8, floor(32768.0 / fmax(1, m->hidden))));
-}
-
+/* A rank that shares no matrix runs whole layers of few tokens as one; otherwise every operator
+ * begins and ends for itself. */
 static double starts(const struct plan_case *c, const struct stage *s, const struct work *w)
 {
     const struct plan_model *m = c->model;
-    bool whole = c->lay.tp <= 1 && c->lay.dp <= 1 && w->tok <= region_tokens(m);
-    if (!c->team || whole) return 0;
+    if (!c->team || (c->lay.tp <= 1 && c->lay.dp <= 1 && w->tok <= c->team->fused)) return 0;
     double attn = m->attn == PLAN_ATTN_MLA ? 10 : 7;
     return (s->n_layer * attn + s->n_dense * 3.0 + s->n_moe * (m->shared > 0 ? 8.0 : 6.0)) *
            c->team->op;

@@ -8,7 +8,7 @@
 #include "plan_load.h"
 
 static const struct plan_team links = {
-    8, 4, {5e-6, 10e9}, {100e-6, 1e9}, {200e-6, 1e9}, 2e-6, 200e-6};
+    8, 4, {5e-6, 10e9}, {100e-6, 1e9}, {200e-6, 1e9}, 2e-6, 200e-6, 4};
 
 static struct plan_case here(const char *model, struct plan_layout l)
 {
@@ -136,6 +136,17 @@ TEST(plan_team_stages_work_at_the_same_time_on_prompts_only)
     assert_true(step(two, 2).total < 1.05 * step(two, 1).total);
     two.lay.mtp = 1, two.lay.tp = 2, two.lay.ranks = 4; /* drafts go through all stages at once */
     assert_true(step(two, 2).total > step(two, 1).total);
+}
+
+TEST(plan_team_few_tokens_of_a_rank_alone_have_no_starts)
+{
+    struct plan_case c = here("qwen3-32b", lay(1, 1, 1, 1));
+    double few = step(c, 4).fixed, many = step(c, 5).fixed;
+    double want = links.op * 64 * (7 + 3); /* operators of attention and dense blocks, all layers */
+    if (fabs((many - few) / want - 1) > 1e-6)
+        fail_msg("%.6f ms, not %.6f", (many - few) * 1e3, want * 1e3);
+    c = here("qwen3-32b", lay(2, 1, 1, 1)); /* joins */
+    if (fabs(step(c, 4).fixed / many - 1) > 1e-6) fail();
 }
 
 /* ---- a device beside the CPU ---- */

@@ -19,6 +19,7 @@
 
 #include "dev/cpu/fuse.h"
 #include "dev/cpu/mem.h"
+#include "dev/figures.h"
 
 #include "base/clock.h"
 
@@ -41,10 +42,9 @@ static unsigned forms_of(const dev_mat *m)
     return 1u << dev_cpu_mat_of(m)->form | 1u << dev_cpu_mat_of(m)->form2;
 }
 
-static int most_tokens(const struct cpu *c, int d_model)
+int dev_figures_fused(int d_model)
 {
-    int n = BASE_MAX(TOK_MIN, BASE_MIN(TOK_MAX, TOK_VALUES / d_model));
-    return BASE_MIN(n, c->n_tok_max);
+    return BASE_MAX(TOK_MIN, BASE_MIN(TOK_MAX, TOK_VALUES / BASE_MAX(1, d_model)));
 }
 
 /* What the workspace has room for. */
@@ -208,7 +208,8 @@ sl_status dev_cpu_fuse_layers(struct cpu *c, const struct dev_op *op, int n_op, 
     }
     SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof *s, (void **)&s, err));
     SL_TRY(dev_cpu_scratch(c, (size_t)n, sizeof *s->layer, &s->layer, err));
-    s->head = (struct cpu_fused){{end - at, most_tokens(c, one.attn_norm->n)}, run_region};
+    int n_tok = BASE_MIN(dev_figures_fused(one.attn_norm->n), c->n_tok_max);
+    s->head = (struct cpu_fused){{end - at, n_tok}, run_region};
     for (s->n_layer = 0; s->n_layer < n; at += s->layer[s->n_layer++].p.n_op)
         (void)dev_cpu_match_layer(op, n_op, at, &s->layer[s->n_layer].p);
     SL_TRY(open_region(c, s, err));
