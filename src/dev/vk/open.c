@@ -59,7 +59,6 @@ const char *dev_vk_lacks(const struct vk *v, VkPhysicalDevice card)
     if (!f.v12.timelineSemaphore) return "timelineSemaphore";
     if (!f.v12.scalarBlockLayout) return "scalarBlockLayout";
     if (!f.f.features.shaderInt64) return "shaderInt64";
-    if (!f.f.features.shaderFloat64) return "shaderFloat64";
     const VkPhysicalDeviceLimits *lim = &p.properties.limits;
     if (lim->maxComputeSharedMemorySize < 24 << 10) return "24 KiB of shared memory";
     if (lim->maxComputeWorkGroupInvocations < 256 || lim->maxComputeWorkGroupSize[0] < 256)
@@ -72,7 +71,7 @@ sl_status dev_vk_device(struct vk *v, sl_err *err)
     struct features f;
     float first[2] = {1, 1};
     chain(&f);
-    f.f.features.shaderInt64 = f.f.features.shaderFloat64 = VK_TRUE;
+    f.f.features.shaderInt64 = VK_TRUE;
     f.v12.bufferDeviceAddress = f.v12.timelineSemaphore = f.v12.scalarBlockLayout = VK_TRUE;
     v->family = compute_family(v, v->card);
     choose_send(v);

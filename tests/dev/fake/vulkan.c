@@ -5,7 +5,8 @@
  * for a window of a quarter or 256 MiB, and pinned memory without a cache; card, apu: the same, of
  * a card or an integrated one by its type; count=N of them; mem=MIB of its own; shared=BYTES of a
  * workgroup, lanes=N of one; old: Vulkan 1.1; noclock: queues without timestamps; lacks=NAME: a
- * feature that it has not. What a driver need not take is an error or ends the program. */
+ * feature that it has not. What a driver need not take is an error or ends the program; kernels
+ * with doubles are such, whether it has them or not. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -149,6 +150,20 @@ static void VKAPI_CALL families(VkPhysicalDevice card, uint32_t *n, VkQueueFamil
         out[i].timestampValidBits = 0;
 }
 
+/* What it lacks can not be had. */
+static VkResult VKAPI_CALL create(VkPhysicalDevice card, const VkDeviceCreateInfo *info,
+                                  const VkAllocationCallbacks *a, VkDevice *out)
+{
+    VkPhysicalDeviceFeatures2 has = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
+    const VkPhysicalDeviceFeatures2 *asked = info->pNext;
+    features(card, &has);
+    if (asked && asked->sType == has.sType &&
+        ((asked->features.shaderInt64 && !has.features.shaderInt64) ||
+         (asked->features.shaderFloat64 && !has.features.shaderFloat64)))
+        return VK_ERROR_FEATURE_NOT_PRESENT;
+    return REAL(vkCreateDevice)(card, info, a, out);
+}
+
 /* ---- memory ---- */
 
 static VkResult VKAPI_CALL allocate(VkDevice device, const VkMemoryAllocateInfo *info,
@@ -217,6 +232,17 @@ static void VKAPI_CALL needs(VkDevice device, VkBuffer buffer, VkMemoryRequireme
 
 /* ---- what runs ---- */
 
+static VkResult VKAPI_CALL module(VkDevice device, const VkShaderModuleCreateInfo *info,
+                                  const VkAllocationCallbacks *a, VkShaderModule *out)
+{
+    const uint32_t capability = 17, float64 = 10; /* SPIR-V's numbers */
+    const uint32_t *code = info->pCode;
+    for (size_t i = 5; i < info->codeSize / 4; i += code[i] >> 16)
+        if ((code[i] & 0xffff) == capability && code[i + 1] == float64)
+            misuse("a kernel has doubles, which many cards have not");
+    return REAL_OF(device, vkCreateShaderModule)(device, info, a, out);
+}
+
 static void VKAPI_CALL dispatch(VkCommandBuffer cb, uint32_t x, uint32_t y, uint32_t z)
 {
     static PFN_vkCmdDispatch real;
@@ -234,6 +260,7 @@ static const struct {
 } of_device[] = {{"vkAllocateMemory", (PFN_vkVoidFunction)(void (*)(void))allocate},
                  {"vkFreeMemory", (PFN_vkVoidFunction)(void (*)(void))give},
                  {"vkMapMemory", (PFN_vkVoidFunction)(void (*)(void))map},
+                 {"vkCreateShaderModule", (PFN_vkVoidFunction)(void (*)(void))module},
                  {"vkGetBufferMemoryRequirements", (PFN_vkVoidFunction)(void (*)(void))needs},
                  {"vkCmdDispatch", (PFN_vkVoidFunction)(void (*)(void))dispatch}};
 
@@ -251,6 +278,7 @@ static const struct {
     {"vkEnumeratePhysicalDevices", (PFN_vkVoidFunction)(void (*)(void))devices},
     {"vkGetPhysicalDeviceProperties2", (PFN_vkVoidFunction)(void (*)(void))properties},
     {"vkGetPhysicalDeviceFeatures2", (PFN_vkVoidFunction)(void (*)(void))features},
+    {"vkCreateDevice", (PFN_vkVoidFunction)(void (*)(void))create},
     {"vkGetPhysicalDeviceMemoryProperties2", (PFN_vkVoidFunction)(void (*)(void))memory},
     {"vkGetPhysicalDeviceQueueFamilyProperties", (PFN_vkVoidFunction)(void (*)(void))families},
     {"vkGetDeviceProcAddr", (PFN_vkVoidFunction)(void (*)(void))get_of_device}};
