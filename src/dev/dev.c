@@ -22,8 +22,8 @@ static sl_status unknown(const char *name, sl_err *err)
     char list[128];
     size_t k = 0;
     for (int i = 0; i < BASE_COUNT_OF(classes) && k < sizeof list; i++)
-        k += (size_t)snprintf(list + k, sizeof list - k, "%s%s", i ? ", " : "", classes[i]->name);
-    return SL_FAIL(err, UNSUPPORTED, "device '%.40s' is not known (there are: %s)", name, list);
+        k += (size_t)snprintf(list + k, sizeof list - k, "%s, ", classes[i]->name);
+    return SL_FAIL(err, UNSUPPORTED, "device '%.40s' is not known (there are: %sauto)", name, list);
 }
 
 int dev_list(struct dev_desc *out, int n, sl_err *err)

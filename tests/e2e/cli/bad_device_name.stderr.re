@@ -1,0 +1,1 @@
+sluice: device 'gpu' is not known \(there are: cpu, check, sim.*, auto\)
