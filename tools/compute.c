@@ -15,11 +15,12 @@
 #define SPARE 2 /* of --rebalance */
 #define READ_MAX ((uint64_t)1 << 30)
 
+/* Processes of a launcher; with a layout that nobody understands, too: rank 0 says so for all. */
 bool compute_apart(const struct opt_common *o)
 {
     struct dist_layout l;
-    return o->layout && dist_layout_parse(o->layout, &l, NULL) == SL_OK &&
-           dist_layout_ranks(&l) > 1 && dist_launched().n > 1;
+    return o->layout && dist_launched().n > 1 &&
+           (dist_layout_parse(o->layout, &l, NULL) || dist_layout_ranks(&l) > 1);
 }
 
 bool compute_follows(const struct opt_common *o)
@@ -84,7 +85,9 @@ BASE_NORETURN static void follow(struct compute *c, const sl_model_opts *mo, sl_
     }
     st = sl_engine_open(c->m, eo, &c->e, &err);
     mem_free(load);
-    if (st == SL_NOTFOUND) who = ONE_KNOWS; /* before it had met the others */
+    struct dist_layout l;
+    bool meets = st != SL_NOTFOUND && !dist_layout_parse(o->layout, &l, NULL);
+    if (!meets) who = ONE_KNOWS;
     if (!st) {
         st = sl_follow(c->e, &err);
         if (strncmp(err.text, "rank 0", 6) == 0) who = HOME_FAILED;

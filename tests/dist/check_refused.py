@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What ranks that are processes refuse when they open: shared memory too small, a network that is
-not there or not named, ranks bound to one CPU, another file on a rank, a damaged one. Each time all
-end within 5 s with the one reason and what to do, said once.
+not there or not named, ranks bound to one CPU, another file on a rank, a damaged one, another
+program or other options on a rank, layouts that do not divide. Each time all end within 5 s with
+the one reason and what to do, said once.
 
   check_refused.py [BUILD] [--times N]    --times: each N times
 """
@@ -31,8 +32,8 @@ T = e2e.Tally("refused")
 MOST = 5 if TIMES > 1 else 20  # seconds; allowance for machines where other tests run
 
 
-def run_args(model, layout="tp=2"):
-    return [SLUICE, "run", "-m", model, "--ids", "5,6,7,8", "-n", "4", "--layout", layout]
+def run_args(model, layout="tp=2", *more, sluice=SLUICE):
+    return [sluice, "run", "-m", model, "--ids", "5,6,7,8", "-n", "4", "--layout", layout, *more]
 
 
 cases = []
@@ -134,6 +135,71 @@ def files(folder):
     refused("a damaged packed file on a rank", of_two(packed, bad), r"sluice: .*bad\.packed.*")
     refused("no file on a rank", of_two(good, "/nowhere/m.gguf"),
             r"sluice: layout: rank 1 \(.*\): model not found: /nowhere/m.gguf")
+    refused("no file anywhere", of_two("/nowhere/m.gguf", "/nowhere/m.gguf"),
+            r"sluice: model not found: /nowhere/m.gguf")
+
+
+def options():
+    """One command line is not the other's."""
+    model = os.path.join(TINY, "qwen3_moe")
+    unlike = r"layout: rank 1 is not as rank 0: "
+    for what, more, says in (
+            ("--kv", ("--kv", "q8"), unlike + "--kv differs"),
+            ("--acts", ("--acts", "int8"), unlike + "--acts differs"),
+            ("--combine", ("--combine", "q8"), unlike + "--combine differs"),
+            ("a word of --combine", ("--combine", "f16"),
+             r"sluice: layout: rank 1 \(.*\): combine: \"f16\": f32, bf16 or q8")):
+        refused(f"{what} of a rank",
+                mpi.command((1, run_args(model)), (1, run_args(model, "tp=2", *more))), says)
+    refused("--layout of a rank",
+            mpi.command((1, run_args(model)), (1, run_args(model, "pp=2"))),
+            unlike + "--layout differs")
+    refused("a word of a rank's --layout",
+            mpi.command((1, run_args(model)), (1, run_args(model, "tp=x"))),
+            r"layout: 'tp=x': a number from 1 on comes after '='")
+    refused("a rank's instructions",
+            mpi.command((1, run_args(model)), (1, ["env", "SL_CPU=ref", *run_args(model)])),
+            unlike + r"the CPU's instruction set differs, .*\(SL_CPU limits it\)")
+
+
+def layouts():
+    """Those that do not divide, and such as were not started so."""
+    moe, dense = os.path.join(TINY, "qwen3_moe"), os.path.join(TINY, "llama2")
+    for n, layout, model, says in (
+            (3, "tp=2", moe, r"layout: tp=2: 3 processes were started"),
+            (9, "pp=9", moe, r"layout: pp=9: the model has \d layers: as many stages at most"),
+            (5, "tp=5", moe, r"layout: 5 ranks: the model's heads can be shared by \d at most"),
+            (3, "tp=3,ep=3", moe, r"layout: ep=3: \d experts and 0 copies are not dealt evenly to "
+             r"3 ranks: \d copies would be"),
+            (2, "dp=2,ep=2", dense, r"layout: ep=2: .* has no experts that are chosen"),
+            (2, "dp=2", moe, r"layout: 'dp=2': every rank would hold the whole model"),
+            (2, "tp=2,weight=1:2:3", moe, r"3 weights, a stage has 2 ranks")):
+        refused(f"{layout} of {n} processes", mpi.command((n, run_args(model, layout))), says)
+
+
+def programs(folder):
+    """A program of another version, and one without what speaks MPI."""
+    model = os.path.join(TINY, "qwen3_moe")
+    version = subprocess.run([SLUICE, "version"], capture_output=True, text=True).stdout.split()[1]
+    alone, other = os.path.join(folder, "alone"), os.path.join(folder, "program")
+    for to in (alone, other):
+        os.mkdir(to)
+        shutil.copy(SLUICE, to)
+    shutil.copy(os.path.join(BUILD, "libsluice-mpi.so"), other)
+    path = os.path.join(other, "sluice")
+    with open(path, "rb") as f:
+        code = f.read()
+    text = version.encode() + b"\0"
+    changed = code.replace(text, bytes([text[0] ^ 1]) + text[1:])
+    T.check("the version is in the program", changed == code and version)
+    with open(path, "wb") as f:
+        f.write(changed)
+    refused("another program on a rank",
+            mpi.command((1, run_args(model)), (1, run_args(model, sluice=path))),
+            r"layout: rank 1 is not as rank 0: sluice is another version")
+    refused("without the module",
+            mpi.command((2, run_args(model, sluice=os.path.join(alone, "sluice")))),
+            r"libsluice-mpi\.so is not beside the program", 2)
 
 
 def networks():
@@ -159,8 +225,11 @@ def main():
     for _ in range(TIMES):
         small_shm()
         same_cpu()
+        options()
+        layouts()
         with tempfile.TemporaryDirectory() as folder:
             files(folder)
+            programs(folder)
             try_all()
         networks()
     T.exit()
