@@ -512,17 +512,20 @@ static int list_names(const struct plan_run *r)
     return CMD_OK;
 }
 
-void plan_layout_text(const struct plan_layout *l, char *out, size_t size)
+void plan_layout_text(const struct plan_layout *l, char out[PLAN_LAYOUT_TEXT])
 {
     const struct {
         const char *key;
         int v;
     } f[] = {{"tp", l->tp}, {"pp", l->pp}, {"dp", l->dp}, {"ep", l->ep}};
-    size_t n = 0;
+    size_t n = 0, size = PLAN_LAYOUT_TEXT;
+    char weights[PLAN_LAYOUT_TEXT - 64];
     *out = 0;
     for (int i = 0; i < BASE_COUNT_OF(f); i++)
         if (f[i].v > 1)
             n += (size_t)snprintf(out + n, size - n, "%s%s=%d", n ? "," : "", f[i].key, f[i].v);
+    if (l->n_weight > 0 && plan_layout_weights(l, weights, sizeof weights))
+        snprintf(out + n, size - n, ",weight=%s", weights);
 }
 
 /* How rows go to experts of other ranks, in which form they come back, and which have copies. */
@@ -565,8 +568,8 @@ static int emit_config(const struct plan_run *r, const struct plan_option *o, sl
     str_init(&s, MEM_MISC, 0);
     text_jw_init(&w, &s);
     text_jw_obj(&w);
-    char layout[64];
-    plan_layout_text(l, layout, sizeof layout);
+    char layout[PLAN_LAYOUT_TEXT];
+    plan_layout_text(l, layout);
     if (*layout) {
         text_jw_key(&w, "layout");
         text_jw_strz(&w, layout);

@@ -103,7 +103,8 @@ sl_status plan_goals(struct plan_run *r, struct json_w *w, sl_err *err) BASE_MUS
 /* How the first option is started, on stdout; config: what --emit wrote, or NULL. */
 void plan_print_start(const struct plan_run *r, const struct plan_option *o, const char *config);
 /* A layout of CPU ranks as serve's --layout takes it; "" for one rank. */
-void plan_layout_text(const struct plan_layout *l, char *out, size_t size);
+#define PLAN_LAYOUT_TEXT 384
+void plan_layout_text(const struct plan_layout *l, char out[PLAN_LAYOUT_TEXT]);
 /* This engine's constants for r->q.model on one CPU, in GB/s and Top/s: fitted on the file of
  * --bench, else what the probes say: reads, and 8-bit products. Sets r->model.spread where the file
  * tells. */

@@ -112,8 +112,25 @@ static int per_host(const struct plan_cluster *c)
     return n;
 }
 
-/* Shares are even, so the slowest of the ranks decides, and what a host has is divided by its
- * ranks. */
+/* Each rank, and which of the hosts it is on. */
+static sl_status put_ranks(struct plan_run *r, sl_err *err)
+{
+    const struct plan_cluster *c = &r->cluster;
+    struct plan_rank *to;
+    void *mem;
+    SL_TRY(mem_arena_array(r->a, (size_t)c->n, sizeof *to, &mem, err));
+    r->q.links.rank = to = mem;
+    for (int i = 0; i < c->n; i++) {
+        int host = 0;
+        while (strcmp(c->rank[host].host, c->rank[i].host) != 0)
+            host++;
+        to[i] =
+            (struct plan_rank){c->rank[i].gbps * 1e9, c->rank[i].gops * 1e9, c->rank[i].mem, host};
+    }
+    return SL_OK;
+}
+
+/* Of even shares: the slowest of the ranks decides, and what a host has is divided by its ranks. */
 static void slowest(const struct plan_cluster *c, int n, struct plan_device *d)
 {
     *d = (struct plan_device){.vendor = PLAN_CPU,
@@ -149,9 +166,16 @@ sl_status plan_query_cluster(struct plan_run *r, sl_err *err)
     for (int i = 0; i < n; i++)
         slowest(&r->cluster, i + 1, &team[i]);
     const struct plan_cpu *one = &r->cluster.rank[0];
-    q->links = (struct plan_team){
-        n, per_host(&r->cluster), r->cluster.hosts, r->cluster.all, r->cluster.hop, r->cluster.op,
-        r->cluster.step, dev_figures_fused(q->model->hidden)};
+    q->links = (struct plan_team){n,
+                                  per_host(&r->cluster),
+                                  r->cluster.hosts,
+                                  r->cluster.all,
+                                  r->cluster.hop,
+                                  r->cluster.op,
+                                  r->cluster.step,
+                                  dev_figures_fused(q->model->hidden),
+                                  NULL};
+    SL_TRY(put_ranks(r, err));
     q->team = team;
     SL_TRY(plan_here(r, one->gbps, one->gops, &q->here, err));
     q->here.v[PLAN_CPU_GBPS] /= one->gbps;
@@ -196,8 +220,8 @@ void plan_print_start(const struct plan_run *r, const struct plan_option *o, con
     if (config)
         printf("--config %s\n", config);
     else {
-        char layout[64];
-        plan_layout_text(&o->c.lay, layout, sizeof layout);
+        char layout[PLAN_LAYOUT_TEXT];
+        plan_layout_text(&o->c.lay, layout);
         printf("-m %s", r->has_real ? r->o->common.model : "MODEL");
         printf(n > 1 ? " --layout %s" : "%s", layout);
         printf("%s\n", o->c.lay.swap ? " --dispatch swap" : "");
@@ -232,10 +256,10 @@ sl_status plan_goals(struct plan_run *r, struct json_w *w, sl_err *err)
     for (int i = 0; i < 2; i++) {
         struct plan_option o;
         bool any = false;
-        char layout[64];
+        char layout[PLAN_LAYOUT_TEXT];
         SL_TRY(goal(r, i == 1, &o, &any, err));
         if (!any) continue;
-        plan_layout_text(&o.c.lay, layout, sizeof layout);
+        plan_layout_text(&o.c.lay, layout);
         if (w) {
             text_jw_key(w, key[i]);
             text_jw_obj(w);

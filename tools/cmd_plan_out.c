@@ -194,6 +194,9 @@ static void json_option(struct json_w *w, const struct plan_run *r, const struct
     text_jw_bool(w, l->cpu_experts || o->c.k.mode == PLAN_MODE_CPU);
     kv(w, "hot", l->hot);
     if (o->c.team) ks(w, "dispatch", l->dp < 2 ? "" : l->swap ? "swap" : "gather");
+    char weights[PLAN_LAYOUT_TEXT];
+    if (l->n_weight > 0 && plan_layout_weights(l, weights, sizeof weights))
+        ks(w, "weight", weights);
     text_jw_obj_end(w);
     kv(w, "concurrency", o->load.n);
     kv(w, "ttft_ms", o->r.ttft * 1e3);

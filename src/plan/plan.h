@@ -165,6 +165,11 @@ struct plan_link {
     double lat, bw;
 };
 #define PLAN_RANK_MAX 64 /* ranks that share a model, at most */
+/* One of them: bytes and 8-bit products a second; its host, by number, and bytes there. */
+struct plan_rank {
+    double bw, ops, mem;
+    int host;
+};
 /* CPU ranks as they were measured. */
 struct plan_team {
     int n, per_host;            /* ranks; of each host, one after another; 1 where they differ */
@@ -173,6 +178,7 @@ struct plan_team {
     double op;                  /* s: an operator that begins and ends for itself */
     double step;                /* s: home tells of a step, and hears that it is over */
     double fused;               /* tokens of a step up to which a rank alone has no such ones */
+    const struct plan_rank *rank; /* [n]; NULL: they are alike */
 };
 
 /* One CSV file as bytes: RFC 4180 quoting, "\n" or "\r\n", a header line, '#' lines skipped. */
@@ -269,6 +275,8 @@ struct plan_layout {
     int n_p, n_d;        /* split prefill and decode, nodes of each; 0,0 = mixed */
     bool swap;           /* CPU ranks with dp: rows go to those that have experts of theirs alone */
     double combine_bits; /* the same: of a value of an expert's output, 32, 16 or 8.25 */
+    int n_weight;        /* CPU ranks of a stage that are not alike: 0, or tp dp */
+    uint16_t weight[PLAN_RANK_MAX]; /* of what they share, each one's part */
 };
 
 /* ---- constants ---------------------------------------------------------------------------------
@@ -353,6 +361,9 @@ void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double 
 
 /* Can the engine be laid out so over CPU ranks? ep is 1, without dp, or tp dp. */
 bool plan_team_can(const struct plan_model *m, const struct plan_layout *l);
+/* Weights by how fast the ranks read, small whole numbers, into l; of each place in a stage the
+ * slowest stage's rank counts. False: all are within a tenth of each other, l has none. */
+bool plan_team_weigh(const struct plan_team *t, struct plan_layout *l);
 
 /* Memory of one rank, bytes by purpose. */
 struct plan_memory {

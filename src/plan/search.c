@@ -65,6 +65,17 @@ bool plan_layout_parse(const char *text, struct plan_query *q, char *why, size_t
     return true;
 }
 
+bool plan_layout_weights(const struct plan_layout *l, char *out, size_t size)
+{
+    size_t n = 0;
+    *out = 0;
+    for (int i = 0; i < l->n_weight; i++) {
+        n += (size_t)snprintf(out + n, size - n, "%s%u", i ? ":" : "", l->weight[i]);
+        if (n >= size) return false;
+    }
+    return true;
+}
+
 static void layout_name(const struct cand *c, const struct plan_query *q, char *out, size_t size)
 {
     const struct plan_layout *l = &c->l;
@@ -82,6 +93,10 @@ static void layout_name(const struct cand *c, const struct plan_query *q, char *
     if (l->ep > 1) n += snprintf(out + n, size - (size_t)n, "ep%d", l->ep);
     if (l->redundant > 0) n += snprintf(out + n, size - (size_t)n, "+r%d", l->redundant);
     if (l->mtp > 0) n += snprintf(out + n, size - (size_t)n, " mtp%d", l->mtp);
+    char weights[24];
+    if (l->n_weight > 0)
+        snprintf(out + n, size - (size_t)n, " weight %s",
+                 plan_layout_weights(l, weights, sizeof weights) ? weights : "...");
     if (l->cpu_experts)
         snprintf(out + n, size - (size_t)n, " cpu-experts %.0f%% hot", 100 * l->hot);
 }
@@ -346,13 +361,10 @@ static void try_cards(struct finder *f, struct cand *c)
 }
 
 /* Rows to experts by the way that takes less for a step of decode. */
-static void try_ranks(struct finder *f, struct cand *c)
+static void try_shares(struct finder *f, struct cand *c)
 {
     const struct plan_query *q = f->q;
     struct plan_layout *l = &c->l;
-    if ((q->tp && l->tp != q->tp) || (q->pp && l->pp != q->pp) || (q->dp && l->dp != q->dp) ||
-        (q->ep && l->ep != q->ep))
-        return;
     struct plan_layout asked = *l;
     asked.redundant = l->ep > 1 && q->redundant > 0 ? q->redundant : 0;
     if (!plan_team_can(q->model, &asked)) return;
@@ -368,6 +380,19 @@ static void try_ranks(struct finder *f, struct cand *c)
         l->swap = t[1].comm < t[0].comm;
     }
     try_extras(f, c);
+}
+
+/* Even shares, and where ranks are not alike such by weight. */
+static void try_ranks(struct finder *f, struct cand *c)
+{
+    const struct plan_query *q = f->q;
+    struct plan_layout *l = &c->l;
+    if ((q->tp && l->tp != q->tp) || (q->pp && l->pp != q->pp) || (q->dp && l->dp != q->dp) ||
+        (q->ep && l->ep != q->ep))
+        return;
+    struct cand even = *c;
+    try_shares(f, &even);
+    if (plan_team_weigh(&q->links, l)) try_shares(f, c);
 }
 
 /* All layouts of the first n ranks. */

@@ -77,6 +77,9 @@ struct plan_load plan_query_load(const struct plan_query *q, const struct plan_c
 /* "tp8", "tp4pp2", "dp32ep32", "tp4dp8ep32" into q's fixed parts. False: why says what is wrong. */
 bool plan_layout_parse(const char *text, struct plan_query *q, char *why, size_t size);
 
+/* "3:2:1", the weights of a layout. False: size has no room for all. */
+bool plan_layout_weights(const struct plan_layout *l, char *out, size_t size);
+
 /* Why one option is as fast as it is, as a sentence. */
 void plan_explain(const struct plan_option *o, char *out, size_t size);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU ranks that share a model: what each of them reads and computes in a step, what they move, and
- * what they hold. docs/distribution.md says what is divided. One CPU is a rank alone. */
+ * what they hold. docs/distribution.md says what is divided. One CPU is a rank alone. Ranks of a
+ * stage are alike, and then the fullest stands for all, or have shares by weight, and each is
+ * looked at. */
 #include <math.h>
 #include <string.h>
 
@@ -71,24 +73,77 @@ static int stages(const struct plan_case *c, struct stage *out)
 
 /* ---- shares ---- */
 
-/* Of n units the part that the fullest of tp ranks has. */
-static double most_of(double n, double tp)
+/* A rank's place in its stage: its part of what a group shares, and of whole experts; how fast it
+ * is and what it has, over what the case says of a rank. */
+struct seat {
+    double of_group, of_stage, bw, ops, mem;
+    bool even;
+};
+
+/* How many of the ranks in use are on the host of rank i. */
+static int neighbours(const struct plan_team *t, const struct plan_layout *l, int i)
 {
-    return tp > 1 && n > 0 ? ceil(n / tp) / n : 1;
+    int same = 0;
+    for (int k = 0; k < l->ranks; k++)
+        same += t->rank[k].host == t->rank[i].host;
+    return same;
 }
 
-/* Parameters of one layer's attention on the fullest rank: whole heads of keys with their query
- * heads, of more ranks than those one of them and some of its query heads; the output by columns.
- */
-static double attn_share(const struct plan_model *m, double tp)
+static int seats(const struct plan_case *c)
+{
+    return c->lay.n_weight > 0 ? c->lay.n_weight : 1;
+}
+
+static struct seat seat_of(const struct plan_case *c, int at)
+{
+    const struct plan_layout *l = &c->lay;
+    const struct plan_team *t = c->team;
+    double tp = fmax(1, l->tp), all = 0, group = 0, n_exp = l->ep > 1 ? l->ep : tp;
+    struct seat s = {1 / tp, 1 / n_exp, 1, 1, 1, true};
+    if (!l->n_weight) return s;
+    for (int i = 0; i < l->n_weight; i++) {
+        all += l->weight[i];
+        if (i / l->tp == at / l->tp) group += l->weight[i];
+    }
+    s.even = false;
+    s.of_group = l->weight[at] / group;
+    s.of_stage = l->ep > 1 ? l->weight[at] / all : s.of_group;
+    for (int i = at; t->rank && i < l->ranks; i += l->n_weight) { /* in each stage */
+        const struct plan_rank *r = &t->rank[i];
+        double bw = r->bw / c->dev->bw, ops = r->ops / c->dev->peak[PLAN_NUM_INT8],
+               mem = r->mem / neighbours(t, l, i) / c->dev->mem;
+        s.bw = i == at ? bw : fmin(s.bw, bw);
+        s.ops = i == at ? ops : fmin(s.ops, ops);
+        s.mem = i == at ? mem : fmin(s.mem, mem);
+    }
+    return s;
+}
+
+/* Of n units the part that the fullest of tp ranks has; by weight to the nearest unit, one at
+ * least. */
+static double part_of(double n, double tp, const struct seat *s)
+{
+    if (tp <= 1 || n <= 0) return 1;
+    return s->even ? ceil(n / tp) / n : fmax(1, round(n * s->of_group)) / n;
+}
+
+/* Parameters of one layer's attention on that rank: whole heads of keys with their query heads, of
+ * more ranks than those one of them and some of its query heads; the output by columns. */
+static double attn_share(const struct plan_model *m, double tp, const struct seat *s)
 {
     double D = m->hidden, H = m->heads, C = m->kv_heads, v = m->v_dim > 0 ? m->v_dim : m->head_dim;
-    double out = H * v * D, in = m->p_attn - out;
-    if (tp <= 1 || in <= 0) return m->p_attn / tp;
-    if (m->attn != PLAN_ATTN_GQA) return in * most_of(H, tp) + out * most_of(D / 16, tp);
+    double out = H * v * D, in = m->p_attn - out, of_out = part_of(D / 16, tp, s);
+    if (tp <= 1 || in <= 0) return m->p_attn * s->of_group;
+    if (m->attn != PLAN_ATTN_GQA) return in * part_of(H, tp, s) + out * of_out;
     double kv = 2 * C * m->head_dim * D, q = fmax(0, in - kv);
-    double of_kv = tp <= C ? most_of(C, tp) : 1 / C, of_q = tp <= C ? of_kv : most_of(H, tp);
-    return q * of_q + kv * of_kv + out * most_of(D / 16, tp);
+    double of_kv = tp <= C ? part_of(C, tp, s) : 1 / C, of_q = tp <= C ? of_kv : part_of(H, tp, s);
+    return q * of_q + kv * of_kv + out * of_out;
+}
+
+/* Heads of keys and their caches over those of an even share; latents are on every rank. */
+static double heads_more(const struct plan_case *c, const struct seat *s)
+{
+    return c->model->attn == PLAN_ATTN_GQA && !s->even ? s->of_group * fmax(1, c->lay.tp) : 1;
 }
 
 /* ---- what ranks wait for ---- */
@@ -147,13 +202,13 @@ static double largest(double n)
     return n > 1 ? 0.564 * pow(log2(n), 0.84) : 0;
 }
 
-/* Distinct experts of a layer on the rank that has most of them: routing spreads them as balls over
- * bins, less the more of them are chosen at all. */
-static double fullest(const struct plan_model *m, double tok, double n)
+/* Distinct experts of a layer on the rank of n that has most of its part of them: routing spreads
+ * them as balls over bins, less the more of them are chosen at all. */
+static double fullest(const struct plan_model *m, double tok, double n, const struct seat *s)
 {
-    double mu = plan_experts_read(m, tok) / n, part = mu * n / m->experts;
-    double most = mu + largest(n) * sqrt(mu * fmax(0, 1 - part));
-    return fmin(most, m->experts / n);
+    double all = plan_experts_read(m, tok), mu = all * s->of_stage;
+    double most = mu + largest(n) * sqrt(mu * fmax(0, 1 - all / m->experts));
+    return fmin(most, m->experts * s->of_stage);
 }
 
 /* What is told of the parameters that a token takes, over what the classes add up to. */
@@ -175,37 +230,50 @@ static double starts(const struct plan_case *c, const struct stage *s, const str
            c->team->op;
 }
 
-static void stage_time(const struct plan_case *c, const struct stage *s, const struct work *w,
-                       struct plan_time *t)
+static void seat_time(const struct plan_case *c, const struct stage *s, const struct work *w,
+                      const struct seat *of, struct plan_time *t)
 {
     const struct plan_model *m = c->model;
     const double *k = c->k.v;
-    double bw = k[PLAN_CPU_GBPS] * 1e9, ops = k[PLAN_CPU_TOPS] * 1e12, tp = fmax(1, c->lay.tp);
-    double n_exp = c->lay.ep > 1 ? c->lay.ep : tp, part = (double)s->n_layer / m->layers;
+    double bw = k[PLAN_CPU_GBPS] * 1e9 * of->bw, ops = k[PLAN_CPU_TOPS] * 1e12 * of->ops;
+    double tp = fmax(1, c->lay.tp), part = (double)s->n_layer / m->layers;
     double repl = s->n_layer * m->p_repl + s->n_moe * m->p_router;
-    double dense = s->n_layer * attn_share(m, tp) +
-                   s->n_dense * m->p_dense * most_of(m->dense_inter / 16.0, tp) +
-                   s->n_moe * m->p_shared * most_of(m->shared_inter * m->shared / 16.0, tp);
-    double head = s->last ? m->p_embed / tp : 0, reads = 0, skew = 1;
+    double dense = s->n_layer * attn_share(m, tp, of) +
+                   s->n_dense * m->p_dense * part_of(m->dense_inter / 16.0, tp, of) +
+                   s->n_moe * m->p_shared * part_of(m->shared_inter * m->shared / 16.0, tp, of);
+    double head = s->last ? m->p_embed * of->of_group : 0, reads = 0, skew = 1;
     if (s->n_moe > 0) {
         double touched = plan_experts_of(c, w->all);
-        double width = most_of(m->moe_inter / 16.0, tp);
-        reads = c->lay.ep > 1 ? fullest(m, w->all, n_exp) : touched * width;
-        skew = c->lay.ep > 1 ? reads * n_exp / touched : 1;
+        double width = part_of(m->moe_inter / 16.0, tp, of);
+        reads = c->lay.ep > 1 ? fullest(m, w->all, c->lay.ep, of) : touched * width;
+        skew = c->lay.ep > 1 ? reads / of->of_stage / touched : 1;
     }
     double expert = s->n_moe * m->p_expert;
     *t = (struct plan_time){0};
     t->weights = ((dense + repl) * c->fmt.attn + head * c->fmt.head) / 8 / bw;
     t->experts = expert * reads * c->fmt.expert / 8 / bw;
-    double flop = w->tok * (dense + repl) + w->all * m->topk * expert / n_exp * skew;
+    double flop = w->tok * (dense + repl) + w->all * m->topk * expert * of->of_stage * skew;
     t->compute = 2 * (flop * counted(m) + w->rows * head) / ops;
     if (w->attn_flop > 0)
-        t->attn = w->attn_flop * part / tp / (ops * k[PLAN_ETA_A]);
+        t->attn = w->attn_flop * part * of->of_group / (ops * k[PLAN_ETA_A]);
     else
-        t->attn = plan_attn_host(c, w->seq, w->tok, w->ctx) * part;
+        t->attn = plan_attn_host(c, w->seq, w->tok, w->ctx) * part * heads_more(c, of) /
+                  fmin(of->bw, of->ops);
     t->comm = comm_time(c, s, w);
     t->fixed = s->n_layer * plan_layer_ops(c) * k[PLAN_T_LAYER] * 1e-6 + starts(c, s, w);
     t->total = t->weights + t->experts + t->compute + t->attn + t->comm + t->fixed;
+}
+
+/* The rank that takes longest decides. */
+static void stage_time(const struct plan_case *c, const struct stage *s, const struct work *w,
+                       struct plan_time *t)
+{
+    struct plan_time one;
+    for (int i = 0; i < seats(c); i++) {
+        struct seat of = seat_of(c, i);
+        seat_time(c, s, w, &of, &one);
+        if (i == 0 || one.total > t->total) *t = one;
+    }
 }
 
 static void add_time(struct plan_time *sum, const struct plan_time *t)
@@ -300,17 +368,18 @@ void plan_team_prefill(const struct plan_case *c, double n_req, double n_tok, do
 
 /* ---- memory ---- */
 
-static double stage_weights(const struct plan_case *c, const struct stage *s)
+static double stage_weights(const struct plan_case *c, const struct stage *s, const struct seat *of)
 {
     const struct plan_model *m = c->model;
     const struct plan_format *f = &c->fmt;
-    double tp = fmax(1, c->lay.tp), n_exp = c->lay.ep > 1 ? c->lay.ep : tp;
-    double ffn = s->n_dense * m->p_dense / tp + s->n_moe * (m->p_shared / tp + m->p_router);
-    double expert = s->n_moe * m->p_expert * (m->experts + c->lay.redundant) / n_exp;
+    double g = of->of_group,
+           ffn = s->n_dense * m->p_dense * g + s->n_moe * (m->p_shared * g + m->p_router);
+    double expert = s->n_moe * m->p_expert * (m->experts + c->lay.redundant) * of->of_stage;
     double tables = (s->first ? m->p_embed : 0) + (s->last ? m->p_head : 0);
     if (s->last && !s->first && m->p_head <= 0) tables += m->p_embed; /* tied, on another rank */
-    return (s->n_layer * (m->p_attn / tp + m->p_repl) * f->attn + ffn * f->dense +
-            expert * f->expert + tables / tp * f->head) / 8;
+    return (s->n_layer * (m->p_attn * g + m->p_repl) * f->attn + ffn * f->dense +
+            expert * f->expert + tables * g * f->head) /
+           8;
 }
 
 /* Rows of all tokens of a step on one rank, to its experts and back: nothing is ever left out. */
@@ -328,14 +397,18 @@ void plan_team_memory(const struct plan_case *c, double batch, double ctx, struc
     struct stage s[PLAN_RANK_MAX];
     int n = stages(c, s);
     double least = -1;
-    for (int i = 0; i < n; i++) { /* the stage that has room for the fewest sequences */
-        struct plan_memory one = {.limit = out->limit};
-        one.weights = stage_weights(c, &s[i]);
-        if (l->mtp > 0 && s[i].last)
-            one.mtp = m->mtp_layers * layer_bytes(c, m->moe_layers > 0) / fmax(l->tp, l->ep);
+    for (int i = 0; i < n * seats(c); i++) { /* the rank that has room for the fewest sequences */
+        const struct stage *at = &s[i / seats(c)];
+        struct seat of = seat_of(c, i % seats(c));
+        struct plan_memory one = {.limit = out->limit * of.mem};
+        one.weights = stage_weights(c, at, &of);
+        if (l->mtp > 0 && at->last)
+            one.mtp =
+                m->mtp_layers * layer_bytes(c, m->moe_layers > 0) * fmin(of.of_group, of.of_stage);
         one.acts = (double)arch_beside_bytes((int64_t)(one.weights + one.mtp));
         one.comm = buffers(c, batch);
-        one.seq = plan_kv_bytes(m, ctx, c->kv_bits, l->tp) * s[i].n_layer / m->layers;
+        one.seq =
+            plan_kv_bytes(m, ctx, c->kv_bits, l->tp) * at->n_layer / m->layers * heads_more(c, &of);
         double rest = one.limit - one.weights - one.mtp - one.acts - one.comm;
         double holds = rest > 0 && one.seq > 0 ? floor(rest / one.seq) : 0;
         if (least >= 0 && (holds > least || (holds == least && one.weights < out->weights)))
@@ -361,10 +434,49 @@ static bool shared_by(const struct plan_model *m, int n, bool experts_too)
 bool plan_team_can(const struct plan_model *m, const struct plan_layout *l)
 {
     bool ranks = l->tp * l->pp * l->dp > 1;
-    if (l->ep > 1 && (m->experts < l->ep || (m->experts + l->redundant) % l->ep)) return false;
+    bool even = l->n_weight == 0;
+    if (l->ep > 1 && (m->experts < l->ep || (even && (m->experts + l->redundant) % l->ep)))
+        return false;
     if (ranks && (m->attn == PLAN_ATTN_HYB || m->attn == PLAN_ATTN_V4)) return false;
     if (l->pp > m->layers) return false;
     bool experts = l->ep == l->tp * l->dp || (l->ep == 1 && l->dp == 1);
     if (l->dp > 1 && l->ep == 1) return false;
     return experts && shared_by(m, l->tp, l->ep == 1);
+}
+
+/* ---- ranks that are not alike ---- */
+
+#define NEAR 0.03 /* of a ratio that small numbers stand for */
+
+/* Numbers of which the largest is k, for v [n] with the largest 1; how far the worst is off. */
+static double rounded(const double *v, int n, int k, uint16_t *w)
+{
+    double worst = 0;
+    for (int i = 0; i < n; i++) {
+        w[i] = (uint16_t)fmax(1, round(v[i] * k));
+        worst = fmax(worst, fabs(w[i] / (v[i] * k) - 1));
+    }
+    return worst;
+}
+
+bool plan_team_weigh(const struct plan_team *t, struct plan_layout *l)
+{
+    int n = l->tp * l->dp, k = 1;
+    double v[PLAN_RANK_MAX], most = 0, least = 0;
+    l->n_weight = 0;
+    if (!t->rank || n < 2 || n > PLAN_RANK_MAX) return false;
+    for (int i = 0; i < n; i++) {
+        v[i] = t->rank[i].bw;
+        for (int r = i; r < l->ranks; r += n)
+            v[i] = fmin(v[i], t->rank[r].bw);
+        most = fmax(most, v[i]);
+        least = i ? fmin(least, v[i]) : v[i];
+    }
+    if (least > 0.9 * most) return false;
+    for (int i = 0; i < n; i++)
+        v[i] /= most;
+    while (rounded(v, n, k, l->weight) > NEAR && k < 100)
+        k++;
+    l->n_weight = n;
+    return true;
 }

@@ -45,9 +45,11 @@ N_NEW = 12
 
 
 def ranks(*hosts, gbps=100.0, mem=64e9, us=5.0, net=(100.0, 1.0)):
-    """hosts: ranks of each; within one joins take us, between several net (us, GB/s)."""
+    """hosts: ranks of each; within one joins take us, between several net (us, GB/s). gbps: of all,
+    or of the ranks of each host."""
     far = net if len(hosts) > 1 else (us, 10.0)
-    return {"ranks": [{"host": f"h{h}", "read_gbps": gbps, "int8_gops": 2000.0, "op_us": 2.0,
+    read = gbps if isinstance(gbps, tuple) else (gbps,) * len(hosts)
+    return {"ranks": [{"host": f"h{h}", "read_gbps": read[h], "int8_gops": 2000.0, "op_us": 2.0,
                        "mem_available": mem} for h, n in enumerate(hosts) for _ in range(n)],
             "join_us": far[0], "join_gbps": far[1], "host_join_us": us, "host_join_gbps": 10.0,
             "hop_us": far[0], "hop_gbps": far[1]}
@@ -67,6 +69,8 @@ MACHINES = [
     ("two boxes, many users", MOE, ranks(1, 1), ["--concurrency", "16", "--goal", "tps"], None),
     ("three stages", DENSE, ranks(1, 1, 1), ["--layout", "pp3"], "pp=3"),
     ("slow network", V3, ranks(2, 2, net=(2000.0, 0.01)), ["--concurrency", "1"], None),
+    ("an old box beside a new one", DENSE, ranks(1, 1, gbps=(200.0, 100.0), net=(5.0, 10.0)),
+     ["--layout", "tp2", "--concurrency", "1"], "tp=2,weight=2:1"),
     ("eight ranks", V3, ranks(4, 4), ["--layout", "tp2dp2pp2", "--concurrency", "4"],
      "tp=2,pp=2,dp=2,ep=4"),
 ]

@@ -8,7 +8,7 @@
 #include "plan_load.h"
 
 static const struct plan_team links = {
-    8, 4, {5e-6, 10e9}, {100e-6, 1e9}, {200e-6, 1e9}, 2e-6, 200e-6, 4};
+    8, 4, {5e-6, 10e9}, {100e-6, 1e9}, {200e-6, 1e9}, 2e-6, 200e-6, 4, NULL};
 
 static struct plan_case here(const char *model, struct plan_layout l)
 {
@@ -121,6 +121,78 @@ TEST(plan_team_the_fullest_rank_decides)
     double one = step(four, 1).experts * 4 / step(whole, 1).experts,
            many = step(four, 16).experts * 4 / step(whole, 16).experts;
     if (fabs(one - 1.74) > 0.08 || fabs(many - 1.16) > 0.05) fail_msg("%.3f, %.3f", one, many);
+}
+
+/* Ranks that read so many times 100 GB/s, each on a host of its own. */
+static struct plan_team unlike(struct plan_rank *rank, int n, const double *times)
+{
+    struct plan_team t = links;
+    for (int i = 0; i < n; i++)
+        rank[i] = (struct plan_rank){times[i] * 100e9, times[i] * 2e12, 64e9, i};
+    t.n = n, t.per_host = 1, t.rank = rank;
+    return t;
+}
+
+TEST(plan_team_weighs_ranks_by_what_they_read)
+{
+    const struct {
+        int n;
+        double times[8];
+        struct plan_layout l;
+        const char *want; /* "": they are alike */
+    } rows[] = {{2, {2, 1}, {.tp = 2, .pp = 1, .dp = 1}, "2:1"},
+                {3, {3.02, 2, 1.01}, {.tp = 3, .pp = 1, .dp = 1}, "3:2:1"},
+                {2, {1, 0.95}, {.tp = 2, .pp = 1, .dp = 1}, ""},
+                {4, {2, 1, 1, 2}, {.tp = 2, .pp = 2, .dp = 1}, ""}, /* the slower of two stages */
+                {4, {2, 1, 4, 1}, {.tp = 2, .pp = 2, .dp = 1}, "2:1"},
+                {4, {4, 1, 1, 1}, {.tp = 1, .pp = 1, .dp = 4}, "4:1:1:1"},
+                {2, {2, 1}, {.tp = 1, .pp = 2, .dp = 1}, ""},
+                {2, {1000, 1}, {.tp = 2, .pp = 1, .dp = 1}, "100:1"}};
+    for (int i = 0; i < BASE_COUNT_OF(rows); i++) {
+        struct plan_rank rank[8];
+        struct plan_team t = unlike(rank, rows[i].n, rows[i].times);
+        struct plan_layout l = rows[i].l;
+        char got[64];
+        l.ranks = rows[i].n;
+        assert_int_equal(plan_team_weigh(&t, &l), *rows[i].want != 0);
+        assert_true(plan_layout_weights(&l, got, sizeof got));
+        assert_string_equal(got, rows[i].want);
+    }
+    char small[4];
+    struct plan_layout l = {.n_weight = 3, .weight = {1, 2, 3}};
+    assert_false(plan_layout_weights(&l, small, sizeof small));
+}
+
+TEST(plan_team_by_weight_all_take_as_long)
+{
+    static struct plan_device dev = {
+        .vendor = PLAN_CPU, .dies = 1, .cards_per_node = 1, .mem = 64e9, .bw = 100e9};
+    dev.peak[PLAN_NUM_INT8] = 2e12;
+    for (int ep = 1; ep <= 3; ep += 2) {
+        struct plan_rank rank[3];
+        struct plan_team t = unlike(rank, 3, (const double[]){3, 2, 1});
+        struct plan_case even = here("qwen3-30b-a3b", lay(3, 1, 1, 1)), c = even;
+        even.dev = c.dev = &dev;
+        even.team = c.team = &t;
+        c.lay.ep = ep; /* 128 experts: not to three ranks, but by weight */
+        assert_int_equal(plan_team_can(c.model, &c.lay), ep == 1);
+        assert_true(plan_team_weigh(&t, &c.lay));
+        assert_true(plan_team_can(c.model, &c.lay));
+        /* the mean rank reads twice what the slowest does; heads and experts come in wholes */
+        double gain = (step(even, 64).weights + step(even, 64).experts) /
+                      (step(c, 64).weights + step(c, 64).experts);
+        if (gain < 1.5 || gain > 2.01) fail_msg("ep %d: %.2f times", ep, gain);
+        /* memory: that rank decides whose is the least for its share */
+        struct plan_memory a, b;
+        plan_memory(&c, 1, 1000, &a);
+        rank[0].mem = 4e9; /* which is to have half of 17 GB */
+        plan_memory(&c, 1, 1000, &b);
+        assert_true(a.fits && !b.fits);
+        assert_true(b.weights > 0.45 * plan_weight_bytes(c.model, &c.fmt, false));
+        rank[0].mem = 64e9, rank[2].mem = 4e9; /* and that one a sixth */
+        plan_memory(&c, 1, 1000, &b);
+        assert_true(b.fits);
+    }
 }
 
 TEST(plan_team_stages_work_at_the_same_time_on_prompts_only)
