@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks change no bit: logits of wide models (wide.py) with --layout against one rank's.
 
-  check_layout.py [BUILD] [--mpi] [--brief]
+  check_layout.py [BUILD] [--mpi] [--brief] [--only TEXT]
 
 Each model runs in four pairs of --acts and --kv, on as many ranks as it can be shared by, up to 4,
 and in the first pair on the most; and in two stages, of one rank and of two; mixtures of experts
@@ -10,7 +10,8 @@ also with experts that are whole (ep), in order and placed with copies, and with
 sequences of their own (dp); and with shares that are not even (weight). The token ids fill more
 than one span of attention. What can not be shared is refused by name.
 --mpi: ranks are processes that mpirun starts, in place of threads.
---brief: the first pair alone; what goes between ranks is f32 in every form."""
+--brief: the first pair alone; what goes between ranks is f32 in every form.
+--only: layouts with that text, as weight, and nothing that is refused."""
 import json
 import os
 import re
@@ -32,6 +33,7 @@ MODELS = {"llama.q4_0": 10, "window.q6_k": 6, "qwen3.q4_k": 6, "qwen3_moe.int8":
 EXPERTS = {"qwen3_moe.int8": (6, 2), "deepseek_v2.q8_0": (4, 2), "deepseek_v3.awq": (8, 3),
            "gpt_oss.mxfp4": (6, 3), "glm4_moe.nvfp4": (8, 3)}
 FORMS = (("auto", "bf16"), ("int8", "q8"), ("bf16", "f16"), ("f32", "f32"))
+ONLY = sys.argv.pop(sys.argv.index("--only") + 1) if "--only" in sys.argv else ""
 IDS = ",".join(str(3 + (i * 37 + i * i) % 250) for i in range(150))
 
 
@@ -171,20 +173,19 @@ def check_model(tally, build, work, name, with_mpi, forms):
         form = ("--acts", acts, "--kv", kv)
         why, one = logits(build, model, out, 0, *form)
         tally.check(f"{name} {acts} {kv} one rank", why)
-        ranks = [(n, 1) for n in range(2, min(most, 4) + 1)]
+        ranks = [(n, [f"tp={n}"]) for n in range(2, min(most, 4) + 1)]
         if acts == "auto" and most > 4 and not with_mpi:
-            ranks += [(n, 1) for n in sorted({min(most, 8), min(most, 16)})]
-        for tp, pp in ranks + [(1, 2), (2, 2)]:
-            layout = f"tp={tp},pp={pp}" if pp > 1 else f"tp={tp}"
-            why, got = logits(build, model, out, with_mpi * tp * pp, "--layout", layout, *form)
-            tally.check(f"{name} {acts} {kv} {layout}",
-                        why or got != one and "logits differ from those of one rank")
-        for n, layout in [*spread_layouts(work, name), *uneven_layouts(work, name, most)]:
+            ranks += [(n, [f"tp={n}"]) for n in sorted({min(most, 8), min(most, 16)})]
+        ranks += [(2, ["tp=1,pp=2"]), (4, ["tp=2,pp=2"])]
+        for n, layout in [*ranks, *spread_layouts(work, name), *uneven_layouts(work, name, most)]:
+            if ONLY not in layout[0]:
+                continue
             why, got = logits(build, model, out, with_mpi * n, "--layout", *layout, *form)
             tally.check(f"{name} {acts} {kv} {layout[0]}{' placed' * (len(layout) > 1)}",
                         why or got != one and "logits differ from those of one rank")
-    combined(tally, build, work, out, name, with_mpi)
-    if with_mpi:
+    if not ONLY:
+        combined(tally, build, work, out, name, with_mpi)
+    if with_mpi or ONLY:
         return
     why, got = logits(build, model, out, 0, "--layout", f"tp={most + 1}")
     said = re.search(rf"layout: {most + 1} ranks: .* by {most} at most", why)
@@ -197,7 +198,7 @@ def check_model(tally, build, work, name, with_mpi, forms):
 def main():
     with_mpi = "--mpi" in sys.argv
     forms = FORMS[:1] if "--brief" in sys.argv else FORMS
-    args = [a for a in sys.argv[1:] if a not in ("--mpi", "--brief")]
+    args = [a for a in sys.argv[1:] if a not in ("--mpi", "--brief", "--only")]
     build = os.path.abspath(args[0] if args else "build")
     if with_mpi and mpi.missing(build):
         print(f"skipped: {mpi.missing(build)}")
@@ -209,7 +210,7 @@ def main():
                             forms) for name in MODELS]
     for job in jobs:
         job.result()
-    if not with_mpi:
+    if not with_mpi and not ONLY:
         refuse(tally, build, work, os.path.join(work, "logits.bin"))
     tally.exit()
 
