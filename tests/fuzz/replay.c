@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a fuzz target over kept inputs, and packs and unpacks them.
  *
- *   fuzz_NAME PATH...             run every input of each path: a .pack file, a folder or a single
- * file; a path that is not there is skipped, but no input at all is a failure fuzz_pack --pack FILE
- * DIR     all files of DIR, in the order of their names, into FILE fuzz_pack --unpack FILE DIR the
- * reverse, named by number
+ * fuzz_NAME [--mutate N SEED] PATH...
+ *     run every input of each path: a .pack file, a folder or a single file; a path that is not
+ *     there is skipped, but no input at all is a failure. --mutate: then N more, changed at random:
+ *     for many runs where there is no libFuzzer; the failing one is left in crash-NUMBER
+ * fuzz_pack --pack FILE DIR     all files of DIR, in the order of their names, into FILE
+ * fuzz_pack --unpack FILE DIR   the reverse, named by number
  *
  * A pack is a row of (length as 4 bytes little-endian, bytes). */
 #include <dirent.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +28,15 @@ __attribute__((weak)) int LLVMFuzzerTestOneInput(const uint8_t *data, size_t siz
 }
 
 static long n_run;
+
+/* Kept inputs that --mutate begins with, and the one that runs. */
+#define INPUT_MAX 4096
+static struct input {
+    uint8_t *p;
+    size_t n;
+} kept[1 << 16], now;
+static int n_kept;
+static bool keeps;
 
 static void die(const char *what, const char *path)
 {
@@ -52,6 +65,12 @@ static void run(const uint8_t *p, size_t n)
     uint8_t *copy = malloc(n ? n : 1);
     if (!copy) die("no memory", "input");
     if (n) memcpy(copy, p, n);
+    if (keeps && n <= INPUT_MAX && n_kept < (int)(sizeof kept / sizeof *kept)) {
+        kept[n_kept].p = malloc(n ? n : 1);
+        if (!kept[n_kept].p) die("no memory", "input");
+        if (n) memcpy(kept[n_kept].p, p, n);
+        kept[n_kept++].n = n;
+    }
     LLVMFuzzerTestOneInput(copy, n);
     free(copy);
     n_run++;
@@ -139,8 +158,128 @@ static void unpack(const char *file, const char *dir)
     free(p);
 }
 
+/* ---- inputs that are changed at random ---- */
+
+static uint64_t seed;
+
+static uint64_t draw(uint64_t n)
+{
+    seed += 0x9e3779b97f4a7c15u;
+    uint64_t x = (seed ^ seed >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return n ? (x ^ x >> 31) % n : 0;
+}
+
+/* At a place, over what is there: a number of 1 to 8 bytes that lies at a border. */
+static void put_number(uint8_t *p, size_t n)
+{
+    static const uint64_t at[] = {0,
+                                  1,
+                                  2,
+                                  3,
+                                  4,
+                                  8,
+                                  12,
+                                  16,
+                                  31,
+                                  32,
+                                  33,
+                                  64,
+                                  95,
+                                  96,
+                                  97,
+                                  127,
+                                  128,
+                                  255,
+                                  256,
+                                  300,
+                                  4096,
+                                  65535,
+                                  65536,
+                                  0x7fffffff,
+                                  0x80000000u,
+                                  0xffffffffu,
+                                  0x7fffffffffffffffu,
+                                  0x8000000000000000u};
+    uint64_t v = at[draw(sizeof at / sizeof *at)] + draw(3) - 1;
+    size_t size = (size_t)1 << draw(4), i = draw(n);
+    if (draw(2)) i &= ~(size - 1);
+    for (size_t k = 0; k < size && i + k < n; k++)
+        p[i + k] = (uint8_t)(v >> 8 * k);
+}
+
+/* Bytes [i, i + k) of p [n] become m others. Room: INPUT_MAX. */
+static size_t splice(uint8_t *p, size_t n, size_t i, size_t k, const struct input *by)
+{
+    size_t from = draw(by->n + 1), m = draw(by->n - from + 1);
+    if (n - k + m > INPUT_MAX) m = INPUT_MAX - (n - k);
+    memmove(p + i + m, p + i + k, n - i - k);
+    memcpy(p + i, by->p + from, m);
+    return n - k + m;
+}
+
+static size_t change(uint8_t *p, size_t n)
+{
+    size_t i = draw(n + 1), k = draw(n - i + 1);
+    switch (n ? draw(7) : 6) {
+    case 0:
+        p[draw(n)] ^= (uint8_t)(1u << draw(8));
+        return n;
+    case 1:
+        p[draw(n)] = (uint8_t)draw(256);
+        return n;
+    case 2:
+        p[draw(n)] += (uint8_t)(draw(9) - 4);
+        return n;
+    case 3:
+        put_number(p, n);
+        return n;
+    case 4:
+        return i; /* cut short */
+    case 5:
+        memmove(p + i, p + i + k, n - i - k);
+        return n - k;
+    default:
+        return splice(p, n, i, draw(2) * k, &kept[draw((uint64_t)n_kept)]);
+    }
+}
+
+static void leave(int sig)
+{
+    char name[48];
+    snprintf(name, sizeof name, "crash-%ld", n_run);
+    FILE *f = fopen(name, "wb");
+    if (f) {
+        fwrite(now.p, 1, now.n, f);
+        fclose(f);
+    }
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+static void mutate(long n)
+{
+    static uint8_t work[INPUT_MAX];
+    keeps = false;
+    now.p = work;
+    signal(SIGABRT, leave); /* sanitizers end by it, too, with abort_on_error=1 */
+#ifndef __SANITIZE_ADDRESS__ /* which says where */
+    signal(SIGSEGV, leave);
+#endif
+    for (long i = 0; i < n && n_kept; i++) {
+        const struct input *of = &kept[draw((uint64_t)n_kept)];
+        memcpy(work, of->p, of->n);
+        now.n = of->n;
+        for (uint64_t k = 1 + draw(4); k > 0; k--)
+            now.n = change(work, now.n);
+        run(work, now.n);
+        if ((i + 1) % 1000000 == 0) printf("%ld\n", n_run), fflush(stdout);
+    }
+}
+
 int main(int argc, char **argv)
 {
+    bool changes = argc > 4 && strcmp(argv[1], "--mutate") == 0;
     if (argc == 4 && strcmp(argv[1], "--pack") == 0) {
         pack(argv[2], argv[3]);
         return 0;
@@ -149,8 +288,11 @@ int main(int argc, char **argv)
         unpack(argv[2], argv[3]);
         return 0;
     }
-    for (int i = 1; i < argc; i++)
+    keeps = changes;
+    if (changes) seed = strtoull(argv[3], NULL, 0);
+    for (int i = changes ? 4 : 1; i < argc; i++)
         run_path(argv[i], 0);
+    if (changes) mutate(strtol(argv[2], NULL, 0));
     printf("%ld inputs, all clean\n", n_run);
     return n_run > 0 ? 0 : 1;
 }
