@@ -6,8 +6,9 @@ when it is seen, when all ranks are gone and when the servers are ready again, w
 starts engines again as soon as they end; and whether every stream is, to its last byte, what it is
 without. A rank that is only slow is waited for.
 
-  check_faults.py [BUILD] [--times N]    --times: every fault with every layout N times in turn,
-                                         and limits without the allowance for a busy machine
+  check_faults.py [BUILD] [--times N] [--from K]
+      --times: every fault N times, each time with another layout, by common memory and by messages,
+               and limits without the allowance for a busy machine; --from: of these from the Kth on
 """
 import os
 import random
@@ -21,7 +22,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TIMES = int(sys.argv.pop(sys.argv.index("--times") + 1)) if "--times" in sys.argv else 0
-sys.argv = [a for a in sys.argv if a != "--times"]
+FROM = int(sys.argv.pop(sys.argv.index("--from") + 1)) if "--from" in sys.argv else 0
+sys.argv = [a for a in sys.argv if a not in ("--times", "--from")]
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e", "serve"), os.path.join(HERE, "..", "e2e")]
 import check_attach as attach  # noqa: E402
 import e2e  # noqa: E402
@@ -292,16 +294,15 @@ def show(times):
 
 
 def every(times):
-    rng = random.Random(5)
-    which = [("killed", 0), ("killed", 1), ("stopped", 0), ("stopped", 1),
-             ("launcher killed", None)]
-    for k in range(TIMES):
-        how = ("memory", "messages")[k % 2]
-        for layout in LAYOUTS:
-            faults(layout, how, which, rng, times)
+    for k in range(FROM, FROM + TIMES):
+        layout, how = LAYOUTS[k % 4], ("memory", "messages")[k // 4 % 2]
+        rank = (k + k // 4) % 2
+        which = [("killed", rank), ("stopped", 1 - rank), ("launcher killed", None)]
+        faults(layout, how, which, random.Random(k), times)
         link(times, 1)
-        slow_rank(LAYOUTS[k % len(LAYOUTS)], how, 1)
+        slow_rank(layout, how, 1)
         show(times)
+        print(f"{k - FROM + 1} of {TIMES} times: {T.good} good, {T.bad} bad", flush=True)
 
 
 def short(times):
