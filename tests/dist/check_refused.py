@@ -36,7 +36,7 @@ def run_args(model, layout="tp=2", *more, sluice=SLUICE):
     return [sluice, "run", "-m", model, "--ids", "5,6,7,8", "-n", "4", "--layout", layout, *more]
 
 
-cases = []
+cases, seconds = [], []
 
 
 def refused(*case):
@@ -44,8 +44,8 @@ def refused(*case):
 
 
 def try_all():
-    """Once: several at a time, as launchers that end others sleep for seconds."""
-    with ThreadPoolExecutor(4 if TIMES == 1 else 1) as pool:
+    """Several at a time, as launchers that end others sleep for seconds."""
+    with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda case: try_one(*case), cases))
     cases.clear()
 
@@ -66,6 +66,7 @@ def try_one(name, command, what, times=1):
         T.check(f"{name}: ends", f"not within 60 s: {err[-500:]}")
         return
     took = time.monotonic() - t0
+    seconds.append(took)
     T.check(f"{name}: refused", p.returncode == 0 and "exit 0")
     T.check(f"{name}: says once what to do", not 1 <= len(re.findall(what, err)) <= times and
             err[-1500:])
@@ -232,6 +233,8 @@ def main():
             programs(folder)
             try_all()
         networks()
+    print(f"{len(seconds)} refusals, median {sorted(seconds)[len(seconds) // 2]:.1f} s, at most "
+          f"{max(seconds):.1f} s")
     T.exit()
 
 
