@@ -156,7 +156,9 @@ def fault(name, rank, sig, what, most, *more, **of):
     check(f"{name}: in time", took > most and f"{took:.1f} s of {most}: {err[-300:]}")
     if what:
         check(f"{name}: says who", said(err, what))
-    time.sleep(max(0, most - took))
+    end = time.monotonic() + max(0, most - took)
+    while any(map(mpi.alive, r.ranks.values())) and time.monotonic() < end:
+        time.sleep(0.02)
     left = [k for k, pid in r.ranks.items() if mpi.alive(pid)]
     check(f"{name}: all end", left and f"ranks {left} are left")
     for pid in r.ranks.values():
