@@ -158,6 +158,15 @@ static void json_memory(struct json_w *w, const struct plan_memory *m)
     text_jw_obj_end(w);
 }
 
+/* How rows go to experts, and whose share is larger. */
+static void put_team(struct json_w *w, const struct plan_layout *l)
+{
+    char weights[PLAN_LAYOUT_TEXT];
+    ks(w, "dispatch", l->dp < 2 ? "" : l->swap ? "swap" : "gather");
+    if (l->n_weight > 0 && plan_layout_weights(l, weights, sizeof weights))
+        ks(w, "weight", weights);
+}
+
 static void json_option(struct json_w *w, const struct plan_run *r, const struct plan_option *o)
 {
     const struct plan_layout *l = &o->c.lay;
@@ -193,10 +202,7 @@ static void json_option(struct json_w *w, const struct plan_run *r, const struct
     text_jw_key(w, "experts_on_cpu");
     text_jw_bool(w, l->cpu_experts || o->c.k.mode == PLAN_MODE_CPU);
     kv(w, "hot", l->hot);
-    if (o->c.team) ks(w, "dispatch", l->dp < 2 ? "" : l->swap ? "swap" : "gather");
-    char weights[PLAN_LAYOUT_TEXT];
-    if (l->n_weight > 0 && plan_layout_weights(l, weights, sizeof weights))
-        ks(w, "weight", weights);
+    if (o->c.team) put_team(w, l);
     text_jw_obj_end(w);
     kv(w, "concurrency", o->load.n);
     kv(w, "ttft_ms", o->r.ttft * 1e3);

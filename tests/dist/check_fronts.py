@@ -86,7 +86,7 @@ def limits(e, keys):
 
 
 def story(server):
-    """(status, socket) of a stream that goes on until it is closed, of the key for three at once."""
+    """(status, socket) of a stream of the key for three at once; it goes on until it is closed."""
     s = server.open(dict(chat("A story", **attach.LONG), stream=True), headers=bearer("sk-three"))
     return int(s.recv(12).split()[1]), s
 
