@@ -301,18 +301,22 @@ void dev_step_begin(dev *d, dev_kv *kv, const struct dev_step *s)
 void dev_kv_touch(dev *d, dev_kv *kv, int group, const int32_t *blk, int n)
 {
     ASSERT(kv->d == d);
-    d->cls->kv_touch(d, kv, group, blk, n);
+    for (; kv; kv = kv->beside)
+        kv->d->cls->kv_touch(kv->d, kv, group, blk, n);
 }
 
 void dev_kv_free(dev *d, dev_kv *kv, int group, int blk)
 {
-    if (d->cls->frees_poisoned) dev_kv_poison(d, kv, group, blk);
+    ASSERT(kv->d == d);
+    for (; kv; kv = kv->beside)
+        if (kv->d->cls->frees_poisoned) kv->d->cls->kv_poison(kv->d, kv, group, blk);
 }
 
 void dev_kv_poison(dev *d, dev_kv *kv, int group, int blk)
 {
     ASSERT(kv->d == d);
-    d->cls->kv_poison(d, kv, group, blk);
+    for (; kv; kv = kv->beside)
+        kv->d->cls->kv_poison(kv->d, kv, group, blk);
 }
 
 int64_t dev_now_ns(const dev *d)
@@ -332,26 +336,38 @@ double dev_probe_int8_gops(dev *d, int ms)
 
 int64_t dev_kv_page_bytes(dev *d, dev_kv *kv, const struct dev_kv_at *at)
 {
+    struct dev_kv_at there = *at;
     ASSERT(kv->d == d);
-    return d->cls->kv_page ? d->cls->kv_page(kv, at, NULL, false) : 0;
+    for (const dev_kv *k = kv; k; k = k->beside)
+        if (!k->d->cls->kv_page) return 0;
+    kv = dev_kv_of_layer(kv, &there);
+    return kv->d->cls->kv_page(kv, &there, NULL, false);
 }
 
 void dev_kv_get(dev *d, dev_kv *kv, const struct dev_kv_at *at, void *page)
 {
-    ASSERT(kv->d == d && d->cls->kv_page);
-    (void)d->cls->kv_page(kv, at, page, false);
+    struct dev_kv_at there = *at;
+    ASSERT(kv->d == d);
+    kv = dev_kv_of_layer(kv, &there);
+    ASSERT(kv->d->cls->kv_page);
+    (void)kv->d->cls->kv_page(kv, &there, page, false);
 }
 
 void dev_kv_set(dev *d, dev_kv *kv, const struct dev_kv_at *at, const void *page)
 {
-    ASSERT(kv->d == d && d->cls->kv_page);
-    (void)d->cls->kv_page(kv, at, (void *)(uintptr_t)page, true); /* which is only read */
+    struct dev_kv_at there = *at;
+    ASSERT(kv->d == d);
+    kv = dev_kv_of_layer(kv, &there);
+    ASSERT(kv->d->cls->kv_page);
+    (void)kv->d->cls->kv_page(kv, &there, (void *)(uintptr_t)page, true); /* which is only read */
 }
 
 void dev_kv_join(dev_kv *kv, const struct dev_kv_at *at, int n_head, const void *part, void *page)
 {
+    struct dev_kv_at there = *at;
+    kv = dev_kv_of_layer(kv, &there);
     ASSERT(kv->d->cls->kv_join);
-    kv->d->cls->kv_join(kv, at, n_head, part, page);
+    kv->d->cls->kv_join(kv, &there, n_head, part, page);
 }
 
 double dev_probe_attn_gops(dev *d, const dev_kv *kv, int ms)

@@ -161,7 +161,12 @@ struct dev_act {
 };
 struct dev_kv {
     dev *d;
+    dev_kv *beside;                    /* the next device's layers, where others have some */
+    const struct dev_kv_layers *where; /* of the first of them: which has which layer */
 };
+
+/* The cache that has a page's layer, which at names there afterwards. */
+dev_kv *dev_kv_of_layer(dev_kv *kv, struct dev_kv_at *at);
 
 /* A pointer in the parameters of an operator to something of a device. */
 struct dev_ref {

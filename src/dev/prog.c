@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "dev/beside.h"
 #include "dev/dev_internal.h"
 
 struct dev_prog {
@@ -167,7 +168,8 @@ static void bind(dev_prog *p, dev_kv *kv)
 {
     for (int i = 0; i < p->n_op; i++)
         for (const struct dev_ref *r = dev_op_refs(p->op[i].kind); r->kind; r++)
-            if (r->kind == DEV_REF_KV) *(dev_kv **)(void *)((char *)&p->op[i].u + r->at) = kv;
+            if (r->kind == DEV_REF_KV)
+                *(dev_kv **)(void *)((char *)&p->op[i].u + r->at) = dev_kv_on(kv, p->op[i].d);
     p->kv = kv;
 }
 
@@ -185,14 +187,14 @@ static void run_op(const struct dev_step *s, const struct dev_op *op)
     }
 }
 
-/* The step begins everywhere; its blocks are copied where the cache is. */
+/* The step begins everywhere; its blocks are copied wherever the cache is. */
 static void begin(const dev_prog *p, dev_kv *kv, const struct dev_step *s)
 {
     for (int i = 0; i < p->n_dev; i++) {
-        bool is_here = kv && kv->d == p->d[i];
+        dev_kv *here = dev_kv_on(kv, p->d[i]);
         struct dev_step t = *s;
-        if (!is_here) t.n_copy = 0;
-        dev_step_begin(p->d[i], is_here ? kv : NULL, is_here ? s : &t);
+        if (!here) t.n_copy = 0;
+        dev_step_begin(p->d[i], here, here ? s : &t);
     }
 }
 
@@ -258,6 +260,11 @@ static void tell_layer(const dev_prog *p, int i)
     if (before >= 0 && before != p->op[i].layer) p->fn(p->user, before);
 }
 
+static bool run_fused(dev *d, dev_kv *kv, const struct dev_step *s, struct dev_fused *f)
+{
+    return d->cls->run_fused(d, dev_kv_on(kv, d), s, f);
+}
+
 sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s, sl_err *err)
 {
     if (kv != p->kv) bind(p, kv);
@@ -280,7 +287,7 @@ sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s, sl_err
             if (t.d) SL_TRY(leave(p, &t, op->d, err));
             t = enter(op->d);
         }
-        if (f && s->n_tok <= f->n_tok_max && op->d->cls->run_fused(op->d, kv, s, f)) {
+        if (f && s->n_tok <= f->n_tok_max && run_fused(op->d, kv, s, f)) {
             i += f->n_op;
             continue;
         }

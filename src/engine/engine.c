@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/apart.h"
+#include "engine/fit.h"
 #include "engine/record.h"
 #include "os/os.h"
 
@@ -118,25 +119,45 @@ static struct dev_kv_shape shape_of(const sl_engine *e, int n_blk, int rank)
                            e->n_chunk + e->n_seat);
 }
 
-/* A cache of n_blk blocks of each home, on all ranks, or on those of this machine. */
-static int64_t kv_bytes(const sl_engine *e, int n_blk, bool here)
+/* Bytes on device i of a cache of n_blk blocks of each home: of all ranks, or of those of this
+ * machine. */
+static int64_t kv_bytes_on(const sl_engine *e, int i, int n_blk, bool here)
 {
+    const struct model_place *p = &e->place.p;
     int64_t n = 0;
     for (int r = 0; r < engine_n_rank(e); r++) {
         if (here && !engine_rank_is_here(e, r)) continue;
         struct dev_kv_shape s = shape_of(e, n_blk, r);
-        n += dev_kv_bytes(e->d, &s);
+        s = model_kv_shape_on(p, &e->m->cfg, i, &s);
+        n += dev_kv_bytes(p->d[i], &s);
     }
-    return n + engine_small_kv_bytes(e, n_blk);
+    return n + (i == p->on[MODEL_ATTN] ? engine_small_kv_bytes(e, n_blk) : 0);
 }
 
-/* Tokens of each home's KV cache that fit into bytes: layers with a window need less. */
-static int64_t fits(const sl_engine *e, int64_t bytes)
+/* Of those, of all devices whose memory is that pool. */
+static int64_t kv_bytes_in(const sl_engine *e, const struct engine_rooms *m, int pool, int n_blk)
+{
+    int64_t n = 0;
+    for (int i = 0; i < e->place.p.n_dev; i++)
+        if (m->pool[i] == pool) n += kv_bytes_on(e, i, n_blk, true);
+    return n;
+}
+
+/* The memory that has no room for it; -1: all have. */
+static int too_small(const sl_engine *e, const struct engine_rooms *m, int n_blk)
+{
+    for (int i = 0; i < e->place.p.n_dev; i++)
+        if (m->pool[i] == i && kv_bytes_in(e, m, i, n_blk) > BASE_MAX(m->room[i], 0)) return i;
+    return -1;
+}
+
+/* Tokens of each home's KV cache that fit: layers with a window need less. */
+static int64_t fits(const sl_engine *e, const struct engine_rooms *m)
 {
     int lo = 0, hi = INT_MAX / ENGINE_BLK_TOK;
     while (lo < hi) {
         int n = lo + (hi - lo + 1) / 2;
-        if (kv_bytes(e, n, true) <= bytes)
+        if (too_small(e, m, n) < 0)
             lo = n;
         else
             hi = n - 1;
@@ -146,27 +167,30 @@ static int64_t fits(const sl_engine *e, int64_t bytes)
 
 /* What prompts may keep between their pieces: a quarter of the room and of the weights, and no
  * more than the KV tokens wished leave. */
-static void plan_keep(sl_engine *e, int64_t room, int64_t kv_tokens)
+static void plan_keep(sl_engine *e, const struct engine_rooms *m, int64_t kv_tokens)
 {
-    int64_t kv = kv_bytes(e, engine_blocks(BASE_MIN(kv_tokens, INT_MAX)), true);
+    int home = e->place.p.on[MODEL_ATTN];
+    int64_t kv = kv_bytes_in(e, m, home, engine_blocks(BASE_MIN(kv_tokens, INT_MAX)));
+    int64_t room = m->room[home];
     int64_t left = BASE_MIN(room - kv, BASE_MIN(room, e->m->bytes) / 4);
     int n_ctx = (int)BASE_MIN(kv_tokens, INT_MAX);
     int64_t use = model_keep_bytes(&e->m->cfg, e->d, n_ctx);
     e->keep_bytes = BASE_MAX(BASE_MIN(left, use), 0);
 }
 
-/* Of the memory of e->d: what is there, what weights leave, tokens of cache that fit into it. */
+/* The memory of the devices, and tokens of cache that fit into it. */
 struct room {
-    int64_t available, room, most;
+    struct engine_rooms of;
+    int64_t most;
 };
 
 /* kv_tokens: of the cache that is wished. */
 static sl_status look(sl_engine *e, int64_t kv_tokens, struct room *out, sl_err *err)
 {
-    SL_TRY(engine_place_room(e, &out->room, &out->available, err));
-    plan_keep(e, out->room, kv_tokens);
-    out->room -= e->keep_bytes;
-    out->most = fits(e, out->room > 0 ? out->room : 0);
+    SL_TRY(engine_place_rooms(e, &out->of, err));
+    plan_keep(e, &out->of, kv_tokens);
+    out->of.room[e->place.p.on[MODEL_ATTN]] -= e->keep_bytes;
+    out->most = fits(e, &out->of);
     return SL_OK;
 }
 
@@ -174,13 +198,15 @@ static sl_status look(sl_engine *e, int64_t kv_tokens, struct room *out, sl_err 
 static sl_status too_little(sl_engine *e, const struct room *r, int64_t least, sl_err *err)
 {
     sl_kv kv = e->opts.kv;
-    struct engine_short s = {.available = r->available,
-                             .kv = kv_bytes(e, engine_blocks(least), true),
+    int at = BASE_MAX(too_small(e, &r->of, engine_blocks(least)), 0);
+    struct engine_short s = {.dev = at,
+                             .available = r->of.available[at],
+                             .kv = kv_bytes_in(e, &r->of, at, engine_blocks(least)),
                              .n_least = least,
                              .n_most = r->most};
-    if (!dev_is_host(e->d)) {
+    if (!dev_is_host(e->place.p.d[at])) {
         e->opts.kv = SL_KV_Q8;
-        s.kv_q8 = kv_bytes(e, engine_blocks(least), true);
+        s.kv_q8 = kv_bytes_in(e, &r->of, at, engine_blocks(least));
         e->opts.kv = kv;
         return engine_fit_fail(e, &s, err);
     }
@@ -189,7 +215,7 @@ static sl_status too_little(sl_engine *e, const struct room *r, int64_t least, s
                    "not enough memory: weights of %.2f GiB and a KV cache of %" PRId64
                    " tokens: %.2f GiB are available: a smaller -c or --kv q8 needs less",
                    (double)engine_ranks_source_bytes(e) * gib, least * e->n_home,
-                   (double)r->available * gib);
+                   (double)s.available * gib);
 }
 
 /* Context, and KV tokens of each home, from what is wished and what memory is there once the
@@ -226,7 +252,8 @@ static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
     e->n_ctx = (int)wish;
     int64_t more = (int64_t)(e->n_seat - 1) * BASE_MIN(wish, DEFAULT_BATCH_TOK);
     *kv_tokens = asked ? BASE_MAX(asked, wish) : BASE_MIN(wish + more, BASE_MIN(most, INT_MAX / 2));
-    e->hot.room = r.room - kv_bytes(e, engine_blocks(*kv_tokens), true);
+    int home = e->place.p.on[MODEL_ATTN];
+    e->hot.room = r.of.room[home] - kv_bytes_in(e, &r.of, home, engine_blocks(*kv_tokens));
     return SL_OK;
 }
 
@@ -256,6 +283,15 @@ static uint64_t model_hash(const sl_engine *e)
     return e->files_hash + e->record_model + (uint64_t)e->combine;
 }
 
+/* Of the cache, on all devices and ranks. */
+static int64_t kv_bytes_of_all(sl_engine *e)
+{
+    int64_t n = 0;
+    for (int i = 0; i < e->place.p.n_dev; i++)
+        n += e->place.told[i].kv_bytes = kv_bytes_on(e, i, e->pool.n_blk, false);
+    return n;
+}
+
 static void fill_info(sl_engine *e, int64_t pack_ns)
 {
     struct dev_info di;
@@ -275,7 +311,7 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
         .bytes_per_token = engine_ranks_bytes_per_token(e),
         .weight_bytes =
             engine_ranks_weight_bytes(e) + (e->small.net ? model_weight_bytes(e->small.net) : 0),
-        .kv_bytes = kv_bytes(e, e->pool.n_blk, false),
+        .kv_bytes = kv_bytes_of_all(e),
         .act_bytes = mem_used(MEM_ACTS),
         .scratch_bytes = mem_used(MEM_SCRATCH),
         .pack_ms = (double)pack_ns * 1e-6,
@@ -357,7 +393,7 @@ sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err)
                 (double)(clock_now_ns() - t0) * 1e-6);
     e->info.packed = pack != NULL;
     e->form_from = model_form_from(e->net);
-    return dev_kv_open(e->d, &e->kv_shape, &e->kv, err);
+    return model_kv_open(e->net, &e->kv_shape, &e->kv, err);
 }
 
 static void report(const sl_engine *e)

@@ -511,24 +511,9 @@ void engine_place_close(sl_engine *e); /* the devices too */
 /* The devices are closed, and opened again. */
 sl_status engine_place_again(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_place_tell(sl_engine *e); /* for sl_engine_devices, when all is open */
-/* *room: what e->d has for the cache beside the weights, of *available bytes. Errors: NOMEM names a
- * device on which what is placed there does not fit. */
-sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *available,
-                            sl_err *err) BASE_MUST_USE;
-/* For want of memory, which why says, the CPU is to compute everything: engine_place_room is new.
+/* For want of memory, which why says, the CPU is to compute everything: engine_place_rooms is new.
  * Errors: why's, where that is not asked for; as engine_place_open. */
 sl_status engine_place_fall_back(sl_engine *e, const sl_err *why, sl_err *err) BASE_MUST_USE;
-/* fit.c. A cache that does not fit beside the weights on e->d. */
-struct engine_short {
-    int64_t available, kv, kv_q8; /* bytes: of the device, of the cache as it is and as q8 */
-    int64_t n_least, n_most;      /* its tokens that are asked for; that fit */
-};
-/* An error that says what is needed, and what would fit. NOMEM. */
-sl_status engine_fit_fail(const sl_engine *e, const struct engine_short *s, sl_err *err)
-    BASE_MUST_USE;
-/* The same of what is placed on device i, not that of attention. NOMEM. */
-sl_status engine_fit_part(const sl_engine *e, int i, int64_t need, int64_t available, sl_err *err)
-    BASE_MUST_USE;
 /* hot.c. bytes: of the source, that hot experts are on e->d (auto: 0), added to e->place. Errors:
  * REQUEST. */
 sl_status engine_hot_bytes(sl_engine *e, sl_err *err) BASE_MUST_USE;

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "engine/engine_internal.h"
+#include "engine/fit.h"
 
 /* What is said: parts, the last one after "or". */
 struct advice {
@@ -45,36 +45,36 @@ static void join(const struct advice *a, char *out, size_t cap)
                               i == 0 ? "" : i + 1 < a->n ? ", " : " or ", a->part[i]);
 }
 
-/* Bytes beside the cache when n of the weights on e->d are elsewhere. */
-static int64_t without(const sl_engine *e, int64_t n)
+/* Bytes beside the cache when n of the weights on that device are elsewhere. */
+static int64_t without(const sl_engine *e, int at, int64_t n)
 {
-    int64_t w = e->place.bytes[e->place.p.on[MODEL_ATTN]] - n;
+    int64_t w = e->place.bytes[at] - n;
     return w + arch_beside_bytes(w);
 }
 
 sl_status engine_fit_fail(const sl_engine *e, const struct engine_short *s, sl_err *err)
 {
     const struct model_place *p = &e->place.p;
-    int home = p->on[MODEL_ATTN];
-    int64_t weights = e->place.bytes[home], all = without(e, 0), need = all + s->kv;
-    int64_t experts = model_place_experts(p, &e->m->cfg, e->m->io, home);
+    int at = s->dev;
+    int64_t weights = e->place.bytes[at], all = without(e, at, 0), need = all + s->kv;
+    int64_t experts = model_place_experts(p, &e->m->cfg, e->m->io, at);
     int64_t n = s->n_most / ENGINE_BLK_TOK * ENGINE_BLK_TOK;
     struct advice a = {.n = 0};
     char text[160];
-    if (experts && without(e, experts) + s->kv <= s->available)
+    if (experts && without(e, at, experts) + s->kv <= s->available)
         snprintf(more(&a), sizeof a.part[0], "--place experts=cpu");
     if (n >= ENGINE_BLK_TOK && !e->opts.kv_tokens)
         snprintf(more(&a), sizeof a.part[0], "-c %" PRId64, n);
     if (s->kv_q8 < s->kv && all + s->kv_q8 <= s->available)
         snprintf(more(&a), sizeof a.part[0], "--kv q8");
-    if (!a.n && experts && without(e, experts) + s->kv_q8 <= s->available)
+    if (!a.n && experts && without(e, at, experts) + s->kv_q8 <= s->available)
         snprintf(more(&a), sizeof a.part[0], "--place experts=cpu and --kv q8");
     join(&a, text, sizeof text);
     struct unit u = unit_of(need);
     return SL_FAIL(err, NOMEM,
                    "%.60s: %.1f %s needed (weights %.1f, KV of %" PRId64 " tokens %.1f, rest "
                    "%.1f), %.1f free: %s%s",
-                   name_of(e, home), (double)need / u.bytes, u.name, (double)weights / u.bytes,
+                   name_of(e, at), (double)need / u.bytes, u.name, (double)weights / u.bytes,
                    s->n_least, (double)s->kv / u.bytes, (double)(all - weights) / u.bytes,
                    (double)s->available / u.bytes, a.n ? text : "too little for this model",
                    a.n ? " fits" : "");

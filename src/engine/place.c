@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "engine/engine_internal.h"
+#include "engine/fit.h"
 
 /* All on one device, without a table. */
 static sl_status place_one(sl_engine *e, const char *home, sl_err *err)
@@ -174,16 +174,28 @@ static sl_status free_on(const sl_engine *e, int i, int64_t *out, sl_err *err)
     return SL_OK;
 }
 
-sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *available, sl_err *err)
+/* Whose memory device i has: its own, or with others the machine's, which goes by e->d, if that is
+ * one of them, or by the first. */
+static int pool_of(const struct model_place *p, int i)
+{
+    int home = p->on[MODEL_ATTN];
+    if (!dev_takes_host(p->d[i])) return i;
+    if (dev_takes_host(p->d[home])) return home;
+    for (int k = 0; k < i; k++)
+        if (dev_takes_host(p->d[k])) return k;
+    return i;
+}
+
+sl_status engine_place_rooms(const sl_engine *e, struct engine_rooms *out, sl_err *err)
 {
     const struct model_place *p = &e->place.p;
-    int64_t n_free;
-    SL_TRY(free_on(e, p->on[MODEL_ATTN], available, err));
-    *room = *available - need_at(e, p->on[MODEL_ATTN]);
     for (int i = 0; i < p->n_dev; i++) {
-        if (p->d[i] == e->d || (dev_takes_host(p->d[i]) && dev_takes_host(e->d))) continue;
-        SL_TRY(free_on(e, i, &n_free, err));
-        if (need_at(e, i) > n_free) return engine_fit_part(e, i, need_at(e, i), n_free, err);
+        out->pool[i] = pool_of(p, i);
+        if (out->pool[i] != i) continue;
+        SL_TRY(free_on(e, i, &out->available[i], err));
+        out->room[i] = out->available[i] - need_at(e, i);
+        if (out->room[i] < 0 && i != p->on[MODEL_ATTN])
+            return engine_fit_part(e, i, need_at(e, i), out->available[i], err);
     }
     return SL_OK;
 }
@@ -196,7 +208,7 @@ void engine_place_tell(sl_engine *e)
             (sl_device_info){.name = p->name[i],
                              .parts = e->place.parts[i],
                              .weight_bytes = model_weight_bytes_on(e->net, p->d[i]),
-                             .kv_bytes = p->d[i] == e->d ? e->info.kv_bytes : 0};
+                             .kv_bytes = e->place.told[i].kv_bytes};
 }
 
 int sl_engine_devices(const sl_engine *e, sl_device_info *out, int n)

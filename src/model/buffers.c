@@ -168,7 +168,7 @@ static bool any_hot(const struct model *m)
 
 static unsigned parts_on(const struct model *m, const struct side *s)
 {
-    unsigned parts = 0;
+    unsigned parts = s == model_side(m, MODEL_ATTN) ? B_ATTN : 0; /* it ends a pass */
     int n_layer = m->cfg.n_layer + m->n_mtp;
     for (int p = 0; p < MODEL_N_PART; p++)
         if (!is_of_layers((enum model_part)p) && model_side(m, (enum model_part)p) == s)
@@ -215,8 +215,9 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     int64_t nq = (int64_t)d->n_head * c->d_head,
             nk = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)d->n_head_kv * c->d_head;
     int64_t K = c->n_expert ? c->n_expert_used : 0;
-    unsigned sum = any_added(m) ? B_ATTN : 0, hot = any_hot(m) ? B_ATTN : 0;
-    unsigned flow = m->stream.slab ? B_ATTN : 0, terms = hot | flow;
+    unsigned home_attn = s == model_side(m, MODEL_ATTN) ? B_ATTN : 0; /* hot ones lie there */
+    unsigned sum = any_added(m) ? B_ATTN : 0, hot = any_hot(m) ? home_attn : 0;
+    unsigned flow = m->stream.slab ? home_attn : 0, terms = hot | flow;
     bool many = m->ranks.join.n_rank > 1, spread = m->opts.spread;
     unsigned parts = parts_on(m, s);
     int64_t A = model_is_own(m) ? d->n_dp : 0, W = dev_combine_words(m->opts.combine, (int)D);
@@ -241,8 +242,8 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->id_r, B_ROUTER | B_EXPERTS | terms, T, K},
         {&s->weight_odd, B_ROUTER | B_EXPERTS | flow, T, m->opts.n_late ? K : 0},
         {&s->id_odd, B_ROUTER | B_EXPERTS | terms, T, m->opts.n_late ? K : 0},
-        {&s->terms, (hot ? B_EXPERTS : 0) | terms, T * K, D},
-        {&s->given, B_EXPERTS, T * K, hot && dev_is_host(s->d) ? D : 0},
+        {&s->terms, (any_hot(m) ? B_EXPERTS : 0) | terms, T * K, D},
+        {&s->given, B_EXPERTS, T * K, any_hot(m) && dev_is_host(s->d) ? D : 0},
         {&s->late, B_EXPERTS | flow, T, m->opts.n_late ? D : 0},
         {&s->shared, B_SHARED | sum | flow, T, K && c->n_shared ? D : 0},
         {&s->y_cols, B_ATTN, T, cols(m, MODEL_CUT_HEADS)},

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the emitters share: they list a model's operators once, when it opens; a step runs the list.
- * The output of a sub-layer is left in r and added by the next norm. Attention's side has the
- * residual stream; what is computed elsewhere has its input moved there, and its output back. */
+ * The output of a sub-layer is left in r and added by the next norm. A layer's attention has the
+ * residual stream on its side; what is computed elsewhere has its input moved there, and its output
+ * back. The stream ends on the side that model_side says of attention. */
 #ifndef MODEL_EMIT_H
 #define MODEL_EMIT_H
 
@@ -100,7 +101,7 @@ void model_moe_emit(struct emit *e, const struct layer *l);
 /* Rotation of n_head heads. */
 void model_rope_emit(struct emit *e, float *x, int n_head, int64_t ldx, int64_t ldx_h);
 
-/* The tokens' rows of the table w, in x. */
+/* The tokens' rows of the table w, in x of the side whose operators come next. */
 void model_embed_emit(struct emit *e, const dev_mat *w);
 /* Layer number il (MTP layers follow the others); first: nothing is left in r. */
 void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first);

@@ -2,9 +2,10 @@
 /* Feed-forward blocks: dense, and routed experts with shared ones beside them. */
 #include "model/emit.h"
 
+/* Attention's side, of the layer under way. */
 static const struct side *home_of(const struct emit *e)
 {
-    return model_side(e->m, MODEL_ATTN);
+    return model_side_in(e->m, e->layer, MODEL_ATTN);
 }
 
 /* The side of a part of the layer under way. */

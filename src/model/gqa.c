@@ -25,7 +25,7 @@ void model_gqa_emit(struct emit *e, const struct layer *l)
     }
     model_rope_emit(e, s->q, d->n_head, nq, c->d_head);
     model_rope_emit(e, s->k, d->n_head_kv, nk, c->d_head);
-    struct model_kv_place at = model_kv_place(c, d, e->layer);
+    struct model_kv_place at = model_kv_here(e->m, e->layer);
     EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = s->k, .v = s->v, .ldk = nk,
          .ldv = nk);
     EMIT(e, attn, .group = at.group, .layer = at.layer, .n_head = d->n_head, .d_k = c->d_head,

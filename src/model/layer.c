@@ -53,13 +53,13 @@ const dev_mat *model_if_here(const struct emit *e, enum model_part part, const d
 
 void model_embed_emit(struct emit *e, const dev_mat *w)
 {
-    const struct side *home = model_side(e->m, MODEL_ATTN), *s = model_side(e->m, MODEL_EMBED);
+    const struct side *to = e->side, *s = model_side(e->m, MODEL_EMBED);
     e->side = s;
     EMIT(e, embed, .w = w, .y = model_cols_of(e, s->x, s->x_rows), .scale = 1.0f,
          .row0 = e->m->ranks.row0[e->m->dims.rank]);
     model_pick_emit(e, s->x_rows, s->x);
-    e->side = home;
-    model_move_emit(e, (struct at){s, s->x}, (struct at){home, home->x}, e->m->cfg.d_model, false);
+    e->side = to;
+    model_move_emit(e, (struct at){s, s->x}, (struct at){to, to->x}, e->m->cfg.d_model, false);
 }
 
 void model_rope_emit(struct emit *e, float *x, int n_head, int64_t ldx, int64_t ldx_h)
@@ -70,9 +70,20 @@ void model_rope_emit(struct emit *e, float *x, int n_head, int64_t ldx, int64_t 
          .mscale = (float)c->yarn_mscale);
 }
 
+/* The residual stream comes to a side; what is left in r too, where something is. */
+static void stream_to(struct emit *e, const struct side *to, bool with_r)
+{
+    const struct side *from = e->side;
+    int D = e->m->cfg.d_model;
+    model_move_emit(e, (struct at){from, from->x}, (struct at){to, to->x}, D, false);
+    if (with_r) model_move_emit(e, (struct at){from, from->r}, (struct at){to, to->r}, D, false);
+    e->side = to;
+}
+
 void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
 {
     const struct arch_cfg *c = &e->m->cfg;
+    stream_to(e, model_side_in(e->m, il, MODEL_ATTN), !first);
     const struct side *s = e->side;
     int D = c->d_model, n_o = dev_mat_cols(l->o);
     float *row = model_tap_row(e);
@@ -87,6 +98,7 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     EMIT(e, matmul, .act = s->a_o, .n_mat = 1, .w = {l->o}, .bias = {l->o_bias},
          .y = {model_cols_of(e, s->r, s->r_cols)});
     model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->r, false});
+    if (s == e->late.side) model_late_emit(e); /* with the input that is still there */
     if (model_ffn_apart(e->m, il) || (model_is_own(e->m) && l->is_moe)) row = s->rows;
     EMIT(e, norm, .x = s->x, .r = s->r, .w = l->ffn_norm, .eps = c->norm_eps, .n = D, .y = row,
          .act = s->a_ffn);
@@ -100,6 +112,7 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
 void model_head_emit(struct emit *e, const float *norm, const dev_mat *head, enum model_cut cut)
 {
     const struct model *m = e->m;
+    stream_to(e, model_side(m, MODEL_ATTN), true);
     const struct side *s = e->side, *h = model_side(m, MODEL_HEAD);
     int D = m->cfg.d_model;
     EMIT(e, norm, .x = s->x, .r = s->r, .w = norm, .eps = m->cfg.norm_eps, .n = D, .y = s->hidden);

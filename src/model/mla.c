@@ -59,7 +59,7 @@ void model_mla_emit(struct emit *e, const struct layer *l)
     model_tap_emit(e, MODEL_TAP_KV_B, s->k, c->kv_lora, row);
     model_rope_emit(e, s->k + c->kv_lora, 1, row, row);
     model_rope_emit(e, s->q + c->d_nope, H, (int64_t)H * c->d_head, c->d_head);
-    struct model_kv_place at = model_kv_place(c, &e->m->dims, e->layer);
+    struct model_kv_place at = model_kv_here(e->m, e->layer);
     EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = s->k, .ldk = row);
     EMIT(e, attn_mla, .group = at.group, .layer = at.layer, .n_head = H, .r = c->kv_lora,
          .nope = c->d_nope, .rope = c->d_rope, .v = c->d_v, .scale = (float)c->attn_scale,

@@ -124,7 +124,8 @@ struct model_place {
     int n_dev;
     uint8_t on[MODEL_N_PART]; /* an index into d */
     /* [n_layer + MTP layers, MODEL_N_PART] the same of each layer, or NULL: all are as on says.
-     * Only the parts of feed-forward blocks may differ from it. */
+     * Parts of layers may differ from it, but attention of MTP layers may not: the device of
+     * on[MODEL_ATTN] begins and ends a pass. */
     const uint8_t *in_layer;
 };
 /* What a user says of it, "experts=check; dense@0-15=cpu" (docs/devices.md): into out, d apart.
@@ -155,7 +156,8 @@ struct model_hot {
     int n_max;
     const int32_t *expert;
 };
-/* May experts of layer il lie so? The devices of p are open. */
+/* May experts of layer il lie so, its attention being on the device that begins a pass? The devices
+ * of p are open. */
 bool model_may_be_hot(const struct model_place *p, const struct arch_cfg *c, int il);
 
 #define MODEL_STREAM_AUTO (-1)
@@ -242,6 +244,15 @@ struct model_kv_place {
     int group, layer;
 };
 struct model_kv_place model_kv_place(const struct arch_cfg *c, const struct model_dims *d, int il);
+/* Does any layer's attention lie on another device than on says? */
+bool model_attn_apart(const struct model_place *p, const struct arch_cfg *c);
+/* Of a cache all, what the place's device i has: the layers whose attention lies there. */
+struct dev_kv_shape model_kv_shape_on(const struct model_place *p, const struct arch_cfg *c, int i,
+                                      const struct dev_kv_shape *all);
+/* That cache, on the devices of the model's layers; it is named by the one on the device that
+ * begins a pass. Valid as long as the model and the devices. Errors: as dev_kv_open. */
+sl_status model_kv_open(model *m, const struct dev_kv_shape *all, dev_kv **out,
+                        sl_err *err) BASE_MUST_USE;
 /* MLA: the most keep_bytes of model_opts of which there is use for n_ctx positions; 0 = none. */
 int64_t model_keep_bytes(const struct arch_cfg *cfg, const dev *d, int n_ctx);
 /* Weight bytes that one token at batch 1 reads. */

@@ -4,6 +4,7 @@
 #define MODEL_INTERNAL_H
 
 #include "base/mem.h"
+#include "dev/beside.h"
 #include "io/reading.h"
 #include "model/model.h"
 
@@ -186,6 +187,7 @@ struct model {
     dev *d;                 /* of attention and the cache */
     struct model_place place;
     struct side side[MODEL_DEV_MAX];
+    struct dev_kv_layers kv_layers; /* where attention lies on several devices */
     struct arena arena;
     struct layer *layer; /* [L] */
     struct mtp *mtp;     /* [n_mtp kept] */
@@ -342,6 +344,10 @@ static inline bool model_is_own(const struct model *m)
 /* ranks.c: which rank computes which columns. Errors: REQUEST, UNSUPPORTED: what can not be shared
  * so. */
 sl_status model_ranks_open(struct model *m, sl_err *err) BASE_MUST_USE;
+/* shape.c: a layer's group: DEV_KV_GROUPS has a kind each. */
+int model_kv_group(const struct arch_cfg *c, int il);
+/* kv.c: where operators of layer il find its keys and values, in the cache of their device. */
+struct model_kv_place model_kv_here(const struct model *m, int il);
 /* mla.c */
 /* The position from which prompt tokens use materialised keys and values; INT_MAX = never. */
 int model_mla_expand_from(const struct arch_cfg *c);

@@ -42,7 +42,7 @@ bool model_has_part(const struct arch_cfg *c, int il, enum model_part p)
 
 bool model_ffn_apart(const struct model *m, int il)
 {
-    const struct side *home = model_side(m, MODEL_ATTN);
+    const struct side *home = model_side_in(m, il, MODEL_ATTN);
     for (int p = 0; p < MODEL_N_PART; p++)
         if (p != MODEL_ATTN && model_has_part(&m->cfg, il, (enum model_part)p) &&
             model_side_in(m, il, (enum model_part)p) != home)
@@ -174,7 +174,7 @@ sl_status model_place_text(const struct model_place *p, const struct arch_cfg *c
     for (int k = 0; k < MODEL_N_PART; k++) {
         enum model_part part = (enum model_part)k;
         str_clear(&one);
-        if (part == MODEL_EMBED || part == MODEL_HEAD || part == MODEL_ATTN) {
+        if (part == MODEL_EMBED || part == MODEL_HEAD) {
             if (p->on[part] == i) str_printf(&one, "%s", model_part_name(part));
         } else {
             part_text(p, c, i, part, &one);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading what a user says of placement: items "WHAT=DEVICE" with semicolons between, of which the
- * last that names a part counts. WHAT: a part, or "blocks" for the four that every layer may have
- * on a device of its own; "WHAT@A-B" those of some layers; or "re:REGEX" the parts whose matrices'
+ * last that names a part counts. WHAT: a part, "layers" for all parts of layers, or "blocks" for
+ * these without attention; "WHAT@A-B" those of some layers; or "re:REGEX" the parts whose matrices'
  * GGUF names it matches. */
 #include <ctype.h>
 #include <limits.h>
@@ -30,7 +30,7 @@ struct item {
 
 static bool is_of_layer(enum model_part p)
 {
-    return p != MODEL_EMBED && p != MODEL_ATTN && p != MODEL_HEAD;
+    return p != MODEL_EMBED && p != MODEL_HEAD;
 }
 
 static void set_all(struct placing *g, enum model_part part, uint8_t to)
@@ -69,7 +69,8 @@ static sl_status part_named(const struct placing *g, const char *name, int n, en
     }
     return SL_FAIL(err, REQUEST,
                    "place: '%.*s': '%.*s' is no part of a model (there are: embed, attn, dense, "
-                   "shared, router, experts, head; blocks are all four of a layer)",
+                   "shared, router, experts, head; layers are all of a layer's, blocks all but "
+                   "attn)",
                    g->n, g->item, BASE_MIN(n, 40), name);
 }
 
@@ -103,10 +104,12 @@ static sl_status layers(const struct placing *g, const char *s, const char *end,
     return SL_OK;
 }
 
-/* Those layers' part, as far as they have it; how many. */
+/* Those layers' part, as far as they have it; how many. Attention of all layers is where a pass
+ * begins and ends, too. */
 static int set_layers(struct placing *g, const int range[2], enum model_part part, uint8_t to)
 {
     int n = 0;
+    if (part == MODEL_ATTN && range[0] == 0 && range[1] == g->n_layer - 1) g->p->on[part] = to;
     for (int il = range[0]; il <= range[1]; il++)
         if (model_has_part(g->c, il, part)) {
             g->in[il * MODEL_N_PART + (int)part] = to;
@@ -115,19 +118,31 @@ static int set_layers(struct placing *g, const int range[2], enum model_part par
     return n;
 }
 
-#define BLOCKS "blocks" /* all of a layer but its attention */
+/* Several parts of a layer. */
+static const struct group {
+    const char *name;
+    enum model_part first; /* they and all that follow */
+} groups[] = {{"layers", MODEL_ATTN}, {"blocks", MODEL_DENSE}};
+
+static const struct group *group_named(const char *name, int n)
+{
+    for (int i = 0; i < BASE_COUNT_OF(groups); i++)
+        if ((int)strlen(groups[i].name) == n && strncmp(groups[i].name, name, (size_t)n) == 0)
+            return &groups[i];
+    return NULL;
+}
 
 static sl_status by_part(struct placing *g, const struct item *it, sl_err *err)
 {
     const char *at = memchr(it->what, '@', (size_t)it->n_what), *end = it->what + it->n_what;
     int range[2] = {0, g->n_layer - 1}, n_name = (int)((at ? at : end) - it->what);
-    bool blocks = n_name == (int)strlen(BLOCKS) && strncmp(it->what, BLOCKS, strlen(BLOCKS)) == 0;
+    const struct group *several = group_named(it->what, n_name);
     enum model_part part = MODEL_EMBED;
-    if (!blocks) SL_TRY(part_named(g, it->what, n_name, &part, err));
+    if (!several) SL_TRY(part_named(g, it->what, n_name, &part, err));
     if (at) SL_TRY(layers(g, at + 1, end, range, err));
-    for (int i = 0; blocks && i < MODEL_N_PART; i++)
+    for (int i = several ? (int)several->first : MODEL_N_PART; i < MODEL_N_PART; i++)
         if (is_of_layer((enum model_part)i)) set_layers(g, range, (enum model_part)i, it->dev);
-    if (blocks) return SL_OK;
+    if (several) return SL_OK;
     if (!is_of_layer(part)) {
         if (at)
             return SL_FAIL(err, REQUEST, "place: '%.*s': %s lies on one device as a whole", g->n,
@@ -174,11 +189,6 @@ static sl_status match_part(struct placing *g, const struct pattern *r, int il,
         SL_TRY(matches(r, name, &found, err));
         memcpy(found ? yes : no, name, sizeof name);
     }
-    if (*yes && !is_of_layer(part))
-        return SL_FAIL(err, REQUEST,
-                       "place: '%.*s' matches %.60s: attention lies on one device as a whole, "
-                       "which attn= names",
-                       g->n, g->item, yes);
     if (*yes && *no)
         return SL_FAIL(err, REQUEST, "place: '%.*s' matches %.60s but not %.60s: they lie together",
                        g->n, g->item, yes, no);
@@ -271,6 +281,26 @@ static sl_status one_item(struct placing *g, const char *s, const char *end, sl_
     return re ? by_pattern(g, &it, err) : by_part(g, &it, err);
 }
 
+/* A pass begins where some layer's attention lies, and that of all MTP layers. */
+static sl_status check_attn(struct placing *g, sl_err *err)
+{
+    uint8_t *home = &g->p->on[MODEL_ATTN];
+    int L = g->c->n_layer;
+    bool any = false;
+    for (int il = 0; il < L; il++)
+        any |= g->in[il * MODEL_N_PART + MODEL_ATTN] == *home;
+    if (!any) *home = g->in[(L < g->n_layer ? L : 0) * MODEL_N_PART + MODEL_ATTN];
+    for (int il = L; il < g->n_layer; il++) {
+        int at = g->in[il * MODEL_N_PART + MODEL_ATTN];
+        if (at != *home)
+            return SL_FAIL(err, REQUEST,
+                           "place: attn@%d=%.60s: layer %d is an MTP layer, whose attention lies "
+                           "where a pass begins, on %.60s",
+                           il, g->p->name[at], il, g->p->name[*home]);
+    }
+    return SL_OK;
+}
+
 /* Number the devices on which something lies, in their order. */
 static void drop_unused(struct placing *g)
 {
@@ -308,6 +338,7 @@ sl_status model_place_parse(const char *text, const struct arch_cfg *c, const ch
         SL_TRY(one_item(&g, s, end, err));
         s = *end ? end + 1 : end;
     }
+    SL_TRY(check_attn(&g, err));
     drop_unused(&g);
     out->in_layer = g.in;
     return SL_OK;

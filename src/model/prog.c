@@ -8,6 +8,7 @@ static void main_emit(struct emit *e)
 {
     const struct model *m = e->m;
     const struct model_dims *d = &m->dims;
+    e->side = model_side_in(m, d->layer0, MODEL_ATTN);
     if (d->stage == 0) model_embed_emit(e, m->embed);
     for (int i = d->layer0; i < d->layer0 + d->n_layer; i++)
         model_layer_emit(e, &m->layer[i], i, i == d->layer0);

@@ -52,8 +52,7 @@ const int32_t *model_slots_here(const struct model *m, int il, int *n)
     return s->expert + s->begin;
 }
 
-/* A layer's group: DEV_KV_GROUPS has a kind each. */
-static int group_of(const struct arch_cfg *c, int il)
+int model_kv_group(const struct arch_cfg *c, int il)
 {
     const struct arch_layer *l = &c->layer[il];
     if (l->mixer == ARCH_SCAN) return DEV_KV_STATE;
@@ -77,7 +76,7 @@ struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_
         }
     }
     for (int i = 0; i < c->n_layer + c->n_mtp; i++) {
-        int g = group_of(c, i);
+        int g = model_kv_group(c, i);
         s.n_group = BASE_MAX(s.n_group, g + 1);
         s.group[g].n_layer += !d || model_has_layer(c, d, i);
     }
@@ -86,8 +85,8 @@ struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_
 
 struct model_kv_place model_kv_place(const struct arch_cfg *c, const struct model_dims *d, int il)
 {
-    struct model_kv_place p = {group_of(c, il), 0};
+    struct model_kv_place p = {model_kv_group(c, il), 0};
     for (int i = d->layer0; i < il; i++)
-        p.layer += group_of(c, i) == p.group;
+        p.layer += model_kv_group(c, i) == p.group;
     return p;
 }

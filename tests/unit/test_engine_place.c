@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "engine/engine_internal.h"
+#include "engine/fit.h"
 #include "engine_tiny.h"
 
 #define N_NEW 24
@@ -116,11 +116,25 @@ TEST(engine_place_has_the_bits_of_one_device)
                                       "re:ffn_=check",
                                       "re:(?=blk).*ffn_=sim:clock=real,lat=1us",
                                       "attn=check;head=check:lacks=attn;re:blk.1.ffn=check",
+                                      "attn@1=check",
+                                      "attn@0=check;experts=check",
+                                      "layers@0-1=check",
+                                      "layers@0=check;layers@1=sim:clock=real,lat=1us;head=sim",
+                                      "re:blk.[01].attn_=check;attn@0=cpu;shared@1=cpu",
                                       NULL};
     static const char *const oss[] = {"experts@1=check", "attn=check;router=check", "head=check",
-                                      NULL};
-    static const char *const tied[] = {"head=check",  "embed=check",   "attn=check",
-                                       "dense=check", "dense@1=check", NULL};
+                                      "attn@0=check", "layers@1=check;embed=check", NULL};
+    static const char *const tied[] = {"head=check",
+                                       "embed=check",
+                                       "attn=check",
+                                       "dense=check",
+                                       "dense@1=check",
+                                       "attn@1=check",
+                                       "layers@0=check;head=check",
+                                       NULL};
+    static const char *const window[] = {"attn@0=check", "layers@1=check", NULL};
+    places("mistral_window", window);
+    places("glm4_moe", window);
     places("deepseek_v3", mtp);
     places("gpt_oss", oss);
     places("smollm", tied);
@@ -161,6 +175,8 @@ TEST(engine_defer_has_the_bits_of_the_cpu_everywhere)
                                          "experts@1=check",
                                          "experts@2=check;router@1=check",
                                          "attn=check;experts@1=sim;router@2=sim",
+                                         "layers@1=check",
+                                         "attn@2=check;experts=check;router@1=check",
                                          NULL};
     defers(tiny("glm4_moe_lite.gguf"), places);
     defers(tiny("gpt_oss"), (const char *const[]){"experts@1=check", "attn=check", NULL});
@@ -214,6 +230,14 @@ TEST(engine_place_says_what_lies_where)
     uint64_t n[64];
     assert_int_equal(sl_routed(e, 1, n, 64), sl_routed(e, 2, n, 64));
     sl_engine_close(e);
+    o.place = "layers@0=check;attn@1=check;attn@1=cpu";
+    ASSERT_OK(sl_engine_open(m, &o, &e, &err));
+    assert_int_equal(sl_engine_devices(e, d, 4), 2);
+    assert_string_equal(d[0].parts, "embed, attn@1-2, shared, router, experts, head");
+    assert_string_equal(d[1].parts, "attn@0, dense");
+    assert_int_equal(d[0].kv_bytes + d[1].kv_bytes, info.kv_bytes);
+    assert_int_equal(d[0].kv_bytes, 2 * d[1].kv_bytes);
+    sl_engine_close(e);
     sl_model_close(m);
 }
 
@@ -242,13 +266,14 @@ TEST(engine_place_refuses_by_name)
         {"experts@=check", SL_REQUEST, "layers are named"},
         {"experts@1-2x=check", SL_REQUEST, "layers are named"},
         {"experts@0=check", SL_REQUEST, "these layers of this model have no 'experts'"},
-        {"attn@1=check", SL_REQUEST, "attn lies on one device"},
+        {"attn@2=check", SL_REQUEST, "attn@2=check: layer 2 is an MTP layer, whose attention lies "
+                                     "where a pass begins, on cpu"},
         {"head@1=check", SL_REQUEST, "head lies on one device"},
         {"experts", SL_REQUEST, "'experts': PART=DEVICE"},
         {"experts=", SL_REQUEST, "PART=DEVICE"},
         {"=cpu", SL_REQUEST, "PART=DEVICE"},
         {"head=cpu;re:ffn_gate_exps=check", SL_REQUEST, "but not blk.1.ffn_down_exps.weight"},
-        {"re:attn_q=check", SL_REQUEST, "attention lies on one device"},
+        {"re:attn_q=check", SL_REQUEST, "but not blk.0."},
         {"re:(=check", SL_REQUEST, "'re:(=check'"},
         {"re:nowhere=check", SL_REQUEST, "matches no matrix"},
         {"re:ffn_=gone:mem=4", SL_UNSUPPORTED, "'gone:mem=4'"},
@@ -272,14 +297,15 @@ TEST(engine_place_asks_every_device_for_memory)
 {
     sl_engine *e = NULL;
     sl_model *m = NULL;
-    int64_t room[3], have;
+    int64_t room[3];
+    struct engine_rooms r;
     static const char *const place[] = {"", "experts=check", "experts=check:mem=999999999999"};
     ASSERT_OK(sl_model_open(tiny("deepseek_v3"), NULL, &m, &err));
     for (int i = 0; i < 3; i++) {
         sl_engine_opts o = opts_of(place[i], NULL);
         ASSERT_OK(sl_engine_open(m, &o, &e, &err));
-        ASSERT_OK(engine_place_room(e, &room[i], &have, &err));
-        room[i] = have - room[i]; /* what weights take where the cache is */
+        ASSERT_OK(engine_place_rooms(e, &r, &err));
+        room[i] = r.available[0] - r.room[0]; /* what weights take where the cache is */
         sl_engine_close(e);
     }
     assert_true(room[0] - room[2] >= 100000); /* the experts' bytes are elsewhere */

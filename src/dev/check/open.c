@@ -316,7 +316,7 @@ static sl_status check_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **ou
     struct check_kv *kv = p;
     SL_TRY(dev_check_take(c, dev_kv_bytes(d, s), "the KV cache", err));
     SL_TRY(dev_kv_open(c->in, s, &kv->in, err));
-    kv->head.d = d;
+    kv->head = (struct dev_kv){.d = d};
     *out = &kv->head;
     return SL_OK;
 }

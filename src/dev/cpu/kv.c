@@ -67,7 +67,7 @@ sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl
     struct cpu *c = dev_cpu_of(d);
     struct cpu_cache *kv = NULL;
     SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof *kv, (void **)&kv, err));
-    kv->head.d = d;
+    kv->head = (struct dev_kv){.d = d};
     kv->n_group = s->n_group;
     for (int i = 0; i < s->n_group; i++)
         SL_TRY(open_group(c, s, i, &kv->group[i], err));

@@ -56,7 +56,7 @@ sl_status dev_gpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl
     void *p = NULL;
     SL_TRY(mem_arena_alloc(&c->arena, sizeof(struct gpu_kv), &p, err));
     struct gpu_kv *kv = p;
-    kv->head.d = d;
+    kv->head = (struct dev_kv){.d = d};
     kv->s = *s;
     for (int i = 0; i < s->n_group; i++)
         SL_TRY(open_group(c, s, i, &kv->group[i], err));
