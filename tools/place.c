@@ -82,8 +82,7 @@ const char *place_device(const struct opt_common *o, char *buf, size_t n)
     return buf;
 }
 
-/* --gpu-layers: the layers' attention lies on one device, so it takes all of them, or none. */
-static sl_status check_layers(const struct opt_common *o, int n_layer, sl_err *err)
+static sl_status check_layers(const struct opt_common *o, sl_err *err)
 {
     int n = gpu_layers(o);
     if (n == -2)
@@ -92,12 +91,18 @@ static sl_status check_layers(const struct opt_common *o, int n_layer, sl_err *e
     if (n == 0 && o->device && strcmp(o->device, dev_name(0)) != 0)
         return SL_FAIL(err, REQUEST, "--gpu-layers 0 and --device %.60s: give one of them",
                        o->device);
-    if (n <= 0 || n > n_layer || !n_layer) return SL_OK;
-    return SL_FAIL(err, REQUEST,
-                   "--gpu-layers %d: attention of all %d layers lies on one device: 0, or %d and "
-                   "more; --n-cpu-moe, or --place blocks@0-M=cpu, has the rest of the first layers "
-                   "on the CPU",
-                   n, n_layer, n_layer + 1);
+    return SL_OK;
+}
+
+/* Of --gpu-layers N the first layers that are on the CPU, with the look-up and the head, as long as
+ * N is not more than there are: the head counts as one more. How many, in *n. */
+static void put_cpu_layers(const struct opt_common *o, int n_layer, struct str *s, int *n)
+{
+    int n_gpu = gpu_layers(o);
+    *n = n_gpu > 0 && n_gpu <= n_layer ? n_layer - n_gpu : 0;
+    if (n_gpu <= 0 || n_gpu > n_layer) return;
+    str_puts(s, "embed=cpu;head=cpu;");
+    if (*n) str_printf(s, "layers@0-%d=cpu;", *n - 1);
 }
 
 struct share {
@@ -133,23 +138,33 @@ static sl_status shares_of(const struct opt_common *o, struct share *out, int *n
                    o->split);
 }
 
-/* Layers' blocks by weight: the first layers on the first device. MTP layers, whose numbers follow,
- * are with the last ones. */
-static sl_status put_split(const struct opt_common *o, int n_layer, struct str *s, sl_err *err)
+/* The blocks of all layers on the last device: those of MTP layers, whose numbers follow, stay. */
+static sl_status put_mtp_blocks(const struct opt_common *o, int n_layer, struct str *s, sl_err *err)
+{
+    struct share d[MODEL_DEV_MAX];
+    int n = 0;
+    if (!are_several(o->device) || !n_layer) return SL_OK;
+    SL_TRY(shares_of(o, d, &n, err));
+    str_printf(s, "blocks=%.*s;", d[n - 1].n_name, d[n - 1].name);
+    return SL_OK;
+}
+
+/* The layers after those on the CPU by weight: the first ones on the first device. */
+static sl_status put_split(const struct opt_common *o, int n_layer, int n_cpu, struct str *s,
+                           sl_err *err)
 {
     struct share d[MODEL_DEV_MAX];
     double all = 0, sum = 0;
-    int n = 0, from = 0;
+    int n = 0, from = n_cpu;
     if (!o->split && !are_several(o->device)) return SL_OK;
     SL_TRY(shares_of(o, d, &n, err));
     for (int i = 0; i < n; i++)
         all += d[i].weight;
     if (!(all > 0)) return SL_FAIL(err, REQUEST, "--split %.40s: all weights are 0", o->split);
-    if (n_layer) str_printf(s, "blocks=%.*s;", d[n - 1].n_name, d[n - 1].name);
-    for (int i = 0; i + 1 < n && n_layer; i++) {
+    for (int i = 0; i < n && n_layer; i++) {
         sum += d[i].weight;
-        int to = (int)(sum / all * n_layer + 0.5);
-        if (to > from) str_printf(s, "blocks@%d-%d=%.*s;", from, to - 1, d[i].n_name, d[i].name);
+        int to = i + 1 < n ? n_cpu + (int)(sum / all * (n_layer - n_cpu) + 0.5) : n_layer;
+        if (to > from) str_printf(s, "layers@%d-%d=%.*s;", from, to - 1, d[i].n_name, d[i].name);
         from = to;
     }
     return SL_OK;
@@ -226,8 +241,11 @@ static sl_status put_all(const struct opt_common *o, int n_layer, struct str *s,
     if (o->experts_device && o->cpu_moe && strcmp(o->experts_device, "cpu") != 0)
         return SL_FAIL(err, REQUEST, "--cpu-moe and --experts-device %.60s: give one of them",
                        o->experts_device);
-    SL_TRY(check_layers(o, n_layer, err));
-    SL_TRY(put_split(o, n_layer, s, err));
+    int n_cpu = 0;
+    SL_TRY(check_layers(o, err));
+    SL_TRY(put_mtp_blocks(o, n_layer, s, err));
+    put_cpu_layers(o, n_layer, s, &n_cpu);
+    SL_TRY(put_split(o, n_layer, n_cpu, s, err));
     if (experts) str_printf(s, "experts=%s;", experts);
     if (o->n_cpu_moe) str_printf(s, "experts@0-%d=cpu;", o->n_cpu_moe - 1);
     SL_TRY(put_overrides(o, s, err));

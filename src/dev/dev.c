@@ -336,38 +336,26 @@ double dev_probe_int8_gops(dev *d, int ms)
 
 int64_t dev_kv_page_bytes(dev *d, dev_kv *kv, const struct dev_kv_at *at)
 {
-    struct dev_kv_at there = *at;
     ASSERT(kv->d == d);
-    for (const dev_kv *k = kv; k; k = k->beside)
-        if (!k->d->cls->kv_page) return 0;
-    kv = dev_kv_of_layer(kv, &there);
-    return kv->d->cls->kv_page(kv, &there, NULL, false);
+    return d->cls->kv_page && !kv->beside ? d->cls->kv_page(kv, at, NULL, false) : 0;
 }
 
 void dev_kv_get(dev *d, dev_kv *kv, const struct dev_kv_at *at, void *page)
 {
-    struct dev_kv_at there = *at;
-    ASSERT(kv->d == d);
-    kv = dev_kv_of_layer(kv, &there);
-    ASSERT(kv->d->cls->kv_page);
-    (void)kv->d->cls->kv_page(kv, &there, page, false);
+    ASSERT(kv->d == d && d->cls->kv_page && !kv->beside);
+    (void)d->cls->kv_page(kv, at, page, false);
 }
 
 void dev_kv_set(dev *d, dev_kv *kv, const struct dev_kv_at *at, const void *page)
 {
-    struct dev_kv_at there = *at;
-    ASSERT(kv->d == d);
-    kv = dev_kv_of_layer(kv, &there);
-    ASSERT(kv->d->cls->kv_page);
-    (void)kv->d->cls->kv_page(kv, &there, (void *)(uintptr_t)page, true); /* which is only read */
+    ASSERT(kv->d == d && d->cls->kv_page && !kv->beside);
+    (void)d->cls->kv_page(kv, at, (void *)(uintptr_t)page, true); /* which is only read */
 }
 
 void dev_kv_join(dev_kv *kv, const struct dev_kv_at *at, int n_head, const void *part, void *page)
 {
-    struct dev_kv_at there = *at;
-    kv = dev_kv_of_layer(kv, &there);
     ASSERT(kv->d->cls->kv_join);
-    kv->d->cls->kv_join(kv, &there, n_head, part, page);
+    kv->d->cls->kv_join(kv, at, n_head, part, page);
 }
 
 double dev_probe_attn_gops(dev *d, const dev_kv *kv, int ms)

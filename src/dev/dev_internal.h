@@ -161,12 +161,8 @@ struct dev_act {
 };
 struct dev_kv {
     dev *d;
-    dev_kv *beside;                    /* the next device's layers, where others have some */
-    const struct dev_kv_layers *where; /* of the first of them: which has which layer */
+    dev_kv *beside; /* the next device's, where layers lie on several */
 };
-
-/* The cache that has a page's layer, which at names there afterwards. */
-dev_kv *dev_kv_of_layer(dev_kv *kv, struct dev_kv_at *at);
 
 /* A pointer in the parameters of an operator to something of a device. */
 struct dev_ref {

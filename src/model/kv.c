@@ -41,27 +41,10 @@ struct model_kv_place model_kv_here(const struct model *m, int il)
     return p;
 }
 
-/* Which layer is where. cache: of each device, in the order in which they are opened. */
-static sl_status open_layers(struct model *m, const int *cache, sl_err *err)
-{
-    int n = m->cfg.n_layer + m->cfg.n_mtp;
-    for (int g = 0; g < DEV_KV_GROUPS; g++) {
-        void *p = NULL;
-        SL_TRY(mem_arena_array(&m->arena, (size_t)n, sizeof(struct dev_kv_layer), &p, err));
-        struct dev_kv_layer *of = p;
-        m->kv_layers.of[g] = of;
-        for (int il = 0; il < n; il++)
-            if (model_kv_group(&m->cfg, il) == g)
-                *of++ = (struct dev_kv_layer){cache[at_of(&m->place, il)],
-                                              model_kv_here(m, il).layer};
-    }
-    return SL_OK;
-}
-
 sl_status model_kv_open(model *m, const struct dev_kv_shape *all, dev_kv **out, sl_err *err)
 {
     dev_kv *kv[MODEL_DEV_MAX];
-    int cache[MODEL_DEV_MAX], n = 0, home = m->place.on[MODEL_ATTN];
+    int n = 0, home = m->place.on[MODEL_ATTN];
     if (!model_attn_apart(&m->place, &m->cfg)) return dev_kv_open(m->d, all, out, err);
     for (int k = 0; k < m->place.n_dev; k++) {
         int i = k == 0 ? home : k <= home ? k - 1 : k; /* home first */
@@ -70,11 +53,9 @@ sl_status model_kv_open(model *m, const struct dev_kv_shape *all, dev_kv **out, 
         for (int g = 0; g < s.n_group; g++)
             n_layer += s.group[g].n_layer;
         if (!n_layer && i != home) continue;
-        SL_TRY(dev_kv_open(m->place.d[i], &s, &kv[n], err));
-        cache[i] = n++;
+        SL_TRY(dev_kv_open(m->place.d[i], &s, &kv[n++], err));
     }
-    SL_TRY(open_layers(m, cache, err));
-    dev_kv_beside(kv, n, &m->kv_layers);
+    dev_kv_beside(kv, n);
     *out = kv[0];
     return SL_OK;
 }

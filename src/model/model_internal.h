@@ -4,7 +4,6 @@
 #define MODEL_INTERNAL_H
 
 #include "base/mem.h"
-#include "dev/beside.h"
 #include "io/reading.h"
 #include "model/model.h"
 
@@ -187,7 +186,6 @@ struct model {
     dev *d;                 /* of attention and the cache */
     struct model_place place;
     struct side side[MODEL_DEV_MAX];
-    struct dev_kv_layers kv_layers; /* where attention lies on several devices */
     struct arena arena;
     struct layer *layer; /* [L] */
     struct mtp *mtp;     /* [n_mtp kept] */
