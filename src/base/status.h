@@ -15,6 +15,8 @@
 #define BASE_PRINTF(a, b) __attribute__((format(printf, a, b)))
 #define BASE_MUST_USE __attribute__((warn_unused_result))
 #define BASE_NORETURN __attribute__((noreturn))
+/* Reads what others may be writing, and uses nothing of it. */
+#define BASE_UNWATCHED __attribute__((no_sanitize("thread")))
 #define BASE_LIKELY(x) __builtin_expect(!!(x), 1)
 #define BASE_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #endif

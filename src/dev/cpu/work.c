@@ -136,8 +136,9 @@ void dev_cpu_work_remember(struct cpu *c, struct cpu_work *w)
         w->next = o->set + (size_t)next * (size_t)c->n_worker;
 }
 
-/* Reads, not prefetches: those are dropped when more are under way than the core can hold. */
-int dev_cpu_work_ahead(void *cpu, int worker)
+/* Reads, not prefetches: those are dropped when more are under way than the core can hold. Weights
+ * that are streamed may be written meanwhile. */
+BASE_UNWATCHED int dev_cpu_work_ahead(void *cpu, int worker)
 {
     struct cpu *c = cpu;
     if (worker >= CPU_AHEAD_MAX) return 0;
