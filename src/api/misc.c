@@ -268,7 +268,7 @@ sl_status api_tokenize(api *a, struct net_req *r, sl_err *err)
     const struct json *body = NULL, *text;
     const char *name = "prompt";
     int32_t *ids = NULL;
-    int n = 0, flags;
+    int n = 0, flags = 0;
     SL_TRY(body_of(a, r, API_TOKENIZE, &body, err));
     SL_TRY(one_text(body, &text, &name, err));
     if (api_field(body, "messages")) return send_chat_ids(a, r, body, err);

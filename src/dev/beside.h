@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One KV cache whose layers lie on several devices: every device has a cache of its own for its
  * layers, with the same blocks, and the first one stands for all of them. dev_kv_touch, _free and
- * _poison then mean a block on all devices; pages are not shown. Operators name a layer by its place
- * in the cache of their own device. */
+ * _poison then mean a block on all devices; pages are not shown. Operators name a layer by its
+ * place in the cache of their own device. */
 #ifndef DEV_BESIDE_H
 #define DEV_BESIDE_H
 

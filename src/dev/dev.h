@@ -749,8 +749,8 @@ int64_t dev_keep_bytes(const dev *d, const struct dev_attn_mla *p, int n_layer, 
 sl_status dev_prog_open(dev *d, const struct dev_op *op, int n_op, dev_prog **out,
                         sl_err *err) BASE_MUST_USE;
 void dev_prog_close(dev_prog *p); /* NULL is legal; before dev_close */
-/* Run it on s, which begins with it on every device (dev_step_begin); kv is of some of them. Errors:
- * what dev_sync says of a device that the program leaves. The others are said by waiting. */
+/* Run it on s, which begins with it on every device (dev_step_begin); kv is of some of them.
+ * Errors: what dev_sync says of a device that is left. The others are said by waiting. */
 sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s,
                        sl_err *err) BASE_MUST_USE;
 /* From now on fn is told, while a program runs that is all the host's, that all operators of a

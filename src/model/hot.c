@@ -17,7 +17,8 @@ bool model_may_be_hot(const struct model_place *p, const struct arch_cfg *c, int
     int at = p->in_layer ? p->in_layer[il * MODEL_N_PART + MODEL_EXPERTS] : p->on[MODEL_EXPERTS];
     int attn = p->in_layer ? p->in_layer[il * MODEL_N_PART + MODEL_ATTN] : p->on[MODEL_ATTN];
     const dev *home = p->d[p->on[MODEL_ATTN]];
-    return c->layer[il].ffn == ARCH_MOE && p->d[attn] == home && dev_is_host(p->d[at]) && !dev_is_host(home);
+    return c->layer[il].ffn == ARCH_MOE && p->d[attn] == home && dev_is_host(p->d[at]) &&
+           !dev_is_host(home);
 }
 
 /* ---- which they are ---- */
