@@ -14,8 +14,7 @@ const struct hot *model_hot_of(const struct model *m, int il)
 
 bool model_may_be_hot(const struct model_place *p, const struct arch_cfg *c, int il)
 {
-    int at = p->in_layer ? p->in_layer[il * MODEL_N_PART + MODEL_EXPERTS] : p->on[MODEL_EXPERTS];
-    int attn = p->in_layer ? p->in_layer[il * MODEL_N_PART + MODEL_ATTN] : p->on[MODEL_ATTN];
+    int at = model_place_at(p, il, MODEL_EXPERTS), attn = model_place_at(p, il, MODEL_ATTN);
     const dev *home = p->d[p->on[MODEL_ATTN]];
     return c->layer[il].ffn == ARCH_MOE && p->d[attn] == home && dev_is_host(p->d[at]) &&
            !dev_is_host(home);

@@ -3,15 +3,11 @@
 #include "dev/beside.h"
 #include "model/model_internal.h"
 
-static int at_of(const struct model_place *p, int il)
-{
-    return p->in_layer ? p->in_layer[il * MODEL_N_PART + MODEL_ATTN] : p->on[MODEL_ATTN];
-}
-
-bool model_attn_apart(const struct model_place *p, const struct arch_cfg *c)
+/* Does any layer's attention lie on another device than on says? */
+static bool is_apart(const struct model_place *p, const struct arch_cfg *c)
 {
     for (int il = 0; il < c->n_layer + c->n_mtp; il++)
-        if (at_of(p, il) != p->on[MODEL_ATTN]) return true;
+        if (model_place_at(p, il, MODEL_ATTN) != p->on[MODEL_ATTN]) return true;
     return false;
 }
 
@@ -23,7 +19,8 @@ struct dev_kv_shape model_kv_shape_on(const struct model_place *p, const struct 
     for (int g = 0; g < s.n_group && !home; g++)
         s.group[g].n_layer = 0;
     for (int il = 0; il < c->n_layer + c->n_mtp; il++) {
-        int *n = &s.group[model_kv_group(c, il)].n_layer, at = at_of(p, il);
+        int *n = &s.group[model_kv_group(c, il)].n_layer;
+        int at = model_place_at(p, il, MODEL_ATTN);
         if (home)
             *n -= at != i; /* the others */
         else
@@ -45,7 +42,7 @@ sl_status model_kv_open(model *m, const struct dev_kv_shape *all, dev_kv **out, 
 {
     dev_kv *kv[MODEL_DEV_MAX];
     int n = 0, home = m->place.on[MODEL_ATTN];
-    if (!model_attn_apart(&m->place, &m->cfg)) return dev_kv_open(m->d, all, out, err);
+    if (!is_apart(&m->place, &m->cfg)) return dev_kv_open(m->d, all, out, err);
     for (int k = 0; k < m->place.n_dev; k++) {
         int i = k == 0 ? home : k <= home ? k - 1 : k; /* home first */
         struct dev_kv_shape s = model_kv_shape_on(&m->place, &m->cfg, i, all);

@@ -128,6 +128,11 @@ struct model_place {
      * on[MODEL_ATTN] begins and ends a pass. */
     const uint8_t *in_layer;
 };
+/* The device, as an index, of a part of layer il; il -1: outside of the layers. */
+static inline int model_place_at(const struct model_place *p, int il, enum model_part part)
+{
+    return p->in_layer && il >= 0 ? p->in_layer[il * MODEL_N_PART + (int)part] : p->on[part];
+}
 /* What a user says of it, "experts=check; dense@0-15=cpu" (docs/devices.md): into out, d apart.
  * home is the name of the device of all that is not named. Devices on which nothing lies are left
  * out, texts and tables are the arena's. Errors: REQUEST names the item, and what there is. */
@@ -244,8 +249,6 @@ struct model_kv_place {
     int group, layer;
 };
 struct model_kv_place model_kv_place(const struct arch_cfg *c, const struct model_dims *d, int il);
-/* Does any layer's attention lie on another device than on says? */
-bool model_attn_apart(const struct model_place *p, const struct arch_cfg *c);
 /* Of a cache all, what the place's device i has: the layers whose attention lies there. */
 struct dev_kv_shape model_kv_shape_on(const struct model_place *p, const struct arch_cfg *c, int i,
                                       const struct dev_kv_shape *all);

@@ -240,8 +240,7 @@ static inline struct side *model_side(const struct model *m, enum model_part p)
 /* The side on which a part of layer il lies; il -1: outside of the layers. */
 static inline struct side *model_side_in(const struct model *m, int il, enum model_part p)
 {
-    const uint8_t *in = m->place.in_layer;
-    return (struct side *)&m->side[in && il >= 0 ? in[il * MODEL_N_PART + (int)p] : m->place.on[p]];
+    return (struct side *)&m->side[model_place_at(&m->place, il, p)];
 }
 /* place.c: m->place and its sides, from the options or all on d. The table of the options' place
  * stays the caller's until the model closes. */

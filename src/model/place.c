@@ -151,12 +151,11 @@ static void part_text(const struct model_place *p, const struct arch_cfg *c, int
     for (int il = 0; il < n; il++) {
         if (!model_has_part(c, il, part)) continue;
         n_has++;
-        n_on += (p->in_layer ? p->in_layer[il * MODEL_N_PART + (int)part] : p->on[part]) == i;
+        n_on += model_place_at(p, il, part) == i;
     }
     if (n_on == n_has && n_on) str_puts(s, name);
     for (int il = 0; il <= n && n_on < n_has; il++) {
-        bool has = il < n && model_has_part(c, il, part) &&
-                   p->in_layer[il * MODEL_N_PART + (int)part] == i;
+        bool has = il < n && model_has_part(c, il, part) && model_place_at(p, il, part) == i;
         if (has && from < 0) from = il;
         if (has || from < 0) continue;
         str_printf(s, "%s%s@%d", s->n ? ", " : "", name, from);
