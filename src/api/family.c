@@ -4,22 +4,46 @@
 
 #include <string.h>
 
+#include "api/api_internal.h"
 #include "api/field.h"
 #include "api/parse_internal.h"
 
-const char *const api_parse_tag[N_TAG] = {
-#define API_TAG(name, text) [T_##name] = text,
-#include "api/family_list.h"
-};
-
-_Static_assert(N_TAG <= 64, "api_tags has a bit for each");
+_Static_assert(N_TAG <= 32, "api_tags has a bit for each");
 
 const struct api_family api_family_none = {.name = "none"};
 
-static const struct api_family *const row[] = {
+#define X(name) extern const struct api_family api_family_##name;
+#include "api/rows.inc"
+#undef X
+static const struct api_family *const rows[] = {
 #define X(name) &api_family_##name,
-#include "api/family_list.h"
+#include "api/rows.inc"
+#undef X
 };
+
+static bool is_before(int a, int b)
+{
+    int at = rows[a]->place, to = rows[b]->place;
+    if (at == to) return a < b;
+    return at && (!to || at < to);
+}
+
+/* The row that has i others before it. */
+static const struct api_family *row(int i)
+{
+    int r = 0;
+    for (int n = -1; n != i; r++) {
+        n = 0;
+        for (int k = 0; k < BASE_COUNT_OF(rows); k++)
+            n += is_before(k, r);
+    }
+    return rows[r - 1];
+}
+
+const char *api_family_tag(const struct api_family *f, int tag)
+{
+    return tag == T_THINK ? API_THINK : tag == T_THINK_END ? API_THINK_END : f->tag[tag];
+}
 
 static bool is_one_of(const char *names, const char *name)
 {
@@ -29,38 +53,39 @@ static bool is_one_of(const char *names, const char *name)
 const struct api_family *api_family_named(const char *name)
 {
     if (strcmp(name, api_family_none.name) == 0) return &api_family_none;
-    for (int i = 0; i < BASE_COUNT_OF(row); i++)
-        if (is_one_of(row[i]->parsers, name) || is_one_of(row[i]->alias, name)) return row[i];
+    for (int i = 0; i < BASE_COUNT_OF(rows); i++)
+        if (is_one_of(rows[i]->parsers, name) || is_one_of(rows[i]->alias, name)) return rows[i];
     return NULL;
 }
 
-static bool has_all(const char *text, api_tags tags)
+static bool has_marks(const char *text, const struct api_family *f)
 {
     for (int t = 0; t < N_TAG; t++)
-        if ((tags & BIT(t)) && !strstr(text, api_parse_tag[t])) return false;
-    return tags != 0;
+        if ((f->marks & BIT(t)) && !strstr(text, api_family_tag(f, t))) return false;
+    return f->marks != 0;
 }
 
 const struct api_family *api_family_shown(const char *text)
 {
-    for (int i = 0; i < BASE_COUNT_OF(row) && text; i++)
-        if (has_all(text, row[i]->marks) || (row[i]->word && strstr(text, row[i]->word)))
-            return row[i];
+    for (int i = 0; i < BASE_COUNT_OF(rows) && text; i++) {
+        const struct api_family *f = row(i);
+        if (has_marks(text, f) || (f->word && strstr(text, f->word))) return f;
+    }
     return NULL;
 }
 
 bool api_family_reasons(const char *name)
 {
-    for (int i = 0; i < BASE_COUNT_OF(row); i++)
-        if (is_one_of(row[i]->reasoning, name)) return true;
+    for (int i = 0; i < BASE_COUNT_OF(rows); i++)
+        if (is_one_of(rows[i]->reasoning, name)) return true;
     return strcmp(name, "think") == 0;
 }
 
 void api_family_names(struct str *out, bool reasoning)
 {
     str_puts(out, "auto, none");
-    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
-        const char *names = reasoning ? row[i]->reasoning : row[i]->parsers;
+    for (int i = 0; i < BASE_COUNT_OF(rows); i++) {
+        const char *names = reasoning ? row(i)->reasoning : row(i)->parsers;
         if (names) str_puts(out, ", ");
         for (; names && *names; names++)
             if (*names == '|')

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Families of models by the form in which they write reasoning, calls and answers: one row each, in
- * family_<name>.c, that says how such answers are read, which grammar holds a model to that form,
- * and what its templates want of messages. The loop that reads (parse.c), the grammars (form.c,
- * form_tools.c) and the prompts (messages.c, think.c) know no family by name. */
+/* Families of models by the form in which they write reasoning, calls and answers: one row each,
+ * api_family_<name> in family_<name>.c, that says how such answers are read, which grammar holds a
+ * model to that form, and what its templates want of messages. Every such file is built, and its
+ * row is known. The loop that reads (parse.c), the grammars (form.c, form_tools.c) and the prompts
+ * (messages.c, think.c) know no family by name. */
 #ifndef API_FAMILY_H
 #define API_FAMILY_H
 
@@ -16,7 +17,24 @@
 struct api;
 struct api_parse;
 
-typedef uint64_t api_tags; /* tags of family_list.h, a bit each */
+/* What tags stand for. Their texts are each family's own (tag of struct api_family), but for the
+ * first two. */
+enum api_tag {
+    T_THINK,
+    T_THINK_END,
+    T_CALLS, /* before all calls, after them, before each, after it; before its arguments */
+    T_CALLS_END,
+    T_CALL,
+    T_CALL_END,
+    T_SEP,
+    T_KEY, /* XML: before an argument's name, after it, before its value, after it */
+    T_KEY_END,
+    T_VALUE,
+    T_VALUE_END,
+    T_OWN, /* from here on what only the family's own files know */
+    N_TAG = T_OWN + 7
+};
+typedef uint32_t api_tags; /* a bit each */
 
 /* Which calls may, must or can not come: nothing about them is enforced, or it is. */
 enum api_calls { API_CALLS_FREE, API_CALLS_MAY, API_CALLS_MUST };
@@ -63,14 +81,18 @@ struct api_family {
     /* "|"-separated: what --tool-parser calls it, names that are known besides, and what
      * --reasoning-parser does. */
     const char *parsers, *alias, *reasoning;
-    api_tags marks;   /* a template that writes all of these, */
-    const char *word; /* or this word, is of the family */
+    /* Where it stands among the families: in messages, and of two whose marks a template has the
+     * first is its family. 0: after those that say it, by the names of their files. */
+    int place;
+    const char *tag[N_TAG]; /* NULL = it has none */
+    api_tags marks;         /* a template that writes all of these, */
+    const char *word;       /* or this word, is of the family */
     /* ---- reading ---- */
     api_tags text_tags; /* that mean something in content */
     api_tags cut_tags;  /* of calls that end reasoning which no tag has closed */
     api_tags lead_tags; /* that may stand before an object */
     int call_tag;       /* that begins a call */
-    int block_tag;      /* the first of five: calls, their end, a call, its end, the separator */
+    bool block;         /* around calls stand T_CALLS to T_SEP, all five */
     bool bare;   /* an answer that is an object, or a list where the form has one, is a call */
     bool closed; /* a tag ends each object */
     enum api_xml xml;
@@ -88,11 +110,12 @@ struct api_family {
      * words before calls, which are then no content. */
     void (*put_reason)(struct json_w *w, const struct json *message, const struct json *reason);
 };
-#define X(name) extern const struct api_family api_family_##name;
-#include "api/family_list.h"
 
+extern const struct api_family api_family_json; /* of templates that show no form */
 /* family.c: the row for calls that nothing looks for. */
 extern const struct api_family api_family_none;
+/* The text of a tag; NULL = the family has none. */
+const char *api_family_tag(const struct api_family *f, int tag);
 /* The one that --tool-parser names; NULL = none has that name. */
 const struct api_family *api_family_named(const char *name);
 /* The one whose marks a template has (NULL is legal); NULL = none. */

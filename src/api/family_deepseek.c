@@ -4,12 +4,13 @@
 #include "api/family.h"
 #include "api/parse_internal.h"
 
-#define NOT_TEXT                                                                                   \
-    "<\xef\xbd\x9ctool\xe2\x96\x81"                                                                \
-    "call"
+#define BAR "\xef\xbd\x9c"
+#define LOW "\xe2\x96\x81"
+#define TAG(z) "<" BAR "tool" LOW z BAR ">"
+#define NOT_TEXT "<" BAR "tool" LOW "call"
 
 static const struct api_call_form form = {.before = "sl-sep ",
-                                          .tag = T_DS_CALLS,
+                                          .tag = T_CALLS,
                                           .n_tag = 5,
                                           .whole = "sl-call-begin sl-one sl-call-end",
                                           .open = "sl-begin ",
@@ -17,7 +18,7 @@ static const struct api_call_form form = {.before = "sl-sep ",
                                           .not_text = NOT_TEXT};
 static const struct api_call_form fenced = {.before = "\"\\n```json\\n\" ",
                                             .after = " \"\\n```\"",
-                                            .tag = T_DS_CALLS,
+                                            .tag = T_CALLS,
                                             .n_tag = 5,
                                             .whole = "sl-call-begin \"function\" sl-sep sl-one "
                                                      "sl-call-end",
@@ -31,10 +32,16 @@ const struct api_family api_family_deepseek = {
     .parsers = "deepseek_v3|deepseek_r1|deepseek_v31",
     .alias = "deepseek",
     .reasoning = "deepseek_r1|deepseek_v3|deepseek_v31",
-    .marks = BIT(T_DS_CALLS),
-    .text_tags = BIT(T_DS_CALLS) | BIT(T_DS_CALLS_END) | BIT(T_DS_CALL) | BIT(T_DS_CALL_END),
-    .call_tag = T_DS_CALL,
-    .block_tag = T_DS_CALLS,
+    .place = 2,
+    .tag = {[T_CALLS] = TAG("calls" LOW "begin"),
+            [T_CALLS_END] = TAG("calls" LOW "end"),
+            [T_CALL] = TAG("call" LOW "begin"),
+            [T_CALL_END] = TAG("call" LOW "end"),
+            [T_SEP] = TAG("sep")},
+    .marks = BIT(T_CALLS),
+    .text_tags = BIT(T_CALLS) | BIT(T_CALLS_END) | BIT(T_CALL) | BIT(T_CALL_END),
+    .call_tag = T_CALL,
+    .block = true,
     .form = &form,
     .fenced = &fenced,
 };

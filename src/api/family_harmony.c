@@ -140,7 +140,7 @@ static bool is_bare(const struct api_parse *p)
 
 /* ---- tags ---- */
 
-static void take_tag(struct api_parse *p, enum tag t)
+static void take_tag(struct api_parse *p, int t)
 {
     bool head = p->state == S_HEAD;
     switch (t) {
@@ -175,10 +175,10 @@ static size_t step(struct api_parse *p, const char *s, size_t n, bool last)
 {
     int t = -1;
     size_t k = api_parse_white_run(s, n);
-    if (!k) k = api_parse_run_of(s, n, last, TAGS, &t);
+    if (!k) k = api_parse_run_of(p, s, n, last, TAGS, &t);
     if (!k) return 0;
     if (t >= 0) {
-        take_tag(p, (enum tag)t);
+        take_tag(p, t);
         return k;
     }
     if (p->state != S_HEAD) {
@@ -237,6 +237,14 @@ const struct api_family api_family_harmony = {
     .parsers = "harmony",
     .alias = "openai",
     .reasoning = "harmony",
+    .place = 1,
+    .tag = {[T_H_START] = "<|start|>",
+            [T_H_END] = "<|end|>",
+            [T_H_MESSAGE] = "<|message|>",
+            [T_H_CHANNEL] = "<|channel|>",
+            [T_H_CONSTRAIN] = "<|constrain|>",
+            [T_H_RETURN] = "<|return|>",
+            [T_H_CALL] = "<|call|>"},
     .marks = BIT(T_H_CHANNEL) | BIT(T_H_MESSAGE),
     .messages = &messages,
     .form = &form,

@@ -6,10 +6,15 @@
 #include "api/form.h"
 #include "api/parse_internal.h"
 
-static void put_tag(api *a, struct str *out, const char *name, enum tag t)
+static const char *text_of(int t)
+{
+    return api_family_tag(&api_family_harmony, t);
+}
+
+static void put_tag(api *a, struct str *out, const char *name, int t)
 {
     str_printf(out, "%s ::= ", name);
-    api_form_tag(a, out, api_parse_tag[t]);
+    api_form_tag(a, out, text_of(t));
     str_putc(out, '\n');
 }
 
@@ -18,9 +23,9 @@ static void put_words(api *a, struct str *out)
 {
     struct str end;
     str_init(&end, MEM_REQUEST, 0);
-    api_form_tag(a, &end, api_parse_tag[T_H_END]);
+    api_form_tag(a, &end, text_of(T_H_END));
     api_inherit(out, &end);
-    api_form_without(out, "sl-words", api_parse_tag[T_H_END], true, str_c(&end));
+    api_form_without(out, "sl-words", text_of(T_H_END), true, str_c(&end));
     str_fini(&end);
 }
 

@@ -38,7 +38,7 @@ sl_status api_calls_blame(api *a, const struct json *chat, sl_err *err) BASE_MUS
 sl_status api_form_xml_args(struct str *out, const struct json *root, int tool, bool strict,
                             sl_err *err) BASE_MUST_USE;
 /* The rules that those are made of. */
-void api_form_xml_tags(api *a, struct str *out, enum api_xml xml);
+void api_form_xml_tags(api *a, struct str *out, const struct api_family *family);
 /* Texts that do not hold tag; its first character must be none of its others.
  * until false: rule NAME, which may end anywhere; true: up to and with the tag, or token id. */
 void api_form_without(struct str *out, const char *name, const char *tag, bool until,

@@ -172,8 +172,8 @@ static void put_calls(api *a, struct str *out, const struct api_family *family,
     static const char *const name[] = {"sl-begin", "sl-end", "sl-call-begin", "sl-call-end",
                                        "sl-sep"};
     for (int i = 0; i < f->n_tag; i++)
-        put_tag(a, out, name[i], api_parse_tag[f->tag + i]);
-    if (family->xml) api_form_xml_tags(a, out, family->xml);
+        put_tag(a, out, name[i], api_family_tag(family, f->tag + i));
+    if (family->xml) api_form_xml_tags(a, out, family);
     str_printf(out, "sl-whole ::= %s\nsl-calls ::= %s", f->whole, or_none(f->open));
     if (f->list && more) str_puts(out, "sl-whole | \"[\" ");
     str_puts(out, "sl-whole");

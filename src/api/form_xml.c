@@ -207,21 +207,20 @@ sl_status api_form_xml_args(struct str *out, const struct json *root, int tool, 
     return SL_OK;
 }
 
-void api_form_xml_tags(api *a, struct str *out, enum api_xml xml)
+void api_form_xml_tags(api *a, struct str *out, const struct api_family *family)
 {
-    bool pairs = xml == API_XML_PAIRS;
+    const char *close = api_family_tag(family, T_VALUE_END);
     struct str end;
-    int close = pairs ? T_ARG_VALUE_END : T_PARAM_END;
     str_init(&end, MEM_REQUEST, 0);
-    api_form_tag(a, &end, api_parse_tag[close]);
-    api_form_without(out, "sl-value", api_parse_tag[close], true, str_c(&end));
+    api_form_tag(a, &end, close);
+    api_form_without(out, "sl-value", close, true, str_c(&end));
     str_printf(out, "sl-value-end ::= %s\nsl-key ::= ", str_c(&end));
-    api_form_tag(a, out, api_parse_tag[pairs ? T_ARG_KEY : T_PARAM]);
+    api_form_tag(a, out, api_family_tag(family, T_KEY));
     str_puts(out, "\nsl-key-end ::= ");
-    if (pairs) {
-        api_form_tag(a, out, api_parse_tag[T_ARG_KEY_END]);
+    if (family->xml == API_XML_PAIRS) {
+        api_form_tag(a, out, api_family_tag(family, T_KEY_END));
         str_puts(out, " \"\\n\"? ");
-        api_form_tag(a, out, api_parse_tag[T_ARG_VALUE]);
+        api_form_tag(a, out, api_family_tag(family, T_VALUE));
     } else
         str_puts(out, "\"\\\">\"");
     str_putc(out, '\n');

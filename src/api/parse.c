@@ -210,20 +210,22 @@ size_t api_parse_white_run(const char *s, size_t n)
     return k;
 }
 
-int api_parse_tag_at(const char *s, size_t n, bool last, api_tags tags)
+int api_parse_tag_at(const struct api_parse *p, const char *s, size_t n, bool last, api_tags tags)
 {
     int r = -1;
     for (int t = 0; t < N_TAG; t++) {
-        size_t m = strlen(api_parse_tag[t]);
-        if (!(tags & BIT(t))) continue;
-        if (memcmp(s, api_parse_tag[t], BASE_MIN(n, m)) != 0) continue;
+        const char *tag = api_family_tag(p->f, t);
+        if (!(tags & BIT(t)) || !tag) continue;
+        size_t m = strlen(tag);
+        if (memcmp(s, tag, BASE_MIN(n, m)) != 0) continue;
         if (n >= m) return t;
         if (!last) r = -2;
     }
     return r;
 }
 
-size_t api_parse_run_of(const char *s, size_t n, bool last, api_tags tags, int *tag)
+size_t api_parse_run_of(const struct api_parse *p, const char *s, size_t n, bool last,
+                        api_tags tags, int *tag)
 {
     size_t k = 0;
     *tag = -1;
@@ -231,11 +233,11 @@ size_t api_parse_run_of(const char *s, size_t n, bool last, api_tags tags, int *
         k++;
     if (k) return k;
     if (s[0] != '<') return 0;
-    int t = api_parse_tag_at(s, n, last, tags);
+    int t = api_parse_tag_at(p, s, n, last, tags);
     if (t == -2) return 0;
     if (t < 0) return 1;
     *tag = t;
-    return strlen(api_parse_tag[t]);
+    return strlen(api_family_tag(p->f, t));
 }
 
 /* White space whose fate is open; too much of it is what text of this kind is. Byte counts alone
@@ -265,7 +267,7 @@ static size_t in_begin(struct api_parse *p, const char *s, size_t n, bool last)
         api_parse_hold_white(p, s, k, O_TEXT);
         return k;
     }
-    int t = s[0] == '<' ? api_parse_tag_at(s, n, last, BIT(T_THINK)) : -1;
+    int t = s[0] == '<' ? api_parse_tag_at(p, s, n, last, BIT(T_THINK)) : -1;
     if (t == -2) return 0;
     if (t < 0) {
         p->state = S_START;
@@ -274,7 +276,7 @@ static size_t in_begin(struct api_parse *p, const char *s, size_t n, bool last)
     api_parse_clear(p, &p->gap);
     p->state = S_REASON;
     p->strip = true;
-    return strlen(api_parse_tag[t]);
+    return strlen(api_family_tag(p->f, t));
 }
 
 /* Tags that mean something in content. */
@@ -296,7 +298,7 @@ static size_t begin_tag(struct api_parse *p, const char *s, size_t k, int t)
     if (call) api_parse_hold(p, s, k);
     if (call && p->f->xml)
         api_parse_xml_begin(p);
-    else if (call && p->f->block_tag) {
+    else if (call && p->f->block) {
         api_parse_clear(p, &p->head);
         p->state = S_HEAD;
     } else if (call)
@@ -318,8 +320,8 @@ static size_t in_reason(struct api_parse *p, const char *s, size_t n, bool last)
         if (!p->strip) api_parse_hold_white(p, s, k, O_REASON);
         return k;
     }
-    k = api_parse_run_of(s, n, last, BIT(T_THINK_END) | (p->strip ? BIT(T_THINK) : 0) | cut_tags(p),
-                         &t);
+    k = api_parse_run_of(p, s, n, last,
+                         BIT(T_THINK_END) | (p->strip ? BIT(T_THINK) : 0) | cut_tags(p), &t);
     if (!k || t == T_THINK) return k; /* a second opening tag: the prompt had one */
     if (t == T_THINK_END) {
         api_parse_clear(p, &p->gap);
@@ -351,12 +353,13 @@ static size_t in_start(struct api_parse *p, const char *s, size_t n, bool last)
     p->state = S_TEXT;
     if (!object) return 0;
     if (s[0] == '<' && p->f->lead_tags) {
-        int t = api_parse_tag_at(s, n, last, p->f->lead_tags);
+        int t = api_parse_tag_at(p, s, n, last, p->f->lead_tags);
         if (t == -2) p->state = S_START;
         if (t < 0) return 0;
-        api_parse_hold(p, api_parse_tag[t], strlen(api_parse_tag[t]));
+        k = strlen(api_family_tag(p->f, t));
+        api_parse_hold(p, s, k);
         api_parse_begin_json(p, true);
-        return strlen(api_parse_tag[t]);
+        return k;
     }
     if (s[0] == '[' && p->f->form->list) {
         str_putc(&p->held, '[');
@@ -382,7 +385,7 @@ static size_t in_text(struct api_parse *p, const char *s, size_t n, bool last)
         api_parse_hold_white(p, s, k, O_TEXT);
         return k;
     }
-    k = api_parse_run_of(s, n, last, tags, &t);
+    k = api_parse_run_of(p, s, n, last, tags, &t);
     if (!k) return 0;
     if (t < 0) {
         api_parse_put_gap(p, O_TEXT);
@@ -416,8 +419,7 @@ static size_t step(struct api_parse *p, const char *s, size_t n, bool last)
 /* Tags that mean something where p stands. */
 static api_tags tags_now(const struct api_parse *p)
 {
-    const api_tags ends = BIT(api_parse_ds(p, T_DS_CALL_END)) |
-                          BIT(api_parse_ds(p, T_DS_CALLS_END)) | BIT(api_parse_ds(p, T_DS_CALL));
+    const api_tags ends = BIT(T_CALL_END) | BIT(T_CALLS_END) | BIT(T_CALL);
     api_tags lead = p->tools ? p->f->lead_tags : 0;
     if (p->f->messages) return p->f->messages->tags();
     switch (p->state) {
@@ -436,11 +438,16 @@ static api_tags tags_now(const struct api_parse *p)
     case S_NEXT:
         return lead;
     case S_HEAD:
-        return BIT(api_parse_ds(p, T_DS_SEP)) | BIT(api_parse_ds(p, T_DS_CALL_END)) |
-               BIT(api_parse_ds(p, T_DS_CALLS_END));
+        return BIT(T_SEP) | BIT(T_CALL_END) | BIT(T_CALLS_END);
     default:
         return p->state < S_X_BLOCK ? ends : api_parse_xml_tags(p);
     }
+}
+
+static bool is_tag(const struct api_family *f, int t, const char *s, size_t n)
+{
+    const char *tag = api_family_tag(f, t);
+    return tag && strlen(tag) == n && memcmp(tag, s, n) == 0;
 }
 
 /* A control token: a tag where one is looked for, else nothing. It never becomes text, and inside
@@ -448,7 +455,7 @@ static api_tags tags_now(const struct api_parse *p)
 static void take_control(struct api_parse *p, const char *s, size_t n)
 {
     int t = 0;
-    while (t < N_TAG && (strlen(api_parse_tag[t]) != n || memcmp(api_parse_tag[t], s, n) != 0))
+    while (t < N_TAG && !is_tag(p->f, t, s, n))
         t++;
     if (t == N_TAG || !(tags_now(p) & BIT(t))) return;
     if (p->state == S_JSON && p->json.open) {

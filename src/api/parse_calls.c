@@ -60,10 +60,10 @@ static size_t in_close(struct api_parse *p, const char *s, size_t n, bool last)
 {
     size_t k = api_parse_white_run(s, n);
     if (k) return k;
-    int t = s[0] == '<' ? api_parse_tag_at(s, n, last, BIT(T_CALL_END)) : -1;
+    int t = s[0] == '<' ? api_parse_tag_at(p, s, n, last, BIT(T_CALL_END)) : -1;
     if (t == -2) return 0;
     p->state = S_TEXT;
-    return t < 0 ? 0 : strlen(api_parse_tag[t]);
+    return t < 0 ? 0 : strlen(api_family_tag(p->f, t));
 }
 
 static size_t in_next(struct api_parse *p, const char *s, size_t n, bool last)
@@ -75,37 +75,23 @@ static size_t in_next(struct api_parse *p, const char *s, size_t n, bool last)
         return 1;
     }
     if (s[0] == '<' && p->f->lead_tags) {
-        int t = api_parse_tag_at(s, n, last, p->f->lead_tags);
+        int t = api_parse_tag_at(p, s, n, last, p->f->lead_tags);
         if (t == -2) return 0;
-        if (t >= 0) return strlen(api_parse_tag[t]);
+        if (t >= 0) return strlen(api_family_tag(p->f, t));
     }
     p->state = S_TEXT;
     if (s[0] == '{') api_parse_begin_json(p, true);
     return 0;
 }
 
-int api_parse_ds(const struct api_parse *p, enum tag t)
-{
-    return p->f->block_tag ? (int)t + (p->f->block_tag - T_DS_CALLS) : (int)t;
-}
-
-static api_tags head_tags(const struct api_parse *p)
-{
-    return BIT(api_parse_ds(p, T_DS_SEP)) | BIT(api_parse_ds(p, T_DS_CALL_END)) |
-           BIT(api_parse_ds(p, T_DS_CALLS_END));
-}
-
-static api_tags args_tags(const struct api_parse *p)
-{
-    return BIT(api_parse_ds(p, T_DS_CALL_END)) | BIT(api_parse_ds(p, T_DS_CALLS_END)) |
-           BIT(api_parse_ds(p, T_DS_CALL));
-}
+#define HEAD_TAGS (BIT(T_SEP) | BIT(T_CALL_END) | BIT(T_CALLS_END))
+#define ARGS_TAGS (BIT(T_CALL_END) | BIT(T_CALLS_END) | BIT(T_CALL))
 
 /* What stands before the separator: "function", the name itself, or what the family reads. */
 static size_t in_head(struct api_parse *p, const char *s, size_t n, bool last)
 {
     int t = -1;
-    size_t k = api_parse_white(s[0]) ? 1 : api_parse_run_of(s, n, last, head_tags(p), &t);
+    size_t k = api_parse_white(s[0]) ? 1 : api_parse_run_of(p, s, n, last, HEAD_TAGS, &t);
     if (!k) return 0;
     if (t < 0) {
         k = api_parse_name_part(p, k);
@@ -115,7 +101,7 @@ static size_t in_head(struct api_parse *p, const char *s, size_t n, bool last)
         return k;
     }
     api_parse_hold(p, s, k);
-    if (t != api_parse_ds(p, T_DS_SEP) || p->head.n == 0) {
+    if (t != T_SEP || p->head.n == 0) {
         api_parse_give_up(p);
         return k;
     }
@@ -170,7 +156,6 @@ static size_t in_fence(struct api_parse *p, const char *s, size_t n, bool last)
 
 static size_t in_args(struct api_parse *p, const char *s, size_t n, bool last)
 {
-    const api_tags ends = args_tags(p);
     int t;
     size_t k = api_parse_white_run(s, n);
     if (k) {
@@ -187,11 +172,11 @@ static size_t in_args(struct api_parse *p, const char *s, size_t n, bool last)
             }
         }
     }
-    k = api_parse_run_of(s, n, last, ends, &t);
+    k = api_parse_run_of(p, s, n, last, ARGS_TAGS, &t);
     if (!k) return 0;
     if (t >= 0) {
         p->state = S_TAIL;
-        return t == api_parse_ds(p, T_DS_CALL_END) ? k : 0;
+        return t == T_CALL_END ? k : 0;
     }
     api_parse_put_args(p, str_c(&p->gap), p->gap.n);
     api_parse_clear(p, &p->gap);
@@ -204,11 +189,11 @@ static size_t in_tail(struct api_parse *p, const char *s, size_t n, bool last)
     size_t k = api_parse_white_run(s, n);
     api_parse_clear(p, &p->gap);
     if (k) return k;
-    int t = s[0] == '<' ? api_parse_tag_at(s, n, last, BIT(api_parse_ds(p, T_DS_CALL_END))) : -1;
+    int t = s[0] == '<' ? api_parse_tag_at(p, s, n, last, BIT(T_CALL_END)) : -1;
     if (t == -2) return 0;
     api_parse_end_call(p);
     p->state = S_TEXT;
-    return t < 0 ? 0 : strlen(api_parse_tag[t]);
+    return t < 0 ? 0 : strlen(api_family_tag(p->f, t));
 }
 
 size_t api_parse_calls_step(struct api_parse *p, const char *s, size_t n, bool last)

@@ -12,12 +12,6 @@
 #define API_PARSE_GAP ((size_t)1024) /* white space that is held back */
 #define API_PARSE_NAME ((size_t)512) /* bytes of the name of a function or an argument */
 
-enum tag {
-#define API_TAG(name, text) T_##name,
-#include "api/family_list.h"
-    N_TAG
-};
-extern const char *const api_parse_tag[N_TAG];
 #define BIT(t) ((api_tags)1 << (t))
 
 enum state {
@@ -118,18 +112,17 @@ void api_parse_give_up(struct api_parse *p);
 bool api_parse_white(char c);
 size_t api_parse_white_run(const char *s, size_t n);
 /* Which of the tags begins s: its number; -1 = none; -2 = more text is needed to know. */
-int api_parse_tag_at(const char *s, size_t n, bool last, api_tags tags);
+int api_parse_tag_at(const struct api_parse *p, const char *s, size_t n, bool last, api_tags tags);
 /* Text up to a tag or white space at its end. Takes at least one byte, or 0 to wait; *tag: the tag
  * that was taken, -1 = none. */
-size_t api_parse_run_of(const char *s, size_t n, bool last, api_tags tags, int *tag);
+size_t api_parse_run_of(const struct api_parse *p, const char *s, size_t n, bool last,
+                        api_tags tags, int *tag);
 void api_parse_hold_white(struct api_parse *p, const char *s, size_t n, enum out_kind kind);
 /* How many of n bytes may go into a name: one more than it may have ends it, at the same byte
  * however the text was cut. */
 size_t api_parse_name_part(const struct api_parse *p, size_t n);
 
 /* ---- parse_calls.c, parse_xml.c: a step in one of their states ---- */
-/* One of the five tags of a block: of the family's in the place of DeepSeek's. */
-int api_parse_ds(const struct api_parse *p, enum tag t);
 void api_parse_begin_json(struct api_parse *p, bool strict);
 size_t api_parse_calls_step(struct api_parse *p, const char *s, size_t n, bool last);
 void api_parse_xml_begin(struct api_parse *p);

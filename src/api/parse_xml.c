@@ -15,21 +15,6 @@ static bool pairs(const struct api_parse *p)
     return p->f->xml == API_XML_PAIRS;
 }
 
-static int call_end(const struct api_parse *p)
-{
-    return pairs(p) ? T_CALL_END : T_INVOKE_END;
-}
-
-static int key_tag(const struct api_parse *p)
-{
-    return pairs(p) ? T_ARG_KEY : T_PARAM;
-}
-
-static int value_end(const struct api_parse *p)
-{
-    return pairs(p) ? T_ARG_VALUE_END : T_PARAM_END;
-}
-
 void api_parse_xml_begin(struct api_parse *p)
 {
     p->state = pairs(p) ? S_X_NAME : S_X_BLOCK;
@@ -199,10 +184,10 @@ static size_t in_block(struct api_parse *p, const char *s, size_t n, bool last)
         }
         return k;
     }
-    int t = s[0] == '<' ? api_parse_tag_at(s, n, last, BIT(T_INVOKE) | BIT(T_BLOCK_END)) : -1;
+    int t = s[0] == '<' ? api_parse_tag_at(p, s, n, last, BIT(T_CALL) | BIT(T_CALLS_END)) : -1;
     if (t == -2) return 0;
-    if (t == T_INVOKE) {
-        k = strlen(api_parse_tag[t]);
+    if (t == T_CALL) {
+        k = strlen(api_family_tag(p->f, t));
         api_parse_hold(p, s, k);
         api_parse_clear(p, &p->head);
         p->named = false;
@@ -214,7 +199,7 @@ static size_t in_block(struct api_parse *p, const char *s, size_t n, bool last)
         return 0;
     }
     p->state = S_TEXT;
-    return t < 0 ? 0 : strlen(api_parse_tag[t]);
+    return t < 0 ? 0 : strlen(api_family_tag(p->f, t));
 }
 
 /* The name before pairs of tags: one word, then the tag of an argument or the end. */
@@ -227,7 +212,7 @@ static size_t paired_name(struct api_parse *p, const char *s, size_t n, bool las
         if (p->held.n > API_PARSE_GAP) api_parse_give_up(p);
         return 1;
     }
-    int t = s[0] == '<' ? api_parse_tag_at(s, n, last, BIT(T_ARG_KEY) | BIT(T_CALL_END)) : -1;
+    int t = s[0] == '<' ? api_parse_tag_at(p, s, n, last, BIT(T_KEY) | BIT(T_CALL_END)) : -1;
     if (t == -2) return 0;
     if (t >= 0 && p->head.n) {
         begin_call(p);
@@ -287,16 +272,16 @@ static size_t in_next(struct api_parse *p, const char *s, size_t n, bool last)
 {
     size_t k = api_parse_white_run(s, n);
     if (k) return k;
-    int t = s[0] == '<' ? api_parse_tag_at(s, n, last, BIT(key_tag(p)) | BIT(call_end(p))) : -1;
+    int t = s[0] == '<' ? api_parse_tag_at(p, s, n, last, BIT(T_KEY) | BIT(T_CALL_END)) : -1;
     if (t == -2) return 0;
-    if (t == key_tag(p)) {
+    if (t == T_KEY) {
         api_parse_clear(p, &p->head);
         p->named = false;
         p->state = S_X_KEY;
-        return strlen(api_parse_tag[t]);
+        return strlen(api_family_tag(p->f, t));
     }
     end_call(p, pairs(p) ? S_TEXT : S_X_BLOCK);
-    return t < 0 ? 0 : strlen(api_parse_tag[t]);
+    return t < 0 ? 0 : strlen(api_family_tag(p->f, t));
 }
 
 static size_t in_key(struct api_parse *p, const char *s, size_t n, bool last)
@@ -308,11 +293,11 @@ static size_t in_key(struct api_parse *p, const char *s, size_t n, bool last)
         if (r < 0) end_call(p, S_X_BLOCK);
         return k;
     }
-    int t = s[0] == '<' ? api_parse_tag_at(s, n, last, BIT(T_ARG_KEY_END)) : -1;
+    int t = s[0] == '<' ? api_parse_tag_at(p, s, n, last, BIT(T_KEY_END)) : -1;
     if (t == -2) return 0;
     if (t >= 0) {
         p->state = S_X_GAP;
-        return strlen(api_parse_tag[t]);
+        return strlen(api_family_tag(p->f, t));
     }
     for (k = 1; k < n && s[k] != '<';)
         k++;
@@ -326,25 +311,25 @@ static size_t in_gap(struct api_parse *p, const char *s, size_t n, bool last)
 {
     size_t k = api_parse_white_run(s, n);
     if (k) return k;
-    int t = s[0] == '<' ? api_parse_tag_at(s, n, last, BIT(T_ARG_VALUE)) : -1;
+    int t = s[0] == '<' ? api_parse_tag_at(p, s, n, last, BIT(T_VALUE)) : -1;
     if (t == -2) return 0;
     if (t < 0) {
         end_call(p, S_TEXT);
         return 0;
     }
     begin_value(p);
-    return strlen(api_parse_tag[t]);
+    return strlen(api_family_tag(p->f, t));
 }
 
 static size_t in_value(struct api_parse *p, const char *s, size_t n, bool last)
 {
-    api_tags tags = BIT(value_end(p)) | (p->control ? api_parse_xml_tags(p) : 0);
-    int t = s[0] == '<' ? api_parse_tag_at(s, n, last, tags) : -1;
+    api_tags tags = BIT(T_VALUE_END) | (p->control ? api_parse_xml_tags(p) : 0);
+    int t = s[0] == '<' ? api_parse_tag_at(p, s, n, last, tags) : -1;
     size_t k = 1;
     if (t == -2) return 0;
-    if (t == value_end(p)) {
+    if (t == T_VALUE_END) {
         end_value(p);
-        return strlen(api_parse_tag[t]);
+        return strlen(api_family_tag(p->f, t));
     }
     if (t >= 0) { /* a control token that closes more than the value */
         end_value(p);
@@ -376,20 +361,20 @@ size_t api_parse_xml_step(struct api_parse *p, const char *s, size_t n, bool las
 
 api_tags api_parse_xml_tags(const struct api_parse *p)
 {
-    api_tags block = pairs(p) ? 0 : BIT(T_BLOCK_END);
+    api_tags block = pairs(p) ? 0 : BIT(T_CALLS_END);
     switch (p->state) {
     case S_X_BLOCK:
-        return BIT(T_INVOKE) | block;
+        return BIT(T_CALL) | block;
     case S_X_NAME:
-        return pairs(p) ? BIT(T_ARG_KEY) | BIT(T_CALL_END) : 0;
+        return pairs(p) ? BIT(T_KEY) | BIT(T_CALL_END) : 0;
     case S_X_NEXT:
-        return BIT(key_tag(p)) | BIT(call_end(p)) | block;
+        return BIT(T_KEY) | BIT(T_CALL_END) | block;
     case S_X_KEY:
-        return pairs(p) ? BIT(T_ARG_KEY_END) : 0;
+        return pairs(p) ? BIT(T_KEY_END) : 0;
     case S_X_GAP:
-        return BIT(T_ARG_VALUE);
+        return BIT(T_VALUE);
     default:
-        return BIT(value_end(p)) | BIT(call_end(p)) | block;
+        return BIT(T_VALUE_END) | BIT(T_CALL_END) | block;
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Architectures: one file and one row of arch/arch_list.h each. This room knows what a family is
+/* Architectures: one file with one row each. This room knows what a family is
  * called, reads and writes its configuration in both kinds of files, and names its tensors. It
  * computes nothing: model, quant, plan and the tools ask it.
  *

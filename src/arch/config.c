@@ -6,16 +6,44 @@
 
 #include "arch/arch_internal.h"
 
-static const struct arch *const archs[] = {
+#define KNOWN 512 /* bytes of all names: a message has room for fewer */
+
+#define X(name) extern const struct arch arch_##name;
+#include "arch/rows.inc"
+#undef X
+static const struct arch *const rows[] = {
 #define X(name) &arch_##name,
-#include "arch/arch_list.h"
+#include "arch/rows.inc"
 #undef X
 };
-static const char known[] = /* their names, a space before each */
-#define X(name) " " #name
-#include "arch/arch_list.h"
-#undef X
-    ;
+
+static bool is_before(int a, int b)
+{
+    int at = rows[a]->place, to = rows[b]->place;
+    if (at == to) return a < b;
+    return at && (!to || at < to);
+}
+
+const struct arch *arch_row(int i)
+{
+    for (int r = 0; r < BASE_COUNT_OF(rows); r++) {
+        int n = 0;
+        for (int k = 0; k < BASE_COUNT_OF(rows); k++)
+            n += is_before(k, r);
+        if (n == i) return rows[r];
+    }
+    return NULL;
+}
+
+/* All their names, a space before each. */
+static const char *known(char *buf, size_t n)
+{
+    size_t used = 0;
+    buf[0] = 0;
+    for (int i = 0; arch_row(i) && used < n; i++)
+        used += (size_t)snprintf(buf + used, n - used, " %s", arch_row(i)->name);
+    return buf;
+}
 
 static bool name_in(const char *list, const char *name, size_t n)
 {
@@ -64,13 +92,13 @@ static sl_status find_gguf(const io_model *m, const struct arch **out, sl_err *e
     uint64_t n = 0;
     SL_TRY(check_type(m, err));
     SL_TRY(io_meta_str(m, "general.architecture", &name, &n, err));
-    const struct arch *found = NULL;
-    for (int i = 0; i < BASE_COUNT_OF(archs); i++)
-        if (name_in(archs[i]->gguf, name, n) && (!archs[i]->match_gguf || archs[i]->match_gguf(m)))
-            found = archs[i];
+    const struct arch *found = NULL, *row;
+    char list[KNOWN];
+    for (int i = 0; (row = arch_row(i)); i++)
+        if (name_in(row->gguf, name, n) && (!row->match_gguf || row->match_gguf(m))) found = row;
     if (!found)
         return SL_FAIL(err, UNSUPPORTED, "%s: architecture '%.*s' is not supported (known:%s)",
-                       io_path(m), (int)BASE_MIN(n, 40), name, known);
+                       io_path(m), (int)BASE_MIN(n, 40), name, known(list, sizeof list));
     *out = found;
     return SL_OK;
 }
@@ -79,14 +107,13 @@ static sl_status find_gguf(const io_model *m, const struct arch **out, sl_err *e
 static sl_status find_hf(const struct json *config, const struct arch **out, sl_err *err)
 {
     const char *type = NULL;
+    char list[KNOWN];
     SL_TRY(text_json_str(config, "model_type", NULL, &type, err));
     if (!type) return SL_FAIL(err, FORMAT, "model_type is missing");
-    for (int i = 0; i < BASE_COUNT_OF(archs); i++)
-        if (name_in(archs[i]->hf_type, type, strlen(type))) {
-            *out = archs[i];
-            return SL_OK;
-        }
-    return SL_FAIL(err, UNSUPPORTED, "model_type '%.40s' is not supported (known:%s)", type, known);
+    for (int i = 0; (*out = arch_row(i)); i++)
+        if (name_in((*out)->hf_type, type, strlen(type))) return SL_OK;
+    return SL_FAIL(err, UNSUPPORTED, "model_type '%.40s' is not supported (known:%s)", type,
+                   known(list, sizeof list));
 }
 
 static sl_status check_mla(const struct arch_cfg *c, sl_err *err)

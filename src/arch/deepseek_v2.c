@@ -144,6 +144,7 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
 
 const struct arch arch_deepseek_v2 = {
     .name = "deepseek_v2",
+    .place = 5,
     .gguf = "deepseek2",
     .hf_type = "deepseek_v2",
     .hf_class = "DeepseekV2ForCausalLM",

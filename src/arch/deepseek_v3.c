@@ -3,6 +3,8 @@
  * bias that chooses but does not weigh, groups scored by their two best, MTP layers. */
 #include "arch/row.h"
 
+extern const struct arch arch_deepseek_v2;
+
 static bool match_gguf(const io_model *m)
 {
     uint64_t gating = 0;
@@ -34,6 +36,7 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
 
 const struct arch arch_deepseek_v3 = {
     .name = "deepseek_v3",
+    .place = 6,
     .gguf = "deepseek2",
     .hf_type = "deepseek_v3|kimi_k2|kimi_k25",
     .hf_class = "DeepseekV3ForCausalLM",

@@ -103,6 +103,7 @@ static const struct arch_alias alias[] = {{ROLE_FFN_NORM, "post_attention_norm",
 
 const struct arch arch_gpt_oss = {
     .name = "gpt_oss",
+    .place = 7,
     .gguf = "gpt-oss",
     .hf_type = "gpt_oss",
     .hf_class = "GptOssForCausalLM",

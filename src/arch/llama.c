@@ -40,6 +40,7 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
 
 const struct arch arch_llama = {
     .name = "llama",
+    .place = 1,
     .gguf = "llama|mistral",
     .hf_type = "llama|mistral",
     .hf_class = "LlamaForCausalLM",

@@ -27,6 +27,7 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
 
 const struct arch arch_qwen2 = {
     .name = "qwen2",
+    .place = 2,
     .gguf = "qwen2",
     .hf_type = "qwen2",
     .hf_class = "Qwen2ForCausalLM",

@@ -33,6 +33,7 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
 
 const struct arch arch_qwen3 = {
     .name = "qwen3",
+    .place = 3,
     .gguf = "qwen3",
     .hf_type = "qwen3",
     .hf_class = "Qwen3ForCausalLM",

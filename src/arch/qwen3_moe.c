@@ -73,6 +73,7 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
 
 const struct arch arch_qwen3_moe = {
     .name = "qwen3_moe",
+    .place = 4,
     .gguf = "qwen3moe",
     .hf_type = "qwen3_moe",
     .hf_class = "Qwen3MoeForCausalLM",

@@ -27,10 +27,14 @@
         "|rope.scaling.yarn_log_multiplier|attention.key_length_mla|attention.value_length_mla|"   \
         "attention.q_lora_rank|attention.kv_lora_rank"
 
-/* One row of arch/arch_list.h. A reader fills what is special to the architecture after the common
+/* One row: arch_<name> in <name>.c. Every file of the folder that is none of the room's own is one,
+ * and its row is known. A reader fills what is special to the architecture after the common
  * fields were read, and says of every layer what it is; it may refuse. */
 struct arch {
-    const char *name;     /* ours */
+    const char *name; /* ours */
+    /* Where it stands among the rows: in messages, and of two that match a GGUF file the later one
+     * is it. 0: after those that say it, by name. */
+    int place;
     const char *gguf;     /* general.architecture, "|"-separated; the first is written */
     const char *hf_type;  /* model_type of config.json, "|"-separated; the first is written */
     const char *hf_class; /* its class in transformers ("Qwen3ForCausalLM") */
@@ -64,9 +68,8 @@ struct arch {
     sl_status (*write_hf)(const struct arch_cfg *c, const io_model *src, struct json_w *w,
                           sl_err *err);
 };
-#define X(name) extern const struct arch arch_##name;
-#include "arch/arch_list.h"
-#undef X
+/* The row that has i others before it; NULL = there are not so many. */
+const struct arch *arch_row(int i);
 
 /* What a number may be: lo .. hi. def: what it is where the file has none; less than lo: it must
  * have one. Errors of what reads one: FORMAT names the key, and what was there. */

@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                         .tell_user = form & 1,
                                         .tell = form & 16 ? "tools" : NULL,
                                         .mark = form & 8 ? "~cut~ " : NULL,
-                                        .family = form & 2 ? &api_family_hermes : &api_family_json};
+                                        .family = api_family_named(form & 2 ? "hermes" : "json")};
             str_clear(&s);
             st = api_messages_put(&r.arena, &s, api_field(body, "messages"), &how, &err);
             clean(st, &err);
