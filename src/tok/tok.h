@@ -153,10 +153,16 @@ sl_status tok_pairs(const tok *t, struct arena *a, struct tok_pair **out, int *n
 
 /* The pre-tokenizers that GGUF files name (tokenizer.ggml.pre), for converting: rule i, false past
  * the last. */
+#define TOK_RULE_CLASSES 4
 struct tok_rule {
-    const char *names; /* separated by one space, one at both ends; the first is the usual one */
-    const char *const *step; /* patterns in order, all Isolated; NULL after the last, at most 7 */
+    const char *names;   /* separated by one space, one at both ends; the first is the usual one */
+    const char *step[8]; /* patterns in order, all Isolated; NULL after the last */
     bool nfc, ignore_merges;
+    /* Of folders with tiktoken.model, or with vocab.json: a part of the name of the tokenizer's
+     * class, or of the model's type. */
+    const char *ranks[TOK_RULE_CLASSES], *vocab[TOK_RULE_CLASSES];
+    int n_reserved; /* ranks: so many ids after the words are tokens, whether a file names them or
+                       not */
 };
 bool tok_rule_get(int i, struct tok_rule *out);
 /* The name of the rule that splits as t does. UNSUPPORTED when there is none. */

@@ -243,7 +243,7 @@ sl_status tok_hf_open(const struct tok_files *given, tok *t, sl_err *err)
     struct arena a;
     struct tok_files files = *given, *f = &files;
     if (f->tokenizer_model && tok_ranks_like(f->tokenizer_model, f->n_tokenizer_model)) {
-        f->tiktoken_model = f->tokenizer_model; /* GLM-4's name for such a file */
+        f->tiktoken_model = f->tokenizer_model; /* by the other one's name */
         f->n_tiktoken_model = f->n_tokenizer_model;
         f->tokenizer_model = NULL;
     }

@@ -196,8 +196,18 @@ sl_status tok_pre_regex(tok *t, const char *pattern, size_t n, enum tok_step_kin
 /* pre_tokenizer of tokenizer.json. *bytes: it ends in ByteLevel. */
 sl_status tok_pre_json(tok *t, const struct json *j, bool *bytes, sl_err *err) BASE_MUST_USE;
 sl_status tok_pre_space(tok *t, sl_err *err) BASE_MUST_USE; /* a space in front of each piece */
+
+/* ---- rules by name (tok_named.c) ---- */
+extern const char tok_gpt2[]; /* GPT-2's pattern */
+sl_status tok_rule_use(tok *t, const struct tok_rule *r, sl_err *err) BASE_MUST_USE;
 /* By llama.cpp's name. UNSUPPORTED names it. */
 sl_status tok_pre_named(tok *t, const char *name, size_t n, sl_err *err) BASE_MUST_USE;
+struct tok_src;
+/* The rule of a folder's tokenizer by its class, which its files name (their code is not read), or
+ * without one by the type of the model. ranks: of tiktoken.model, else of vocab.json. UNSUPPORTED
+ * names file and class. */
+sl_status tok_rule_of_class(const struct tok_src *s, const char *file, bool ranks,
+                            const struct tok_rule **out, sl_err *err) BASE_MUST_USE;
 
 struct tok_piece {
     uint32_t begin, end;

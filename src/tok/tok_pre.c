@@ -4,115 +4,6 @@
 
 #include "tok/tok_internal.h"
 
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define TAIL_SLASH "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define SHORTENED "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define LLAMA3 SHORTENED "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" TAIL
-#define QWEN2 SHORTENED "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" TAIL
-#define QWEN35                                                                                     \
-    SHORTENED "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "                                    \
-              "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
-#define GPT4O                                                                                      \
-    BEFORE UPPER "*" LOWER "+" SHORTENED "?|" BEFORE UPPER "+" LOWER "*" SHORTENED                 \
-                 "?|\\p{N}{1,3}" TAIL_SLASH
-#define TEKKEN BEFORE UPPER "*" LOWER "+|" BEFORE UPPER "+" LOWER "*|\\p{N}" TAIL_SLASH
-/* The classes of Kimi-K2 without Han, written as complements (its own file uses a class
- * intersection). */
-#define K2_UPPER "[^\\p{Ll}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
-#define K2_LOWER "[^\\p{Lu}\\p{Lt}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
-#define KIMI_K2                                                                                    \
-    "\\p{Han}+|" BEFORE K2_UPPER "*" K2_LOWER "+" SHORTENED "?|" BEFORE K2_UPPER "+" K2_LOWER      \
-    "*" SHORTENED "?|\\p{N}{1,3}" TAIL
-#define ASCII_PUNCT "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]"
-#define DEEPSEEK3                                                                                  \
-    ASCII_PUNCT "[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "                          \
-                "?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define CJK3 "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
-/* clang-format off */
-/* The cased letters that DeepSeek-LLM splits at: its file lists them, not all that there are. */
-#define CASED1 \
-    "\\x{41}-\\x{5a}\\x{61}-\\x{7a}\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}" \
-    "\\x{1bc}-\\x{1bf}\\x{1c4}-\\x{293}\\x{295}-\\x{2af}\\x{370}-\\x{373}" \
-    "\\x{376}-\\x{377}\\x{37b}-\\x{37d}\\x{37f}\\x{386}\\x{388}-\\x{38a}\\x{38c}" \
-    "\\x{38e}-\\x{3a1}\\x{3a3}-\\x{3f5}\\x{3f7}-\\x{481}\\x{48a}-\\x{52f}" \
-    "\\x{531}-\\x{556}\\x{10a0}-\\x{10c5}\\x{13a0}-\\x{13f5}\\x{13f8}-\\x{13fd}" \
-    "\\x{1c90}-\\x{1cba}\\x{1cbd}-\\x{1cbf}\\x{1d00}-\\x{1d2b}\\x{1d6b}-\\x{1d77}" \
-    "\\x{1d79}-\\x{1d9a}\\x{1e00}-\\x{1f15}\\x{1f18}-\\x{1f1d}\\x{1f20}-\\x{1f45}" \
-    "\\x{1f48}-\\x{1f4d}\\x{1f50}-\\x{1f57}\\x{1f59}\\x{1f5b}\\x{1f5d}\\x{1f5f}-\\x{1f7d}" \
-    "\\x{1f80}-\\x{1fb4}\\x{1fb6}-\\x{1fbc}\\x{1fbe}\\x{1fc2}-\\x{1fc4}" \
-    "\\x{1fc6}-\\x{1fcc}\\x{1fd0}-\\x{1fd3}\\x{1fd6}-\\x{1fdb}\\x{1fe0}-\\x{1fec}" \
-    "\\x{1ff2}-\\x{1ff4}\\x{1ff6}-\\x{1ffc}\\x{2102}\\x{2107}\\x{210a}-\\x{2113}\\x{2115}" \
-    "\\x{2119}-\\x{211d}\\x{2124}\\x{2126}\\x{2128}\\x{212a}-\\x{212d}\\x{212f}-\\x{2134}" \
-    "\\x{2139}\\x{213c}-\\x{213f}\\x{2145}-\\x{2149}\\x{214e}\\x{2183}-\\x{2184}" \
-    "\\x{2c00}-\\x{2c7b}\\x{2c7e}-\\x{2ce4}\\x{2ceb}-\\x{2cee}\\x{2cf2}-\\x{2cf3}" \
-    "\\x{a640}-\\x{a66d}\\x{a680}-\\x{a69b}\\x{a722}-\\x{a76f}\\x{a771}-\\x{a787}" \
-    "\\x{a78b}-\\x{a78e}\\x{ab70}-\\x{abbf}\\x{fb00}-\\x{fb06}\\x{fb13}-\\x{fb17}" \
-    "\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}\\x{10400}-\\x{1044f}\\x{104b0}-\\x{104d3}" \
-    "\\x{104d8}-\\x{104fb}\\x{10c80}-\\x{10cb2}\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}" \
-    "\\x{1e900}-\\x{1e943}"
-/* clang-format on */
-#define CJK1 "[\\x{4e00}-\\x{9fa5}\\x{0800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+"
-#define PUNCT1                                                                                     \
-    "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+"
-#define SEED                                                                                       \
-    SHORTENED "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "                                            \
-              "?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define BAILING                                                                                    \
-    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| "                                \
-    "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
-
-/* What llama.cpp does where a file does not name a rule. */
-#define UNNAMED_PUNCT "[\\p{P}\\$\\+<=>\\^~\\|]+"
-#define UNNAMED "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
-
-enum { NFC = 1, IGNORE_MERGES = 2 };
-
-/* The names that GGUF files use (tokenizer.ggml.pre), by rule. Rules as in the models' own
- * tokenizer.json; all steps are Isolated. */
-static const struct {
-    const char *names; /* separated by one space, one at both ends */
-    const char *step[7];
-    int flags;
-} named[] = {
-    {" gpt-2 phi-2 jina-es jina-de jina-v2-es jina-v2-de gigachat a.x-4.0 mellum modern-bert mpt "
-     "jais trillion granite-docling ",
-     {GPT2},
-     0},
-    {" olmo ", {GPT2}, NFC},
-    {" smollm starcoder refact codeshell exaone minerva-7b mellum2 ", {"\\p{N}", GPT2}, 0},
-    {" command-r ", {"\\p{N}", GPT2}, NFC},
-    {" llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano ",
-     {LLAMA3},
-     IGNORE_MERGES},
-    {" dbrx smaug-bpe chatglm-bpe glm4 glm5 ", {LLAMA3}, 0},
-    {" qwen2 deepseek-r1-qwen kormo f2llmv2 stablelm2 megrez ", {QWEN2}, NFC},
-    {" hunyuan solar-open grok-2 ", {QWEN2}, 0},
-    {" qwen35 ", {QWEN35}, NFC},
-    {" deepseek-v3 hunyuan-dense joyai-llm ", {"\\p{N}{1,3}", CJK3, DEEPSEEK3}, 0},
-    {" deepseek-llm ", {"[\\r\\n]", "\\s?[" CASED1 "]+", PUNCT1, "\\s+$", CJK1, "\\p{N}"}, 0},
-    {" deepseek-coder ", {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK1, "\\p{N}"}, 0},
-    {" gpt-4o llama4 kanana2 minimax-m2 ", {GPT4O}, 0},
-    {" tekken ", {TEKKEN}, IGNORE_MERGES},
-    {" kimi-k2 ", {KIMI_K2}, IGNORE_MERGES},
-    {" seed-coder ", {SEED}, 0},
-    {" bailingmoe bailingmoe2 llada-moe ", {BAILING}, 0},
-    {" default ", {UNNAMED_PUNCT, UNNAMED, "\\p{N}+", "[0-9][0-9][0-9]"}, 0},
-};
-
-bool tok_rule_get(int i, struct tok_rule *out)
-{
-    if (i < 0 || i >= BASE_COUNT_OF(named)) return false;
-    *out = (struct tok_rule){.names = named[i].names,
-                             .step = named[i].step,
-                             .nfc = (named[i].flags & NFC) != 0,
-                             .ignore_merges = (named[i].flags & IGNORE_MERGES) != 0};
-    return true;
-}
-
 sl_status tok_pre_regex(tok *t, const char *pattern, size_t n, enum tok_step_kind kind, bool invert,
                         sl_err *err)
 {
@@ -125,27 +16,6 @@ sl_status tok_pre_regex(tok *t, const char *pattern, size_t n, enum tok_step_kin
     s->invert = invert;
     t->n_step++;
     return SL_OK;
-}
-
-sl_status tok_pre_named(tok *t, const char *name, size_t n, sl_err *err)
-{
-    char key[64];
-    if (n > 0 && n < sizeof key - 2 && !memchr(name, ' ', n) && !memchr(name, 0, n)) {
-        key[0] = ' ';
-        memcpy(key + 1, name, n);
-        memcpy(key + 1 + n, " ", 2);
-        for (int i = 0; i < BASE_COUNT_OF(named); i++) {
-            if (!strstr(named[i].names, key)) continue;
-            if (named[i].flags & NFC) SL_TRY(tok_norm_add(t, TOK_NORM_NFC, NULL, NULL, err));
-            t->ignore_merges = (named[i].flags & IGNORE_MERGES) != 0;
-            for (int k = 0; k < 7 && named[i].step[k]; k++)
-                SL_TRY(tok_pre_regex(t, named[i].step[k], strlen(named[i].step[k]),
-                                     TOK_STEP_ISOLATED, false, err));
-            return SL_OK;
-        }
-    }
-    return SL_FAIL(err, UNSUPPORTED, "pre-tokenizer \"%.*s\" (tokenizer.ggml.pre) is not known",
-                   (int)BASE_MIN(n, 60), name);
 }
 
 /* ---- tokenizer.json ---- */
@@ -204,7 +74,8 @@ static sl_status json_bytes(tok *t, const struct json *j, sl_err *err)
     SL_TRY(text_json_bool(j, "add_prefix_space", true, &yes, err));
     if (yes) SL_TRY(tok_pre_space(t, err));
     SL_TRY(text_json_bool(j, "use_regex", true, &yes, err));
-    return yes ? tok_pre_regex(t, GPT2, strlen(GPT2), TOK_STEP_ISOLATED, false, err) : SL_OK;
+    return yes ? tok_pre_regex(t, tok_gpt2, strlen(tok_gpt2), TOK_STEP_ISOLATED, false, err)
+               : SL_OK;
 }
 
 /* Metaspace. Files of before 2024 say add_prefix_space in place of prepend_scheme. */

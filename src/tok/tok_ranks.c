@@ -6,42 +6,6 @@
 
 #include "tok/tok_internal.h"
 
-/* ---- which rule splits text ---- */
-static bool names(const struct json *v, const char *part)
-{
-    if (!v) return false;
-    if (v->kind == JSON_STR_K) return strstr(v->s, part) != NULL;
-    for (const struct json *m = v->kind == JSON_ARRAY_K ? v->child : NULL; m; m = m->next)
-        if (names(m, part)) return true;
-    return false;
-}
-
-/* A class of tokenizers by a part of its name, or of the model's type. */
-struct class_row {
-    const char *name, *rule;
-    int n_reserved; /* so many ids after the words are tokens, whether a file names them or not */
-};
-
-/* The row of the folder's class. Its code is not read: the names are known. */
-static sl_status class_of(const struct tok_src *s, const char *file, const struct class_row *row,
-                          int n, const struct class_row **out, sl_err *err)
-{
-    const struct json *cls = text_json_get(s->config, "tokenizer_class"),
-                      *map = text_json_get(text_json_get(s->config, "auto_map"), "AutoTokenizer"),
-                      *type = text_json_get(s->f->config, "model_type");
-    for (int i = 0; i < n; i++) {
-        *out = &row[i];
-        if (names(map, row[i].name) || names(cls, row[i].name)) return SL_OK;
-    }
-    for (int i = 0; i < n && !map && !cls; i++) {
-        *out = &row[i];
-        if (names(type, row[i].name)) return SL_OK;
-    }
-    return SL_FAIL(err, UNSUPPORTED,
-                   "%s: how it splits text is not known for tokenizer_class \"%.60s\"", file,
-                   cls && cls->kind == JSON_STR_K ? cls->s : "");
-}
-
 /* ---- tiktoken.model ---- */
 static int digit64(char c)
 {
@@ -155,21 +119,14 @@ bool tok_ranks_like(const char *p, size_t n)
 sl_status tok_ranks_open(const struct tok_src *s, tok *t, sl_err *err)
 {
     static const char name[] = "tiktoken.model";
-    static const struct class_row row[] = {{"kimi", "kimi-k2", 256},
-                                           {"moonshot", "kimi-k2", 256},
-                                           {"TikTokenTokenizer", "kimi-k2", 256},
-                                           {"deepseek_v3", "kimi-k2", 256},
-                                           {"ChatGLM4Tokenizer", "glm4", 0},
-                                           {"PreTrainedTokenizerFast", "llama-bpe", 0},
-                                           {"TokenizersBackend", "llama-bpe", 0}};
     struct tok_join join = {
         .a = s->a, .config = s->config, .map = s->map, .added = s->added, .own_ids = true};
-    const struct class_row *its = NULL;
+    const struct tok_rule *its = NULL;
     size_t at = 0;
     struct rank_line w;
     bool more = true;
     int64_t n_word = 0, n_line = 0;
-    SL_TRY(class_of(s, name, row, BASE_COUNT_OF(row), &its, err));
+    SL_TRY(tok_rule_of_class(s, name, true, &its, err));
     while (more) {
         SL_TRY(tok_in_file(
             next_line(s->f->tiktoken_model, s->f->n_tiktoken_model, &at, &w, &more, err), name,
@@ -181,7 +138,7 @@ sl_status tok_ranks_open(const struct tok_src *s, tok *t, sl_err *err)
     if (n_word > n_line * 4 + 65536)
         return SL_FAIL(err, FORMAT, "%s: rank %lld in a vocabulary of %lld words", name,
                        (long long)n_word - 1, (long long)n_line);
-    SL_TRY(tok_pre_named(t, its->rule, strlen(its->rule), err));
+    SL_TRY(tok_rule_use(t, its, err));
     SL_TRY(tok_join_read(&join, err));
     return tok_in_file(build_ranks(s, &join, n_word, its->n_reserved, t, err), name, err);
 }
@@ -216,24 +173,20 @@ static sl_status put_merges(const struct tok_files *f, tok *t, uint64_t *n_merge
 sl_status tok_vocab_open(const struct tok_src *s, tok *t, sl_err *err)
 {
     static const char name[] = "vocab.json";
-    static const struct class_row row[] = {{"Qwen2Tokenizer", "qwen2", 0},
-                                           {"GPT2Tokenizer", "gpt-2", 0},
-                                           {"qwen", "qwen2", 0},
-                                           {"gpt2", "gpt-2", 0}};
     struct tok_join join = {
         .a = s->a, .config = s->config, .map = s->map, .added = s->added, .own_ids = true};
     const struct json *vocab = NULL;
-    const struct class_row *its = NULL;
+    const struct tok_rule *its = NULL;
     int64_t top = -1, added = -1;
     uint64_t n_merge = 0;
     int n_vocab = 0;
     bool space = false;
-    SL_TRY(class_of(s, name, row, BASE_COUNT_OF(row), &its, err));
+    SL_TRY(tok_rule_of_class(s, name, false, &its, err));
     SL_TRY(text_json_parse(s->a, name, s->f->vocab_json, s->f->n_vocab_json, &vocab, err));
     if (vocab->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "%s is no object", name);
     SL_TRY(text_json_bool(s->config, "add_prefix_space", false, &space, err));
     if (space) SL_TRY(tok_pre_space(t, err));
-    SL_TRY(tok_pre_named(t, its->rule, strlen(its->rule), err));
+    SL_TRY(tok_rule_use(t, its, err));
     SL_TRY(tok_join_read(&join, err));
     SL_TRY(tok_in_file(tok_json_words(vocab, &join, &top, err), name, err));
     tok_join_ids(&join, (int64_t)vocab->n, &added);
