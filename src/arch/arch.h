@@ -51,11 +51,12 @@ struct arch_cfg {
     float norm_eps;
     bool tied_head, head_apart; /* apart: a folder says it is tied, and it is not */
     bool attn_bias,
-        o_bias;         /* of q, k and v; of o. Folders only: GGUF files say it by the tensors */
-    bool qk_norm;       /* q and k are normed, each head for itself */
-    bool qk_norm_whole; /* ... or all heads at once, with weights [H d] and [C d] */
-    int n_window;       /* of those layers that have one; 0 = none has */
-    bool paged;         /* these keep all positions, like the others */
+        o_bias;   /* of q, k and v; of o. Folders only: GGUF files say it by the tensors */
+    bool qk_norm; /* q and k are normed */
+    int d_q_norm, d_k_norm; /* so much of them at once: d, a head, where a reader says no more */
+    const char *unshared;   /* what it has that ranks which share its heads lack; NULL = nothing */
+    int n_window;           /* of those layers that have one; 0 = none has */
+    bool paged;             /* these keep all positions, like the others */
     struct arch_layer *layer; /* [n_layer + n_mtp]; in the arena that it was read into */
     /* rope */
     enum arch_rope_style rope_style;

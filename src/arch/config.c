@@ -219,6 +219,7 @@ static sl_status finish(struct arch_cfg *c, sl_err *err)
         if (c->kv_lora) c->layer[i].mixer = ARCH_MLA;
         if (i >= c->n_layer && c->n_expert) c->layer[i].ffn = ARCH_MOE;
     }
+    if (c->qk_norm && !c->d_q_norm) c->d_q_norm = c->d_k_norm = c->d_head;
     return arch_cfg_check(c, err);
 }
 

@@ -3,9 +3,17 @@
  * of each head is rotated; experts in every layer, chosen by sigmoid and bias, no shared one. */
 #include "arch/row.h"
 
+static void norms(struct arch_cfg *c)
+{
+    c->qk_norm = true;
+    c->d_q_norm = c->n_head * c->d_head;
+    c->d_k_norm = c->n_head_kv * c->d_head;
+    c->unshared = "a norm over all heads at once";
+}
+
 static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
-    c->qk_norm = c->qk_norm_whole = true;
+    norms(c);
     SL_TRY(arch_gguf_moe(m, c, err));
     if (!c->n_expert) return SL_OK;
     SL_TRY(arch_gguf_router(m, true, true, c, err));
@@ -37,7 +45,7 @@ static sl_status must(const struct json *o, const char *key, sl_err *err)
 static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
     int n_rot = 0;
-    c->qk_norm = c->qk_norm_whole = true;
+    norms(c);
     SL_TRY(must(o, "use_qk_norm", err));
     SL_TRY(must(o, "use_routing_bias", err));
     SL_TRY(arch_hf_must_be(o, "qk_norm_type", "per_layer", err));

@@ -87,10 +87,9 @@ static sl_status gqa(struct list *l, sl_err *err)
                                {ROLE_K, nk, 0, c->attn_bias},
                                {ROLE_V, nk, 0, c->attn_bias},
                                {ROLE_O, D, 0, c->o_bias}};
-    const struct row norm[] = {
-        {ROLE_SINKS, c->n_head, 0, c->sinks},
-        {ROLE_Q_NORM, c->qk_norm_whole ? nq : c->d_head, 0, c->qk_norm},
-        {ROLE_K_NORM, c->qk_norm_whole ? nk : c->d_head, 0, c->qk_norm}};
+    const struct row norm[] = {{ROLE_SINKS, c->n_head, 0, c->sinks},
+                               {ROLE_Q_NORM, c->d_q_norm, 0, c->qk_norm},
+                               {ROLE_K_NORM, c->d_k_norm, 0, c->qk_norm}};
     SL_TRY(matrices(l, mat, BASE_COUNT_OF(mat), err));
     SL_TRY(biases(l, bias, BASE_COUNT_OF(bias), err));
     return gains(l, norm, BASE_COUNT_OF(norm), err);
@@ -116,8 +115,7 @@ static sl_status mla(struct list *l, sl_err *err)
 static sl_status gated(struct list *l, const enum arch_role role[3], int64_t F, sl_err *err)
 {
     int64_t D = l->c->d_model;
-    const struct row mat[] = {
-        {role[0], F, D, true}, {role[1], F, D, true}, {role[2], D, F, true}};
+    const struct row mat[] = {{role[0], F, D, true}, {role[1], F, D, true}, {role[2], D, F, true}};
     return matrices(l, mat, BASE_COUNT_OF(mat), err);
 }
 

@@ -2,13 +2,10 @@
 /* Attention with keys and values per head, shared by groups of query heads. */
 #include "model/emit.h"
 
-/* Each head for itself, or all heads of the file at once. */
-static void qk_norm(struct emit *e, float *x, const float *w, int n_head, int n_all)
+/* n values of a token, d at once: a head, or more of them. */
+static void qk_norm(struct emit *e, float *x, const float *w, int n, int d)
 {
-    const struct arch_cfg *c = &e->m->cfg;
-    bool whole = c->qk_norm_whole;
-    EMIT(e, norm, .x = x, .w = w, .eps = c->norm_eps, .n = whole ? n_all * c->d_head : c->d_head,
-         .n_head = whole ? 1 : n_head, .y = x);
+    EMIT(e, norm, .x = x, .w = w, .eps = e->m->cfg.norm_eps, .n = d, .n_head = n / d, .y = x);
 }
 
 void model_gqa_emit(struct emit *e, const struct layer *l)
@@ -20,8 +17,8 @@ void model_gqa_emit(struct emit *e, const struct layer *l)
     EMIT(e, matmul, .act = s->a_attn, .n_mat = 3, .w = {l->q, l->k, l->v},
          .bias = {l->q_bias, l->k_bias, l->v_bias}, .y = {s->q, s->k, s->v});
     if (l->q_norm) {
-        qk_norm(e, s->q, l->q_norm, d->n_head, c->n_head);
-        qk_norm(e, s->k, l->k_norm, d->n_head_kv, c->n_head_kv);
+        qk_norm(e, s->q, l->q_norm, nq, c->d_q_norm);
+        qk_norm(e, s->k, l->k_norm, nk, c->d_k_norm);
     }
     model_rope_emit(e, s->q, d->n_head, nq, c->d_head);
     model_rope_emit(e, s->k, d->n_head_kv, nk, c->d_head);

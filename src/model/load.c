@@ -62,9 +62,8 @@ static sl_status load_gqa(struct model *m, int il, struct layer *l, sl_err *err)
     SL_TRY(biases(m, il, bias, BASE_COUNT_OF(bias), err));
     if (c->sinks) SL_TRY(model_load_role_vector(m, il, ROLE_SINKS, c->n_head, &l->sink, err));
     if (!c->qk_norm) return SL_OK;
-    int64_t n_q = c->qk_norm_whole ? nq : c->d_head, n_k = c->qk_norm_whole ? nk : c->d_head;
-    SL_TRY(model_load_role_vector(m, il, ROLE_Q_NORM, n_q, &l->q_norm, err));
-    return model_load_role_vector(m, il, ROLE_K_NORM, n_k, &l->k_norm, err);
+    SL_TRY(model_load_role_vector(m, il, ROLE_Q_NORM, c->d_q_norm, &l->q_norm, err));
+    return model_load_role_vector(m, il, ROLE_K_NORM, c->d_k_norm, &l->k_norm, err);
 }
 
 /* ---- latents ---- */

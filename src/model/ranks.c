@@ -154,16 +154,14 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
         if (c->layer[i].mixer != ARCH_GQA && c->layer[i].mixer != ARCH_MLA)
             return SL_FAIL(err, UNSUPPORTED, "layout: layer %d has a state that is not shared", i);
     if (model_is_own(m)) {
-        k->apart = (struct dev_ranks){carry_apart, m, model_stage_rank(&m->dims),
-                                      model_stage_n(&m->dims)};
+        k->apart =
+            (struct dev_ranks){carry_apart, m, model_stage_rank(&m->dims), model_stage_n(&m->dims)};
         SL_TRY(model_own_open(m, err));
     }
     if (n <= 1) return SL_OK;
-    if (c->qk_norm_whole)
-        return SL_FAIL(err, UNSUPPORTED,
-                       "layout: %s has a norm over all heads at once, which "
-                       "ranks that share heads lack",
-                       c->arch);
+    if (c->unshared)
+        return SL_FAIL(err, UNSUPPORTED, "layout: %s has %s, which ranks that share heads lack",
+                       c->arch, c->unshared);
     k->join = (struct dev_ranks){carry, m, m->dims.rank, n};
     SL_TRY(check_combine(m, err));
     for (int cut = 0; cut < MODEL_N_CUT; cut++) {

@@ -171,7 +171,7 @@ void plan_model_from_arch(struct plan_model *m, const struct arch_cfg *c)
     m->experts = c->n_expert, m->topk = c->n_expert_used, m->shared = c->n_shared;
     m->dense_inter = c->d_ff, m->moe_inter = c->d_ff_expert;
     m->qk_norm = c->qk_norm;
-    m->norm_whole = c->qk_norm && c->qk_norm_whole;
+    m->unshared = c->unshared != NULL;
     m->window = c->n_window, m->n_window = m->dense_layers = 0;
     for (int i = 0; i < c->n_layer; i++) {
         m->n_window += c->layer[i].n_window > 0;

@@ -47,7 +47,7 @@ struct plan_model {
     int n_c4, n_c128, window; /* V4: layers compressed 4 and 128 times, window length */
     int n_window;             /* GQA: layers that see a window only (gpt-oss) */
     bool qk_norm;             /* GQA: queries and keys are normed */
-    bool norm_whole;          /* a norm over all heads at once (MiniMax-M2): no rank shares them */
+    bool unshared;            /* GQA: what struct arch_cfg says keeps ranks from sharing heads */
     double total;             /* parameters without the MTP module; given or computed */
     double active;            /* parameters one token touches, without embedding lookup */
     double kv_token; /* bytes of BF16 KV per token, all layers; 0 for V4 (see plan_kv_bytes) */

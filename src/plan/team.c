@@ -428,7 +428,7 @@ static bool shared_by(const struct plan_model *m, int n, bool experts_too)
     if (m->dense_layers > 0 && m->dense_inter < least) least = m->dense_inter;
     if (m->moe_layers > 0 && shared > 0 && shared < least) least = shared;
     if (m->moe_layers > 0 && experts_too && m->moe_inter < least) least = m->moe_inter;
-    return n == 1 || (n <= m->heads && n <= least / 16 && !m->norm_whole);
+    return n == 1 || (n <= m->heads && n <= least / 16 && !m->unshared);
 }
 
 bool plan_team_can(const struct plan_model *m, const struct plan_layout *l)
