@@ -265,14 +265,12 @@ static double pool_cards(const struct plan_row *r, const struct plan_device *d)
     return NAN;
 }
 
-/* Prompt tokens from which an engine streams the experts to the card. The row may say it ("prefill
- * from 1024"). kt-kernel's own default is 4096 (its command line and its table of models); the page
- * that the Kimi K2 rows come from starts the server with 400. */
+/* Prompt tokens from which an engine streams the experts to the card: as the row says ("prefill
+ * from 400"), else kt-kernel's own default (its command line and its table of models). */
 static int stream_threshold(const struct plan_row *r)
 {
     double said = after(r->layout, "prefill from");
-    if (!isnan(said)) return (int)fmin(said, 1e9);
-    return find_ci(r->model, "Kimi-K2") ? 400 : 4096;
+    return isnan(said) ? 4096 : (int)fmin(said, 1e9);
 }
 
 static void row_layout(const struct plan_row *r, struct plan_setup *s)

@@ -200,8 +200,7 @@ TEST(plan_hybrid_prompt_reads_experts_once_for_each_chunk)
     assert_true(fabs(more.cpu / two.cpu - 2) < 1e-9);
 }
 
-/* Where an engine switches to streaming: its own default, its model's page, or what the row says.
- */
+/* Where an engine switches to streaming: its own default, or what the row says. */
 TEST(plan_rows_prompt_length_that_streams)
 {
     load();
@@ -210,9 +209,6 @@ TEST(plan_rows_prompt_length_that_streams)
                             "experts on CPU, layerwise GPU prefill", "TTFT");
     assert_null(plan_row_setup(&tables, &r, &s));
     assert_true(s.c.lay.stream_prefill && s.c.lay.stream_from == 4096);
-    snprintf(r.model, sizeof r.model, "Kimi-K2-Thinking");
-    assert_null(plan_row_setup(&tables, &r, &s));
-    assert_int_equal(s.c.lay.stream_from, 400);
     snprintf(r.layout, sizeof r.layout, "layerwise GPU prefill from 1024");
     assert_null(plan_row_setup(&tables, &r, &s));
     assert_int_equal(s.c.lay.stream_from, 1024);
