@@ -8,25 +8,18 @@
 #include "arch/row.h"
 
 /* Files of before the middle of 2025 do not say in how many groups the experts are. Of the
- * published models it is known. */
+ * published models it is known (groups of their row). */
 static sl_status groups(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
-    static const struct {
-        bool sigmoid;
-        int n_expert, n_layer, n, used;
-    } known[] = {{true, 256, 61, 8, 4} /* DeepSeek-V3, R1 */,
-                 {false, 160, 60, 8, 3} /* DeepSeek-V2, Coder-V2 */,
-                 {true, 384, 61, 1, 1} /* Kimi-K2 */};
     SL_TRY(arch_gguf_int(m, "expert_group_count", ARCH_RANGE(0, 0, 4096), &c->n_group, err));
     SL_TRY(arch_gguf_int(m, "expert_group_used_count", ARCH_RANGE(c->n_group ? 1 : 0, 0, 4096),
                          &c->n_group_used, err));
     if (c->n_group) return SL_OK;
     c->n_group = c->n_group_used = 1;
-    for (int i = 0; i < BASE_COUNT_OF(known); i++)
-        if (c->route_sigmoid == known[i].sigmoid && c->n_expert == known[i].n_expert &&
-            c->n_layer == known[i].n_layer) {
-            c->n_group = known[i].n;
-            c->n_group_used = known[i].used;
+    for (const struct arch_groups *g = c->row->groups; g && g->n_expert; g++)
+        if (c->n_expert == g->n_expert && c->n_layer == g->n_layer) {
+            c->n_group = g->n;
+            c->n_group_used = g->used;
             return SL_OK;
         }
     c->group_unsaid = c->n_expert >= 160;
@@ -142,6 +135,8 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
     return SL_OK;
 }
 
+static const struct arch_groups known[] = {{160, 60, 8, 3} /* DeepSeek-V2, Coder-V2 */, {0}};
+
 const struct arch arch_deepseek_v2 = {
     .name = "deepseek_v2",
     .place = 5,
@@ -152,6 +147,7 @@ const struct arch arch_deepseek_v2 = {
     .hf_keys = "moe_layer_freq|" ARCH_HF_KEYS_MLA "|" ARCH_HF_KEYS_MOE,
     .gguf_keys = ARCH_GGUF_KEYS_MLA,
     .ffn_scale_unused = true,
+    .groups = known,
     .read_gguf = read_gguf,
     .read_hf = read_hf,
     .write_gguf = arch_put_moe_shared,

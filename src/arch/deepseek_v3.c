@@ -34,6 +34,9 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
     return SL_OK;
 }
 
+static const struct arch_groups known[] = {
+    {256, 61, 8, 4} /* DeepSeek-V3, R1 */, {384, 61, 1, 1} /* Kimi-K2 */, {0}};
+
 const struct arch arch_deepseek_v3 = {
     .name = "deepseek_v3",
     .place = 6,
@@ -43,6 +46,7 @@ const struct arch arch_deepseek_v3 = {
     .hf_keys = "scoring_func|moe_layer_freq|" ARCH_HF_KEYS_MLA "|" ARCH_HF_KEYS_MOE,
     .gguf_keys = ARCH_GGUF_KEYS_MLA,
     .ffn_scale_unused = true,
+    .groups = known,
     .match_gguf = match_gguf,
     .read_gguf = read_gguf,
     .read_hf = read_hf,

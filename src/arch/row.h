@@ -27,6 +27,12 @@
         "|rope.scaling.yarn_log_multiplier|attention.key_length_mla|attention.value_length_mla|"   \
         "attention.q_lora_rank|attention.kv_lora_rank"
 
+/* Groups of experts of a published model, by the numbers of its experts and layers: of GGUF files
+ * that do not say them. n_expert 0 ends a list. */
+struct arch_groups {
+    int n_expert, n_layer, n, used;
+};
+
 /* One row: arch_<name> in <name>.c. Every file of the folder that is none of the room's own is one,
  * and its row is known. A reader fills what is special to the architecture after the common
  * fields were read, and says of every layer what it is; it may refuse. */
@@ -58,6 +64,7 @@ struct arch {
                          0 = in all */
     bool yarn_real;   /* what GGUF files, which can not say it, mean by YaRN, */
     float glu_limit, glu_alpha;            /* and what clamps their gated units have */
+    const struct arch_groups *groups;      /* NULL = none */
     bool (*match_gguf)(const io_model *m); /* NULL = by name only; several rows may share a name */
     /* Required, but for GGUF where match_gguf lets no file come here. */
     sl_status (*read_gguf)(const io_model *m, struct arch_cfg *c, sl_err *err);
