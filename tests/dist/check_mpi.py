@@ -204,6 +204,9 @@ def planned(work):
     ranks, config = os.path.join(work, "ranks.json"), os.path.join(work, "serve.json")
     code, out, err, _ = run([(2, [SLUICE, "doctor", "--ranks", "--json"])])
     check("doctor's ranks", code and f"exit {code}: {err[-400:]}")
+    if not code:  # a rank copies its own rows at some 100 GB/s at most
+        far = {k: v for k, v in json.loads(out).items() if k.endswith("_gbps") and not 0 < v < 400}
+        check("speeds that there can be", far and f"GB/s: {far}")
     with open(ranks, "w") as f:
         f.write(out)
     code, out, err = e2e.run([SLUICE, "plan", "--this-cluster", ranks, "-m", DEMO, "--layout",
