@@ -278,8 +278,13 @@ static sl_status eval_text(struct eval *v, sl_err *err)
     }
     v->bos = v->c.mi.add_bos ? v->c.mi.bos : -1;
     v->ctx = v->c.ei.n_ctx;
-    v->stride =
-        v->o->stride ? BASE_MIN(v->o->stride, v->ctx) : v->ctx; /* more would leave tokens out */
+    v->stride = v->o->stride ? v->o->stride : v->ctx;
+    if (v->stride > v->ctx) {
+        st = SL_FAIL(err, REQUEST,
+                     "--stride %d: windows have %d tokens: those between two would be left out",
+                     v->stride, v->ctx);
+        goto out;
+    }
     if (v->o->experts) SL_TRY_OUT(eval_experts_open(&v->experts, &v->c, err));
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)v->ctx, sizeof *v->window, &p, err));
     v->window = p;

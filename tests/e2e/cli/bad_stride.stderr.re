@@ -1,0 +1,1 @@
+sluice: --stride 17: windows have 16 tokens: .*
