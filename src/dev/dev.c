@@ -144,6 +144,12 @@ void dev_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker), void 
     d->cls->host_run(d, fn, arg);
 }
 
+int dev_host_ahead(void *d)
+{
+    const struct dev_class *c = ((dev *)d)->cls;
+    return c->host_ahead ? c->host_ahead(d) : 0;
+}
+
 sl_status dev_mat_load(dev *d, const struct dev_weights *of, dev_mat **out, sl_err *err)
 {
     struct dev_image_sink sink;

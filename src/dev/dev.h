@@ -18,6 +18,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "dev/ranks.h"
 #include "tensor/tensor.h"
 
 /* Form of the activations of products. AUTO: int8 for experts (routed and shared) and attention
@@ -101,6 +102,9 @@ sl_status dev_sync(dev *d, sl_err *err) BASE_MUST_USE;
  * for work on what the device gave to the host. Another n_worker than dev_info's may be given;
  * worker < dev_info's n_thread. */
 void dev_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg);
+/* Such a device, by the thread that runs its operators while it waits for something else: reads a
+ * little of what it will need next. 0: it knows of nothing. */
+int dev_host_ahead(void *d);
 
 /* ---- weights: at open time only ---- */
 enum dev_use {
@@ -382,7 +386,9 @@ struct dev_prep {
     dev_act *act;
 };
 /* y_i = W_i act (+ bias_i) for up to 4 matrices that share the input. rows: token rows of act to
- * use, NULL = 0 .. n_row-1. */
+ * use, NULL = 0 .. n_row-1. ranks: NULL, or those that all have W_i where bit i of whole is set
+ * (then ldy is 0 and rows NULL): of many rows each computes a share, in room, and gets the others';
+ * without room in y, which must then stay as it is until the next join. */
 #define DEV_MATMUL_MAX 4
 struct dev_matmul {
     const dev_act *act;
@@ -393,6 +399,9 @@ struct dev_matmul {
     const float *bias[DEV_MATMUL_MAX]; /* [rows of W_i] or NULL */
     float *y[DEV_MATMUL_MAX];
     int64_t ldy[DEV_MATMUL_MAX]; /* 0 = rows of W_i */
+    const struct dev_ranks *ranks;
+    unsigned whole;
+    float *room; /* as the outputs of those W_i, one after another; or NULL */
 };
 /* For every head h: y[t, h, :] = W_h x[t, h, :], W a stack of H matrices. f32 activations are
  * prepared inside (f32 x dequantised weights). x [T, H, ldx_h], y [T, H, ldy_h]. */
@@ -483,7 +492,7 @@ struct dev_ffn {
     const float *down_bias;    /* [D] or NULL */
     bool keep_h;               /* h is looked at afterwards; else its contents are undefined */
     /* NULL, or: h has this rank's columns, h_all [n_row, all columns] is room for those of all,
-     * which is what down takes */
+     * which is what down takes, unless they go from rank to rank prepared; keep_h is false */
     const struct dev_ranks *ranks;
     const int32_t *part; /* [n_rank] host */
     float *h_all;
@@ -501,6 +510,7 @@ struct dev_route {
     int32_t *id;     /* [T, K] out, host-visible */
     float *weight;   /* [T, K] out */
     uint64_t *count; /* [E] for how many tokens each expert was chosen, counted up; or NULL */
+    const struct dev_ranks *ranks; /* NULL, or those that have the logits too */
 };
 /* Which experts the stacks of dev_moe hold, where it is not expert e in slot e: one may lie in
  * several slots, which take tokens in turn by their index in the step, or in none: it adds nothing.
@@ -518,29 +528,6 @@ void dev_slots_init(struct dev_slots *s, int n_expert);
 /* What slots say that a program of the device has is another now. Between steps. Errors: as
  * dev_put. */
 sl_status dev_slots_put(dev *d, const struct dev_slots *s, int n_expert, sl_err *err) BASE_MUST_USE;
-/* Where the rows of matrices are shared among ranks, a rank computes some columns of each output:
- * part[0] of them rank 0, then part[1] rank 1 and so on. join makes rows whole: y [n_row, n] from
- * every rank's x [n_row, its part], on the thread that runs the device's operators. */
-struct dev_joined {
-    dev *d;
-    const float *x;
-    float *y;
-    int n_row, n;
-    const int32_t *part;
-    const int32_t *of; /* NULL, or [n_row]: row t is that of rank of[t], whose x has n columns */
-    /* NULL, or [n_rank]: x are n_of[rank] whole rows, y [n_row, part[rank]] this rank's columns of
-     * those of rank 0, then of rank 1 and so on; without part all of their columns */
-    const int32_t *n_of;
-    /* NULL, or [n_rank, n_rank]: x are rows for rank 0, then for rank 1 and so on, y those for this
-     * rank, of rank 0, then of rank 1 and so on; from which to which how many go */
-    const int32_t *count;
-    bool home; /* of use to rank 0 alone: elsewhere y is not used */
-};
-struct dev_ranks {
-    void (*join)(void *user, const struct dev_joined *j);
-    void *user;
-    int rank, n_rank;
-};
 /* y [n_row, n]: the columns x of all ranks side by side; or, with n_of, the whole rows x of all
  * ranks after each other, n_of[rank] of this one. home: of use to rank 0 alone. */
 struct dev_join {

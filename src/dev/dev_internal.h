@@ -68,6 +68,7 @@ struct dev_class {
     bool takes_late;     /* its moe knows terms that come late */
     bool frees_poisoned; /* dev_kv_free is to poison: nothing may read a free block */
     void (*host_run)(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg);
+    int (*host_ahead)(dev *d);
     sl_status (*mat_load)(dev *d, const struct dev_weights *of, dev_mat **out, sl_err *err);
     sl_status (*mat_load_some)(dev *d, const struct dev_some *s, dev_mat **out, sl_err *err);
     const struct dev_one_ops *one; /* NULL: no matrix of a stack is replaced */

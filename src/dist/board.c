@@ -140,6 +140,8 @@ static void late(dist *d, int rank, int64_t ns, const char *what)
 static bool spin(const dist *d, struct os_word *w, unsigned goal)
 {
     int64_t now;
+    while (!os_word_there(w, goal) && d->waiting && d->waiting(d->waiting_arg)) {
+    }
     return os_word_poll(w, goal, 64) || os_word_spin(w, goal, d->spin_ns, clock_now_ns(), &now);
 }
 

@@ -40,6 +40,12 @@ void dist_set_crowded(dist *d, bool crowded)
     d->spin_ns = crowded ? 0 : DIST_SPIN_NS;
 }
 
+void dist_set_waiting(dist *d, int (*fn)(void *arg), void *arg)
+{
+    d->waiting = fn;
+    d->waiting_arg = arg;
+}
+
 void dist_set_join(dist *d, int n)
 {
     ASSERT(d->n_circle == 1);
@@ -198,6 +204,17 @@ static void pack_rows(const dist *d, const struct dist_piece *p, int for_rank, f
     memcpy(to, p->x + (int64_t)of.begin * p->n, (size_t)of.n * (size_t)p->n * sizeof *to);
 }
 
+/* This rank's columns, n of them. */
+static void pack_cols(const struct dist_piece *p, int64_t n, float *to)
+{
+    if (p->ldx == n) {
+        memcpy(to, p->x, (size_t)p->n_row * (size_t)n * sizeof *to);
+        return;
+    }
+    for (int i = 0; i < p->n_row; i++)
+        memcpy(to + i * n, p->x + i * p->ldx, (size_t)n * sizeof *to);
+}
+
 void dist_pack_piece(const dist *d, const struct dist_piece *p, int for_rank, float *to)
 {
     if (p->n_of && !p->part) {
@@ -209,7 +226,7 @@ void dist_pack_piece(const dist *d, const struct dist_piece *p, int for_rank, fl
         return;
     }
     if (!p->of) {
-        memcpy(to, p->x, (size_t)p->n_row * (size_t)p->part[d->rank - p->c->first] * sizeof *to);
+        pack_cols(p, p->part[d->rank - p->c->first], to);
         return;
     }
     for (int i = 0; i < p->n_row; i++) {
@@ -290,12 +307,15 @@ static void copy_rows(void *arg, int worker, int n_worker)
     const struct dist_cols *c = j->c;
     int64_t begin = (int64_t)j->n_row * worker / n_worker,
             end = (int64_t)j->n_row * (worker + 1) / n_worker, at = 0;
+    int64_t ldy = c->ldy ? c->ldy : c->n;
     for (int r = 0; r < j->who->n; r++) {
         const float *x = j->d->from[j->who->first + r];
-        int64_t n = c->part[r];
-        for (int64_t i = begin; i < end; i++)
-            memcpy(c->y + (j->row0 + i) * c->n + at, x + i * n, (size_t)n * sizeof *x);
+        float *y = c->y + j->row0 * ldy + at;
+        int64_t n = c->part[r], ldx = c->ldx && !j->d->packed ? c->ldx : n;
         at += n;
+        if (x == y) continue; /* they are where they go */
+        for (int64_t i = begin; i < end; i++)
+            memcpy(y + i * ldy, x + i * ldx, (size_t)n * sizeof *x);
     }
 }
 
@@ -303,10 +323,12 @@ static bool cols_piece(dist *d, const struct dist_cols *c, int row0, int n_row)
 {
     struct dist_circle *who = dist_circle_of(d, c->of);
     int mine = c->part[d->rank - who->first];
+    int64_t ldx = c->ldx ? c->ldx : mine;
     const struct dist_piece p = {.c = who,
-                                 .x = c->x + (int64_t)row0 * mine,
+                                 .x = c->x + row0 * ldx,
                                  .n_row = n_row,
                                  .n = c->n,
+                                 .ldx = ldx,
                                  .part = c->part,
                                  .home = c->home};
     if (!d->ops->exchange(d, &p)) return false;

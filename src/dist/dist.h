@@ -103,6 +103,9 @@ int dist_size(const dist *d);
 bool dist_here(const dist *d, int rank); /* is it on this machine? */
 /* Set after opening, where it is known only then. */
 void dist_set_crowded(dist *d, bool crowded);
+/* While this rank waits for others, and does not sleep yet, it does something useful: fn is called
+ * until it returns 0. */
+void dist_set_waiting(dist *d, int (*fn)(void *arg), void *arg);
 
 /* ---- while opening, of processes: all ranks call these at the same point ---- */
 /* What every rank says, `bytes` each: into all [n_rank, bytes]. Errors: TIMEOUT, IO. */
@@ -145,11 +148,12 @@ sl_status dist_all_done(dist *d, sl_err *err) BASE_MUST_USE;
 enum dist_kind { DIST_TP, DIST_STAGE, DIST_N_KIND };
 /* y [n_row, n]: columns part[0] of rank 0, then part[1] of rank 1 and so on, which each has in its
  * x [n_row, part[rank]]. home: for the first rank alone; the others do not wait, and their y is not
- * used. run: NULL, or what copies with many workers. */
+ * used. x may be where its columns go in y. run: NULL, or what copies with many workers. */
 struct dist_cols {
     enum dist_kind of;
     const float *x;
     float *y;
+    int64_t ldx, ldy; /* from row to row, on all ranks alike; 0 = as many as there are columns */
     int n_row, n;
     const int32_t *part; /* [ranks] */
     bool home;
@@ -180,7 +184,7 @@ struct dist_turn {
 void dist_turn(dist *d, const struct dist_turn *t);
 
 /* x [n_of[rank], n]: whole rows that this rank has. y: those of rank 0, then of rank 1 and so on.
- * home, run: as of dist_cols. */
+ * home, run: as of dist_cols. x may be where its rows go in y. */
 struct dist_gather {
     enum dist_kind of;
     const float *x;

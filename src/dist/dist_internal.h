@@ -27,6 +27,7 @@ struct dist_piece {
     struct dist_circle *c; /* whose */
     const float *x; /* this rank's */
     int n_row, n;   /* n: columns of the whole rows */
+    int64_t ldx;    /* of columns: from row to row of x */
     /* columns: floats in each rank's rows; or whole rows, of which rank of[i] has row i: NULL */
     const int32_t *part;
     const int32_t *of;
@@ -78,6 +79,8 @@ struct dist {
     struct dist_circle circle[DIST_N_KIND];
     int n_circle;
     int64_t deadline_ns, spin_ns;
+    int (*waiting)(void *arg); /* or NULL */
+    void *waiting_arg;
     int64_t t_heard, longest_ns; /* of the step under way; of all that count, 0: there was none */
     bool uncounted;              /* the step under way does not */
     int64_t waited_ns;           /* count.wait_ns when the step under way began */

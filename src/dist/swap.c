@@ -29,7 +29,7 @@ static void copy_rows(void *arg, int worker, int n_worker)
     for (int r = 0; r < j->n_rank; r++) {
         int64_t begin = (int64_t)j->n_of[r] * worker / n_worker,
                 end = (int64_t)j->n_of[r] * (worker + 1) / n_worker, n = j->n;
-        if (end > begin)
+        if (end > begin && j->to[r] != j->from[r])
             memcpy(j->to[r] + begin * n, j->from[r] + begin * n,
                    (size_t)(end - begin) * (size_t)n * sizeof(float));
     }

@@ -225,6 +225,22 @@ void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const f
     if (end == b->n_col / 32) memset(r + end, 0, sizeof(*r) * (size_t)(b->ld / 32 - end));
 }
 
+_Static_assert(sizeof(struct mm_rec) == MM_PART_WORDS * sizeof(float), "a group's words");
+
+float *kern_mm_part(struct mm_act_buf *b, int g0, int64_t *ld)
+{
+    *ld = (int64_t)row_recs(b->n_col, MM_ACT_INT8) * MM_PART_WORDS;
+    return (float *)(void *)(b->i8 + g0);
+}
+
+void kern_mm_prep_end(struct mm_act_buf *b, int t)
+{
+    struct mm_rec *r = b->i8 + (size_t)t * row_recs(b->n_col, MM_ACT_INT8);
+    int end = b->n_col / 32;
+    r[row_recs(b->n_col, MM_ACT_INT8) - 1].d = 1.0f;
+    memset(r + end, 0, sizeof(*r) * (size_t)(b->ld / 32 - end));
+}
+
 /* ---- the product ---- */
 
 #define UNPACK_GROUPS 32 /* groups of a code format that the float forms decode at a time */

@@ -138,6 +138,12 @@ void kern_mm_prep(struct mm_act_buf *b, int t, const float *x);
  * that has INT8 alone and whose n_col is a multiple of 32: the parts of a token, in any order and
  * by any workers, give the bits that kern_mm_prep gives in such a buffer. */
 void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const float *x);
+/* Where token 0's groups from g0 on lie in such a buffer, MM_PART_WORDS words of 4 bytes each; *ld:
+ * words from one token to the next. Who copies groups there that others have prepared says of each
+ * token when all are there: kern_mm_prep_end. */
+#define MM_PART_WORDS 16
+float *kern_mm_part(struct mm_act_buf *b, int g0, int64_t *ld);
+void kern_mm_prep_end(struct mm_act_buf *b, int t);
 
 /* ---- the product ---- */
 /* Bytes of scratch that one worker needs for kern_mm on matrices up to n_col columns (64-byte

@@ -223,6 +223,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     int64_t A = model_is_own(m) ? d->n_dp : 0, W = dev_combine_words(m->opts.combine, (int)D);
     int64_t R = A * d->n_rank, own = A ? model_own_tok_max(m) : 0; /* ranks; tokens of one */
     int64_t home = m->opts.rank ? 0 : A * T;
+    int64_t latents = c->kv_lora ? c->q_lora + c->kv_lora + c->d_rope : 0;
     const struct buffer all[] = {
         {&s->x, B_EMBED | B_ATTN, T, D},
         {&s->r, B_ATTN | B_DENSE | B_EXPERTS, T, D},
@@ -250,6 +251,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->r_cols, B_ATTN | B_DENSE | B_EXPERTS, T, cols(m, MODEL_CUT_MODEL)},
         {&s->logit_cols, B_HEAD, nl, BASE_MAX(cols(m, MODEL_CUT_VOCAB), cols(m, MODEL_CUT_DRAFT))},
         {&s->x_rows, B_EMBED, T, many ? D : 0},
+        {&s->whole, B_ATTN, T, many ? latents : 0},
         {&s->h_all, B_DENSE | B_SHARED, T, many ? wide_ff(c) : 0},
         {&s->h_exps, B_EXPERTS, T * K, many && K && !spread ? c->d_ff_expert : 0},
         {&s->exp_rows, B_EXPERTS, T * K, spread && !A ? cols(m, MODEL_CUT_MODEL) : 0},

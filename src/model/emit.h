@@ -63,6 +63,8 @@ struct model_joining {
     bool home;
 };
 void model_join_emit(struct emit *e, const struct model_joining *j);
+/* The ranks that share a block, NULL where there is one. */
+const struct dev_ranks *model_ranks_of(const struct emit *e);
 /* The tokens' rows, of the rank that has each in its x. */
 void model_pick_emit(struct emit *e, const float *x, float *y);
 

@@ -50,19 +50,13 @@ static void leave(struct emit *e, const struct side *s)
     e->side = home;
 }
 
-/* The ranks that share a block, NULL where there is one; and how. */
-static const struct dev_ranks *ranks_of(const struct emit *e)
-{
-    return e->m->ranks.join.n_rank > 1 ? &e->m->ranks.join : NULL;
-}
-
 static void gated(struct emit *e, const struct layer *l, float *y, enum model_tap_in in)
 {
     enum model_cut cut = l->is_moe ? MODEL_CUT_SHARED : MODEL_CUT_FF;
     const struct side *s = e->side;
     int n_ff = dev_mat_cols(l->down);
     EMIT(e, ffn, .act = s->a_ffn, .gate_up = l->gate_up, .down = l->down, .h_act = s->a_h,
-         .h = s->h, .y = y, .keep_h = e->tap.fn != NULL, .ranks = ranks_of(e),
+         .h = s->h, .y = y, .keep_h = e->tap.fn != NULL, .ranks = model_ranks_of(e),
          .part = e->m->ranks.part[cut], .h_all = s->h_all);
     model_tap_emit(e, in, s->h, n_ff, n_ff);
 }
@@ -90,12 +84,13 @@ static const struct side *route(struct emit *e, const struct layer *l)
     const struct side *s = enter(e, MODEL_ROUTER);
     struct chosen to = chosen_on(e, s);
     EMIT(e, matmul, .act = s->a_ffn, .n_mat = 1, .w = {l->router}, .bias = {l->router_add},
-         .y = {s->logit_r});
+         .y = {s->logit_r}, .ranks = model_ranks_of(e), .whole = 1);
     EMIT(e, route, .logit = s->logit_r, .bias = l->router_bias, .n_expert = c->n_expert,
          .k = c->n_expert_used, .sigmoid = c->route_sigmoid, .n_group = c->n_group,
          .k_group = c->n_group_used, .group_max = c->group_max, .norm = c->route_norm,
          .scale = c->route_scale, .id = to.id, .weight = to.weight,
-         .count = s->n_routed + (size_t)e->layer * (size_t)c->n_expert);
+         .count = s->n_routed + (size_t)e->layer * (size_t)c->n_expert,
+         .ranks = model_ranks_of(e));
     return s;
 }
 
@@ -136,7 +131,7 @@ struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const st
                             .glu = {c->glu.limit, c->glu.alpha, c->glu.plus1},
                             .gate_up_bias = l->gate_up_bias,
                             .down_bias = l->down_bias,
-                            .ranks = own ? NULL : ranks_of(e),
+                            .ranks = own ? NULL : model_ranks_of(e),
                             .part = own ? NULL : m->ranks.part[cut],
                             .h_all = s->h_exps,
                             .rows = s->exp_rows,

@@ -34,12 +34,15 @@ static void queries(struct emit *e, const struct layer *l)
 {
     const struct side *s = e->side;
     const struct arch_cfg *c = &e->m->cfg;
+    const struct dev_ranks *ranks = model_ranks_of(e);
     float *row = model_tap_row(e);
     if (!c->q_lora) {
-        EMIT(e, matmul, .act = s->a_attn, .n_mat = 2, .w = {l->q, l->kv_a}, .y = {s->q, s->k});
+        EMIT(e, matmul, .act = s->a_attn, .n_mat = 2, .w = {l->q, l->kv_a}, .y = {s->q, s->k},
+             .ranks = ranks, .whole = 1u << 1, .room = s->whole);
         return;
     }
-    EMIT(e, matmul, .act = s->a_attn, .n_mat = 2, .w = {l->q_a, l->kv_a}, .y = {s->qa, s->k});
+    EMIT(e, matmul, .act = s->a_attn, .n_mat = 2, .w = {l->q_a, l->kv_a}, .y = {s->qa, s->k},
+         .ranks = ranks, .whole = 3, .room = s->whole);
     EMIT(e, norm, .x = s->qa, .w = l->q_a_norm, .eps = LATENT_EPS, .n = c->q_lora, .act = s->a_q_a,
          .y = row);
     model_tap_emit(e, MODEL_TAP_Q_B, row, c->q_lora, c->q_lora);

@@ -5,6 +5,8 @@
 
 #include "model/emit.h"
 
+_Static_assert(DEV_RANK_MAX == DIST_RANK_MAX, "a device's ranks are those of a layout");
+
 static void run_on(void *d, void (*fn)(void *arg, int worker, int n_worker), void *arg)
 {
     dev_host_run(d, fn, arg);
@@ -63,6 +65,8 @@ static void carry(void *user, const struct dev_joined *j)
     }
     dist_cols(m->opts.dist, &(struct dist_cols){.x = j->x,
                                                 .y = j->y,
+                                                .ldx = j->ldx,
+                                                .ldy = j->ldy,
                                                 .n_row = j->n_row,
                                                 .n = j->n,
                                                 .part = j->part,
@@ -158,6 +162,7 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
             (struct dev_ranks){carry_apart, m, model_stage_rank(&m->dims), model_stage_n(&m->dims)};
         SL_TRY(model_own_open(m, err));
     }
+    dist_set_waiting(m->opts.dist, dev_host_ahead, m->d);
     if (n <= 1) return SL_OK;
     if (c->unshared)
         return SL_FAIL(err, UNSUPPORTED, "layout: %s has %s, which ranks that share heads lack",
@@ -188,7 +193,16 @@ int64_t model_join_bytes(const model *m)
     for (int cut = 0; cut < MODEL_N_CUT; cut++)
         for (int r = 0; r < m->dims.n_rank; r++)
             n = BASE_MAX(n, m->ranks.part[cut][r]);
+    if (m->dims.n_rank > 1) { /* of what every rank has whole */
+        n = BASE_MAX(n, BASE_MAX(m->cfg.n_expert, m->cfg.q_lora));
+        n = BASE_MAX(n, m->cfg.kv_lora + m->cfg.d_rope);
+    }
     return n * (int64_t)sizeof(float);
+}
+
+const struct dev_ranks *model_ranks_of(const struct emit *e)
+{
+    return e->m->ranks.join.n_rank > 1 ? &e->m->ranks.join : NULL;
 }
 
 float *model_cols_of(const struct emit *e, float *y, float *cols)

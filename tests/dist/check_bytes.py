@@ -27,12 +27,19 @@ def experts_of(c):
     return c.get("num_experts_per_tok", 0), c.get("moe_intermediate_size") or c["intermediate_size"]
 
 
-def joined(c, spread=False):
+def hidden(f, weights):
+    """Words of an expert's hidden values, which go prepared, 64 bytes for 32 of them, where every
+    rank has whole groups of 32."""
+    return f // 2 if all(n % 32 == 0 for n in shares(f, 16, weights)) else f
+
+
+def joined(c, spread=False, weights=(1, 1)):
     """Columns of a token's joins; spread: without the hidden values of experts."""
     heads, d = c["num_attention_heads"], c["hidden_size"]
     d_v = c.get("v_head_dim") or c.get("head_dim") or d // heads
     experts = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts") or 0
     used, f_exp = experts_of(c)
+    f_exp = hidden(f_exp, weights)
     dense = c.get("first_k_dense_replace", 0) if experts else c["num_hidden_layers"]
     n = d  # a row of the table of tokens
     for il in range(c["num_hidden_layers"]):
@@ -61,15 +68,41 @@ def shares(n, unit, weights):
     return [min(n, unit * sum(got[:r + 1])) - min(n, unit * sum(got[:r])) for r in range(len(got))]
 
 
-def moved(c, tp, pp, spread=False, own=None):
-    """own: rows of the vocabulary on rank 0, where ranks are not alike."""
+def moved(c, tp, pp, spread=False, weights=None, tokens=PROMPT + ANSWER - 1):
+    """weights: where ranks are not alike. The last token is told, not computed."""
     vocab = c["vocab_size"]
-    if own is None:
-        own = (vocab + 15) // 16 // tp * 16 if tp > 1 else vocab
-    tokens = PROMPT + ANSWER - 1  # the last one is told, not computed
+    own = (vocab + 15) // 16 // tp * 16 if tp > 1 else vocab
+    if weights:
+        own = shares(vocab, 16, weights)[0]
     rows = turned(c, tp) if spread else 0
-    return 4 * (tokens * ((tp - 1) * joined(c, spread) + rows + (pp - 1) * tp * c["hidden_size"]) +
+    columns = joined(c, spread, weights or (1,) * tp)
+    return 4 * (tokens * ((tp - 1) * columns + rows + (pp - 1) * tp * c["hidden_size"]) +
                 ANSWER * (vocab - own))
+
+
+def whole(c):
+    """Columns of what every rank of several has whole, and computes some rows of in a long prompt:
+    latents, the router's logits, numbers of experts and their weights."""
+    experts = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts") or 0
+    dense = c.get("first_k_dense_replace", 0) if experts else c["num_hidden_layers"]
+    latents = sum(c.get(k) or 0 for k in ("q_lora_rank", "kv_lora_rank"))
+    if latents:
+        latents += c["qk_rope_head_dim"]
+    return c["num_hidden_layers"] * latents + \
+        (c["num_hidden_layers"] - dense) * (experts + 2 * experts_of(c)[0])
+
+
+def check_long(tally, build, name, model, c):
+    """A prompt of which each of two ranks computes half of such rows."""
+    n, tp = 48, 2
+    code, out, err = e2e.run([
+        e2e.sluice(build), "run", "-m", model, "--ids", ",".join(str(5 + i) for i in range(n)),
+        "-n", str(ANSWER), "--ignore-eos", "--json", "--layout", f"tp={tp}", "-t", str(tp)])
+    want = moved(c, tp, 1, tokens=n + ANSWER - 1) + 4 * n * (tp - 1) * whole(c)
+    want /= n + ANSWER
+    got = None if code else e2e.last_json(out)["wire_bytes_per_token"]
+    tally.check(f"{name} tp={tp}, a prompt of {n}", code and err or
+                abs(got - want) >= 1 and f"{got}, not {want:.1f} a token")
 
 
 def words(form, n):
@@ -115,7 +148,6 @@ def check_uneven(tally, build, work, name, model, c):
     experts that are whole each rank takes its columns of what the others' have computed."""
     n_exp = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
     weights, stats = (3, 2, 1), os.path.join(work, f"{name}.uneven.json")
-    own = shares(c["vocab_size"], 16, weights)[0]
     for ep in (1, 3) if n_exp else (1,):
         if os.path.exists(stats):
             os.unlink(stats)
@@ -124,11 +156,11 @@ def check_uneven(tally, build, work, name, model, c):
             ",".join(str(5 + i) for i in range(PROMPT)), "-n", str(ANSWER), "--ignore-eos",
             "--json", "--layout", f"tp=3,ep={ep},weight=3:2:1", "-t", "3",
             *(["--expert-stats", stats] if n_exp else [])])
-        want = moved(c, 3, 1, own=own)
+        want = moved(c, 3, 1, weights=weights)
         if not code and ep > 1:
             columns, experts = shares(c["hidden_size"], 16, weights), shares(n_exp, 1, weights)
             tokens = PROMPT + ANSWER - 1
-            want -= 4 * tokens * 2 * (joined(c) - joined(c, True))
+            want -= 4 * tokens * 2 * (joined(c, False, weights) - joined(c, True, weights))
             with open(stats, encoding="utf-8") as f:
                 for layer in json.load(f)["layers"]:
                     for r in range(3):
@@ -148,6 +180,7 @@ def check_model(tally, build, work, name, most):
     if n_exp:
         check_dp(tally, build, work, name, model, c)
     check_uneven(tally, build, work, name, model, c)
+    check_long(tally, build, name, model, c)
     ranks = [(n, 1, 1) for n in range(2, most + 1)] + [(1, 1, 2), (2, 1, 2)]
     if n_exp:
         ranks += [(n, n, 1) for n in range(2, most + 1) if n_exp % n == 0] + [(2, 2, 2)]

@@ -7,6 +7,7 @@
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/mat.h"
 #include "dev/cpu/product.h"
+#include "dev/cpu/ranks.h"
 #include "dev/cpu/work.h"
 
 static int n_place(const struct dev_moe *p)
@@ -249,6 +250,7 @@ void dev_cpu_moe_up(const struct cpu_moe *m, int worker, const struct mm_act_buf
     struct vec_glu glu;
     struct cpu_hidden out = {.ldh = n_ff, .act = m->parts ? &c->moe.act : NULL};
     out.glu = dev_cpu_glu(&p->glu, p->gate_up_bias, &glu);
+    if (out.act && p->h_all) out.group0 = dev_cpu_parts_begin(p->ranks, p->part);
     while (dev_cpu_work_take(c, &c->work[0], worker, &at)) {
         struct rows s = rows_of(m, at.seg->user);
         out.h = c->moe.h + s.begin * n_ff;
@@ -265,7 +267,10 @@ void dev_cpu_moe_prep(const struct cpu_moe *m, int worker, int n_w)
     int64_t n_h = m->down->m.n_col, b, e;
     par_split(m->n_slot, worker, n_w, &b, &e);
     for (int64_t s = b; s < e; s++)
-        kern_mm_prep(&m->c->moe.act, (int)s, h + s * n_h);
+        if (m->parts)
+            kern_mm_prep_end(&m->c->moe.act, (int)s);
+        else
+            kern_mm_prep(&m->c->moe.act, (int)s, h + s * n_h);
 }
 
 void dev_cpu_moe_down(const struct cpu_moe *m, int worker)
@@ -295,7 +300,7 @@ static void moe_up(void *arg, int worker, int n_w)
 static void moe_down(void *arg, int worker, int n_w)
 {
     const struct cpu_moe *m = arg;
-    if (!m->parts) {
+    if (!m->parts || m->p->h_all) {
         dev_cpu_moe_prep(m, worker, n_w);
         par_barrier(m->c->team);
     }
@@ -326,7 +331,10 @@ static void moe_of_ranks(struct cpu_moe *m)
     h.n_row = m->n_slot;
     h.n = m->down->m.n_col;
     par_run(m->c->team, moe_up, m);
-    if (h.n_row) p->ranks->join(p->ranks->user, &h);
+    if (m->parts)
+        dev_cpu_parts_join(m->c, p->ranks, p->part, &m->c->moe.act, m->n_slot);
+    else if (h.n_row)
+        p->ranks->join(p->ranks->user, &h);
     par_run(m->c->team, moe_rest, m);
 }
 
@@ -376,7 +384,8 @@ void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p
     *m = (struct cpu_moe){.c = c, .p = p, .n_tok = n_tok};
     m->gate_up = dev_cpu_mat_of(p->gate_up);
     m->down = dev_cpu_mat_of(p->down);
-    m->parts = !p->tap.fn && !p->h_all && dev_cpu_takes_parts(m->down);
+    m->parts = !p->tap.fn && dev_cpu_takes_parts(m->down) &&
+               (!p->h_all || dev_cpu_parts_shared(p->ranks, p->part));
     ASSERT(n_tok <= dev_cpu_n_tok_experts(&c->most) && p->k <= c->most.k &&
            n_place(p) <= c->most.n_expert && m->gate_up->m.n_row <= c->most.d_ff_expert &&
            m->down->m.n_row <= c->most.d_model);

@@ -42,7 +42,7 @@ struct cpu_moe {
  * c->work[0] (gate and up) and c->work[1] (down), which the caller divides. */
 void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p, int n_tok);
 /* By all workers, a barrier between each and the next; x: the prepared input; prep: only without
- * parts. */
+ * parts, or where ranks share the hidden values. */
 void dev_cpu_moe_up(const struct cpu_moe *m, int worker, const struct mm_act_buf *x);
 void dev_cpu_moe_prep(const struct cpu_moe *m, int worker, int n_w);
 void dev_cpu_moe_down(const struct cpu_moe *m, int worker);

@@ -142,6 +142,11 @@ static void cpu_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker)
     par_run(dev_cpu_of(d)->team, fn, arg);
 }
 
+static int cpu_host_ahead(dev *d)
+{
+    return dev_cpu_work_ahead(dev_cpu_of(d), 0);
+}
+
 /* ---- the workspace of a step ---- */
 
 sl_status dev_cpu_scratch(struct cpu *c, size_t n, size_t size, void *out, sl_err *err)
@@ -329,6 +334,7 @@ const struct dev_class dev_cpu_class = {.name = "cpu",
                                         .is_host = true,
                                         .takes_late = true,
                                         .host_run = cpu_host_run,
+                                        .host_ahead = cpu_host_ahead,
                                         .mat_load = dev_cpu_mat_load,
                                         .mat_load_some = dev_cpu_mat_load_some,
                                         .one = &dev_cpu_one,

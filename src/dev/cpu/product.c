@@ -4,6 +4,7 @@
 
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/mat.h"
+#include "dev/cpu/ranks.h"
 #include "dev/cpu/work.h"
 
 struct matmul_job {
@@ -11,6 +12,23 @@ struct matmul_job {
     const struct dev_matmul *p;
     int n_row;
 };
+
+/* Rows of W_i's output that are computed here. */
+static struct cpu_share share_of(const struct dev_matmul *p, int i, int n_row)
+{
+    return dev_cpu_share(p->whole >> i & 1 ? p->ranks : NULL, n_row);
+}
+
+/* Where row share.begin of W_i's output is computed. */
+static float *out_of(const struct dev_matmul *p, int i, int n_row)
+{
+    struct cpu_share s = share_of(p, i, n_row);
+    int64_t ldy = p->ldy[i] ? p->ldy[i] : dev_cpu_mat_of(p->w[i])->m.n_row, at = 0;
+    if (!p->room || s.n == n_row) return p->y[i] + s.begin * ldy;
+    for (int k = 0; k < i; k++)
+        at += p->whole >> k & 1 ? (int64_t)n_row * dev_cpu_mat_of(p->w[k])->m.n_row : 0;
+    return p->room + at + s.begin * ldy;
+}
 
 void dev_cpu_matmul_take(struct cpu *c, int worker, struct cpu_work *set,
                          const struct mm_act_buf *x, const struct dev_matmul *p, int n_row)
@@ -20,9 +38,11 @@ void dev_cpu_matmul_take(struct cpu *c, int worker, struct cpu_work *set,
         int i = at.seg->user;
         const struct cpu_mat *w = dev_cpu_mat_of(p->w[i]);
         int64_t ldy = p->ldy[i] ? p->ldy[i] : w->m.n_row;
-        const struct cpu_cols in = {x, w->form, p->rows, n_row};
-        dev_cpu_product(c, worker, &at, &in, p->y[i], ldy);
-        if (p->bias[i]) dev_cpu_product_bias(c, &at, p->bias[i], n_row, p->y[i], ldy);
+        struct cpu_share s = share_of(p, i, n_row);
+        float *y = out_of(p, i, n_row);
+        const struct cpu_cols in = {x, w->form, s.begin ? c->iota + s.begin : p->rows, s.n};
+        dev_cpu_product(c, worker, &at, &in, y, ldy);
+        if (p->bias[i]) dev_cpu_product_bias(c, &at, p->bias[i], s.n, y, ldy);
     }
 }
 
@@ -41,10 +61,16 @@ void dev_cpu_matmul(dev *d, const struct dev_step *b, const struct dev_matmul *p
     ASSERT(j.n_row <= c->n_tok_max);
     if (j.n_row == 0) return;
     dev_cpu_work_clear(&c->work[0]);
-    for (int i = 0; i < p->n_mat; i++)
-        dev_cpu_work_add(&c->work[0], &dev_cpu_mat_of(p->w[i])->m, NULL, j.n_row, 16)->user = i;
+    for (int i = 0; i < p->n_mat; i++) {
+        int n = share_of(p, i, j.n_row).n;
+        dev_cpu_work_add(&c->work[0], &dev_cpu_mat_of(p->w[i])->m, NULL, n, 16)->user = i;
+    }
     dev_cpu_work_split(c, &c->work[0]);
     par_run(c->team, matmul_run, &j);
+    for (int i = 0; i < p->n_mat; i++) {
+        struct cpu_shared s = {out_of(p, i, j.n_row), p->y[i], dev_cpu_mat_of(p->w[i])->m.n_row};
+        if (p->whole >> i & 1) dev_cpu_share_join(c, p->ranks, j.n_row, &s);
+    }
 }
 
 /* ---- by head ---- */
@@ -122,6 +148,7 @@ static void ffn_up(void *arg, int worker, int n_w)
     struct cpu_hidden out = {.h = p->h, .ldh = n_ff, .act = j->parts ? &j->hx : NULL};
     out.glu = dev_cpu_glu(&p->glu, p->gate_up_bias, &glu);
     out.bias = p->gate_up_bias;
+    if (j->parts && p->ranks) out.group0 = dev_cpu_parts_begin(p->ranks, p->part);
     const struct cpu_cols in = {.x = x, .n_tok = j->n_row};
     while (dev_cpu_work_take(c, &c->work[0], worker, &at))
         dev_cpu_product_silu(c, worker, &at, &in, j->gate_up, &out);
@@ -134,11 +161,15 @@ static void ffn_down(void *arg, int worker, int n_w)
     struct cpu *c = j->c;
     int64_t b, e, n_h = j->down->m.n_col;
     struct cpu_piece at = {0};
+    par_split(j->n_row, worker, n_w, &b, &e);
     if (!j->parts) {
         const float *h = p->ranks ? p->h_all : p->h;
-        par_split(j->n_row, worker, n_w, &b, &e);
         for (int64_t t = b; t < e; t++)
             kern_mm_prep(&j->hx, (int)t, h + t * n_h);
+        par_barrier(c->team);
+    } else if (p->ranks) {
+        for (int64_t t = b; t < e; t++)
+            kern_mm_prep_end(&j->hx, (int)t);
         par_barrier(c->team);
     }
     const struct cpu_cols in = {&j->hx, j->down->form, NULL, j->n_row};
@@ -165,7 +196,10 @@ static void ffn_of_ranks(struct ffn_job *j)
     h.n = j->down->m.n_col;
     h.part = p->part;
     par_run(j->c->team, ffn_up, j);
-    p->ranks->join(p->ranks->user, &h);
+    if (j->parts)
+        dev_cpu_parts_join(j->c, p->ranks, p->part, &j->hx, j->n_row);
+    else
+        p->ranks->join(p->ranks->user, &h);
     par_run(j->c->team, ffn_down, j);
 }
 
@@ -179,7 +213,7 @@ void dev_cpu_ffn(dev *d, const struct dev_step *b, const struct dev_ffn *p)
     ASSERT(j.down->m.n_col <= wide->n_col);
     kern_mm_act_init(&j.hx, 1u << j.down->form, j.down->m.n_col, wide->n_tok_max, wide->base);
     j.hx.is_parts = dev_cpu_takes_parts(j.down);
-    j.parts = !p->keep_h && !p->ranks && j.hx.is_parts;
+    j.parts = !p->keep_h && j.hx.is_parts && (!p->ranks || dev_cpu_parts_shared(p->ranks, p->part));
     ASSERT(j.n_row <= c->n_tok_max);
     dev_cpu_work_clear(&c->work[0]);
     dev_cpu_work_add(&c->work[0], &j.gate_up->m, &j.gate_up->m2, j.n_row, j.parts ? 32 : 16);

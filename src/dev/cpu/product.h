@@ -30,12 +30,12 @@ void dev_cpu_product_bias(struct cpu *c, const struct cpu_piece *p, const float 
 void dev_cpu_matmul_take(struct cpu *c, int worker, struct cpu_work *w, const struct mm_act_buf *x,
                          const struct dev_matmul *p, int n_row);
 /* Where silu(gate) * up of tokens goes: rows h + j * ldh, or straight into prepared activations
- * act, token j to row0 + j (dev_cpu_takes_parts). */
+ * act, token j to row0 + j, from group0 on (dev_cpu_takes_parts). */
 struct cpu_hidden {
     float *h;
     int64_t ldh;
     struct mm_act_buf *act;
-    int row0;
+    int row0, group0;
     const struct vec_glu *glu; /* NULL: plain silu(gate) * up */
     const float *bias;         /* with glu: of the gates, then of the ups; or NULL */
 };

@@ -1,6 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Columns and rows that other ranks have computed. */
+#include "dev/cpu/ranks.h"
+
 #include "dev/cpu/cpu.h"
+#include "dev/cpu/product.h"
+
+static bool is_shared(const struct dev_ranks *r, int n_row)
+{
+    return r && n_row >= CPU_SHARE_ROWS * r->n_rank;
+}
+
+static int share_begin(const struct dev_ranks *r, int rank, int n_row)
+{
+    return (int)((int64_t)n_row * rank / r->n_rank);
+}
+
+struct cpu_share dev_cpu_share(const struct dev_ranks *r, int n_row)
+{
+    if (!is_shared(r, n_row)) return (struct cpu_share){0, n_row};
+    int begin = share_begin(r, r->rank, n_row);
+    return (struct cpu_share){begin, share_begin(r, r->rank + 1, n_row) - begin};
+}
+
+void dev_cpu_share_join(struct cpu *c, const struct dev_ranks *r, int n_row,
+                        const struct cpu_shared *s)
+{
+    int32_t n_of[DEV_RANK_MAX];
+    struct dev_joined j = {
+        .d = &c->head, .x = s->x, .y = s->y, .n_row = n_row, .n = s->n, .n_of = n_of};
+    if (!is_shared(r, n_row)) return;
+    for (int i = 0; i < r->n_rank; i++)
+        n_of[i] = share_begin(r, i + 1, n_row) - share_begin(r, i, n_row);
+    r->join(r->user, &j);
+}
+
+bool dev_cpu_parts_shared(const struct dev_ranks *r, const int32_t *part)
+{
+    for (int i = 0; i < r->n_rank; i++)
+        if (part[i] % 32) return false;
+    return true;
+}
+
+int dev_cpu_parts_begin(const struct dev_ranks *r, const int32_t *part)
+{
+    int begin = 0;
+    for (int i = 0; i < r->rank; i++)
+        begin += part[i];
+    return begin / 32;
+}
+
+void dev_cpu_parts_join(struct cpu *c, const struct dev_ranks *r, const int32_t *part,
+                        struct mm_act_buf *act, int n_row)
+{
+    int32_t words[DEV_RANK_MAX];
+    int64_t ld;
+    struct dev_joined j = {.d = &c->head, .n_row = n_row, .part = words};
+    j.y = kern_mm_part(act, 0, &ld);
+    j.x = kern_mm_part(act, dev_cpu_parts_begin(r, part), &ld);
+    j.ldx = j.ldy = ld;
+    for (int i = 0; i < r->n_rank; i++) {
+        words[i] = part[i] / 32 * MM_PART_WORDS;
+        j.n += words[i];
+    }
+    if (n_row) r->join(r->user, &j);
+}
 
 void dev_cpu_join(dev *d, const struct dev_step *b, const struct dev_join *p)
 {

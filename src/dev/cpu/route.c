@@ -8,6 +8,7 @@
  * Source: DeepseekV2/V3 and Qwen3Moe routers of transformers. */
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/moe.h"
+#include "dev/cpu/ranks.h"
 #include "dev/cpu/rows.h"
 
 #include <math.h>
@@ -64,10 +65,16 @@ void dev_cpu_route_row(struct cpu *c, const struct dev_route *p, int t)
         weight[k] *= f;
 }
 
+struct route_job {
+    const struct dev_route *p;
+    int begin; /* row 0 of the job */
+};
+
 static void route_row(struct cpu *c, void *arg, int t, int worker)
 {
+    const struct route_job *j = arg;
     (void)worker;
-    dev_cpu_route_row(c, arg, t);
+    dev_cpu_route_row(c, j->p, j->begin + t);
 }
 
 void dev_cpu_route_count(const struct dev_route *p, int n_tok)
@@ -82,6 +89,12 @@ void dev_cpu_route(dev *d, const struct dev_step *b, const struct dev_route *p)
     ASSERT(p->n_expert <= CPU_EXPERT_MAX && p->k >= 1 &&
            p->k <=
                p->n_expert / (p->n_group > 1 ? p->n_group : 1) * (p->n_group > 1 ? p->k_group : 1));
-    dev_cpu_for_rows(dev_cpu_of(d), n_tok, p->n_expert * (p->k + 2.0), route_row, (void *)p);
+    struct cpu *c = dev_cpu_of(d);
+    struct cpu_share s = dev_cpu_share(p->ranks, n_tok);
+    struct route_job j = {p, s.begin};
+    dev_cpu_for_rows(c, s.n, p->n_expert * (p->k + 2.0), route_row, &j);
+    int64_t at = (int64_t)s.begin * p->k;
+    dev_cpu_share_join(c, p->ranks, n_tok, &(struct cpu_shared){p->id + at, p->id, p->k});
+    dev_cpu_share_join(c, p->ranks, n_tok, &(struct cpu_shared){p->weight + at, p->weight, p->k});
     dev_cpu_route_count(p, n_tok);
 }

@@ -284,7 +284,8 @@ void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
                 c->k.glu_pairs_f32(h, s->tile + j * ld, bg, bu, n, out->glu);
             else
                 c->k.silu_pairs_f32(h, s->tile + j * ld, n);
-            if (out->act) kern_mm_prep_part(out->act, out->row0 + j0 + j, row0 / 32, n / 32, h);
+            if (out->act) kern_mm_prep_part(out->act, out->row0 + j0 + j, out->group0 + row0 / 32,
+                                            n / 32, h);
         }
     }
 }
