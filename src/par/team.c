@@ -42,7 +42,7 @@ struct worker {
 
 struct par_team {
     /* fixed after open */
-    int n, crowded, pinned, adapt;
+    int n, n_rank, crowded, pinned, adapt;
     int n_started;
     int (*on_wait)(void *arg, int worker);
     void *on_wait_arg;
@@ -176,10 +176,10 @@ static void *worker_main(void *arg)
 }
 
 /* The caller is not pinned for good (its affinity is the application's), but it must not sit on a
- * worker's CPU: move it off and give the old mask back. */
+ * worker's CPU, nor on another rank's: move it off and give the old mask back. */
 static void nudge_caller(par_team *t)
 {
-    int here = sched_getcpu(), taken = 0;
+    int here = sched_getcpu(), taken = t->n_rank > 1 && here != t->worker[0].cpu;
     for (int i = 1; i < t->n; i++)
         taken |= t->worker[i].cpu == here;
     if (!taken || t->worker[0].cpu < 0) return;
@@ -198,6 +198,7 @@ static sl_status start(par_team *t, const struct par_opts *o, sl_err *err)
     if (o->n_rank > 1) all = (struct os_team){t->n, o->rank, o->n_rank};
     SL_TRY(mem_alloc_array(MEM_MISC, (size_t)t->n, sizeof(int), &cpu, err));
     int n_cpu = os_team_cpus(&all, cpu);
+    t->n_rank = all.n_rank;
     for (int i = 0; i < t->n; i++)
         t->worker[i] = (struct worker){.team = t, .id = i, .cpu = ((int *)cpu)[i]};
     mem_free(cpu);
@@ -261,6 +262,8 @@ int par_size(const par_team *t)
 void par_run(par_team *t, void (*fn)(void *arg, int worker, int n_worker), void *arg)
 {
     if (t->n == 1 || solo_now(t)) {
+        if (t->n == 1 && t->n_rank > 1 && t->pinned && t->n_region++ % NUDGE_EVERY == 0)
+            nudge_caller(t);
         t->n_now = 1;
         fn(arg, 0, 1);
         return;
