@@ -159,14 +159,17 @@ static const struct plan_link *link_of(const struct plan_case *c, int n)
     return n <= t->per_host && t->per_host % n == 0 ? &t->host : &t->all;
 }
 
+#define PREPARED 0.5 /* words of hidden values of experts, which travel prepared in 8 bits */
+#define SHARE_ROWS 16 /* a rank: of so many and more each computes some, of what all have whole */
+
 /* Columns side by side, in f32: the row of the table, the joins of each layer, rows of logits to
  * the first. */
 static double join_time(const struct plan_case *c, const struct stage *s, const struct work *w)
 {
     const struct plan_model *m = c->model;
     double n = c->lay.tp, v = m->v_dim > 0 ? m->v_dim : m->head_dim, D = m->hidden;
-    double of_expert = c->lay.dp > 1 ? 0 : c->lay.ep > 1 ? D / n : m->moe_inter;
-    double shared = (double)m->shared * m->shared_inter;
+    double of_expert = c->lay.dp > 1 ? 0 : c->lay.ep > 1 ? D / n : PREPARED * m->moe_inter;
+    double shared = PREPARED * m->shared * m->shared_inter;
     double col = s->n_layer * (m->heads * v + 2 * D) + (double)s->n_dense * m->dense_inter +
                  s->n_moe * (m->topk * of_expert + shared) + (s->first ? D : 0);
     double times = 4.0 * s->n_layer + (shared > 0 ? s->n_moe : 0) + s->first + s->last;
@@ -252,7 +255,9 @@ static void seat_time(const struct plan_case *c, const struct stage *s, const st
     *t = (struct plan_time){0};
     t->weights = ((dense + repl) * c->fmt.attn + head * c->fmt.head) / 8 / bw;
     t->experts = expert * reads * c->fmt.expert / 8 / bw;
-    double flop = w->tok * (dense + repl) + w->all * m->topk * expert * of->of_stage * skew;
+    double of_repl = w->tok >= SHARE_ROWS * tp ? 1 / tp : 1;
+    double flop = w->tok * (dense + repl * of_repl);
+    flop += w->all * m->topk * expert * of->of_stage * skew;
     t->compute = 2 * (flop * counted(m) + w->rows * head) / ops;
     if (w->attn_flop > 0)
         t->attn = w->attn_flop * part * of->of_group / (ops * k[PLAN_ETA_A]);

@@ -89,9 +89,9 @@ TEST(plan_team_ranks_hold_all_of_a_model_together)
 TEST(plan_team_waits_for_what_is_moved)
 {
     /* R1, dense and mixed layers: four joins a layer and one for shared experts, the row of the
-     * table and the logits, and two for the step */
+     * table and the logits, and two for the step; experts' hidden values are half as many words */
     struct plan_case c = here("deepseek-r1", lay(4, 1, 1, 1));
-    double col = 7168 + 61 * (128 * 128 + 2 * 7168.0) + 3 * 18432.0 + 58 * (8 + 1) * 2048.0;
+    double col = 7168 + 61 * (128 * 128 + 2 * 7168.0) + 3 * 18432.0 + 58 * (8 + 1) * 1024.0;
     col += 129280;
     double want = (4 * 61 + 58 + 2) * 5e-6 + 2 * 100e-6 + 4 * col * 0.75 / 10e9;
     double got = step(c, 1).comm;
