@@ -403,7 +403,10 @@ static const char *const words[][2] = {{"-ngl", "gpu-layers"},
                                        {"-ts", "split"},
                                        {"--tensor-split", "split"},
                                        {"-cmoe", "cpu-moe"},
-                                       {"-ncmoe", "n-cpu-moe"}};
+                                       {"-ncmoe", "n-cpu-moe"},
+                                       {"-md", "draft-model"},
+                                       {"--model-draft", "draft-model"},
+                                       {"--draft-n", "draft-max"}};
 
 /* Is argv[*i] such a word, of an option that the command has? Then it is taken. */
 static sl_status by_word(struct walk *w, int *i, bool *is_one, sl_err *err)

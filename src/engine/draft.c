@@ -40,14 +40,19 @@ static sl_status parse_source(sl_engine *e, sl_err *err)
         if (*rate && !*end && s->right >= 0 && s->right <= 1) return SL_OK;
         return SL_FAIL(err, REQUEST, "draft: \"%.60s\": a rate from 0 to 1", draft);
     }
-    return SL_FAIL(err, REQUEST, "draft: \"%.60s\": off, auto, ngram, mtp, model or replay:RATE",
-                   draft);
+    strtod(draft, &end);
+    bool number = *draft && !*end; /* llama.cpp's option of that name */
+    return SL_FAIL(err, REQUEST, "draft: \"%.60s\": off, auto, ngram, mtp, model or replay:RATE%s",
+                   draft, number ? "; how many at most is draft_max" : "");
 }
 
 sl_status engine_spec_parse(sl_engine *e, sl_err *err)
 {
     int n = e->opts.draft_vocab, n_vocab = e->m->cfg.n_vocab;
     SL_TRY(parse_source(e, err));
+    if (e->opts.draft_max && !e->spec.on)
+        return SL_FAIL(err, REQUEST, "draft_max: %d: there are no drafts (draft: off)",
+                       e->opts.draft_max);
     if (n < 0 || n > n_vocab)
         return SL_FAIL(err, REQUEST,
                        "draft_vocab: %d: from 1 to the vocabulary's %d tokens, 0 = all", n,

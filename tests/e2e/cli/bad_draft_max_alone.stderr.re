@@ -1,0 +1,1 @@
+sluice: .*draft_max: 3: there are no drafts.*
