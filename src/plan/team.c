@@ -459,7 +459,7 @@ static double rounded(const double *v, int n, int k, uint16_t *w)
     double worst = 0;
     for (int i = 0; i < n; i++) {
         w[i] = (uint16_t)fmax(1, round(v[i] * k));
-        worst = fmax(worst, fabs(w[i] / (v[i] * k) - 1));
+        worst = BASE_MAX(worst, fabs(w[i] / (v[i] * k) - 1));
     }
     return worst;
 }

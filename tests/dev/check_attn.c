@@ -138,7 +138,7 @@ static void attend(const struct query *f, double *y, double *tol)
             a += fabs(x);
         }
         w[p] = s;
-        max = fmax(max, s);
+        max = BASE_MAX(max, s);
         err = fmax(err, ((f->d + 4) * U + 2 * f->u16) * a);
     }
     for (int p = n_lo; p < n_hi; p++)

@@ -502,7 +502,7 @@ static void route_want(const struct dev_route *p, int t, struct cand *out, doubl
     double max = -1e300, sum = 0;
     int E = p->n_expert, per = E / p->n_group;
     for (int e = 0; e < E; e++)
-        max = fmax(max, p->logit[t * E + e]);
+        max = BASE_MAX(max, p->logit[t * E + e]);
     for (int e = 0; e < E; e++)
         sum += exp(p->logit[t * E + e] - max);
     struct cand group[64], all[256];
