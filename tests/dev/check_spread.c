@@ -204,8 +204,8 @@ void check_spread(void)
             run(&a, 0, plain);
             double most = 0, off = 0;
             for (int i = 0; i < T * D; i++) {
-                most = fmax(most, fabs(plain[i]));
-                off = fmax(off, fabs((double)plain[i] - want[i]));
+                most = BASE_MAX(most, fabs(plain[i]));
+                off = BASE_MAX(off, fabs((double)plain[i] - want[i]));
             }
             if (off == 0 || off > most * 0.05) FAIL("combine: %g off, of %g", off, most);
         }
