@@ -12,10 +12,11 @@
 #define DRIFT 0.003        /* of what a piece adds, from one mixed step to the next */
 #define DOUBT 0.3          /* of a token's cost, standard deviation */
 #define DRIFT_DEPTH 0.0003 /* the same of what grows with depth */
-#define AGE 512.0          /* a step that long ago counts half */
+#define AGE 128.0          /* a step that long ago counts half */
+#define GAIN 0.2           /* what a step changes of what is compared, after the first few, */
+#define HELD_UP 1.1        /* as if it had taken so much of that at most */
 #define SEEN_MOST 8        /* a number of tokens counts as so many steps at most */
 #define GROWS 0.7          /* of a step's time that grows with its tokens, until more is known */
-#define AGE_ALONE 128.0    /* AGE of a number of tokens that is known for itself, against */
 #define HOPE 0.1           /* so much of a step in which a further token */
 #define HOPED 0.05         /* costs so much of it */
 
@@ -59,9 +60,9 @@ static double decode_ns(const struct sched_cost *c, int n, uint64_t n_fresh)
 }
 
 /* How many steps a row still counts as. */
-static double weight(const struct sched_cost *c, const struct sched_cost_row *r, double age)
+static double weight(const struct sched_cost *c, const struct sched_cost_row *r)
 {
-    return BASE_MIN(r->n_seen, SEEN_MOST) * exp2(-(double)(c->n_step - r->step) / age);
+    return BASE_MIN(r->n_seen, SEEN_MOST) * exp2(-(double)(c->n_step - r->step) / AGE);
 }
 
 /* The time of steps of i tokens, where those of at < i take ns. One that was held up when it was
@@ -69,9 +70,9 @@ static double weight(const struct sched_cost *c, const struct sched_cost_row *r,
 static double doubted(const struct sched_cost *c, int i, int at, double ns)
 {
     const struct sched_cost_row *r = &c->row[i];
-    double w = weight(c, r, AGE_ALONE);
-    if (at == 0) return r->ns;
-    return (w * r->ns + HOPE * ns * (1 + HOPED * (i - at))) / (w + HOPE);
+    double w = weight(c, r);
+    if (at == 0) return r->mid;
+    return (w * r->mid + HOPE * ns * (1 + HOPED * (i - at))) / (w + HOPE);
 }
 
 /* The time of a step that decodes n tokens, or between the next smaller and larger ones; 0 = not
@@ -102,17 +103,17 @@ static void fit_line(struct sched_cost *c, int n)
     for (int i = n / 2; i <= BASE_MIN(4 * n, c->n_row_max); i++) {
         const struct sched_cost_row *r = &c->row[i];
         if (r->ns <= 0) continue;
-        double v = BASE_MAX(weight(c, r, AGE), 1e-9);
+        double v = BASE_MAX(weight(c, r), 1e-9);
         w += v;
         x += v * i;
-        y += v * r->ns;
+        y += v * r->mid;
         xx += v * i * i;
-        xy += v * i * r->ns;
+        xy += v * i * r->mid;
     }
     if (w <= 0) return;
     x /= w;
     y /= w;
-    double one = n / 8.0 * (n / 8.0); /* what is assumed counts as a step so far away */
+    double one = n / 4.0 * (n / 4.0); /* what is assumed counts as a step so far away */
     double more = (xy - w * x * y + one * GROWS * y / x) / (BASE_MAX(xx - w * x * x, 0) + one);
     more = BASE_MAX(more, 0);
     c->line = (struct sched_cost_line){n, 4 * n, c->n_step, y + more * (n - x), more};
@@ -137,6 +138,13 @@ static double blend(double old, double new)
 {
     if (old <= 0) return new;
     return new < old ? 0.5 * (old + new) : old + 0.25 * (BASE_MIN(new, 2 * old) - old);
+}
+
+/* A step that took much longer says that something else ran, not how long such steps take. */
+static void see(struct sched_cost_row *r, double ns)
+{
+    double gain = BASE_MAX(1.0 / r->n_seen, GAIN), most = r->n_seen > 1 ? HELD_UP * r->mid : ns;
+    r->mid += gain * (BASE_MIN(ns, most) - r->mid);
 }
 
 static void regressors(double n, int depth, double *x)
@@ -218,6 +226,7 @@ void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int de
         r->ns = blend(r->ns, (double)ns);
         r->step = c->n_step;
         r->n_seen += r->n_seen < SEEN_MOST;
+        see(r, (double)ns);
         return;
     }
     double base = n_decode ? decode_ns(c, n_decode, SCHED_FRESH) : 0;

@@ -25,6 +25,7 @@
 
 struct sched_cost_row {
     double ns;     /* of a step with so many decoding tokens and nothing else; 0 = never seen */
+    double mid;    /* the same, of which steps that were held up change little: to compare */
     uint64_t step; /* when it was seen last */
     int n_seen;
 };

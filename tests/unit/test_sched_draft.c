@@ -230,3 +230,30 @@ TEST(sched_compares_large_steps_by_a_line_through_all_of_them)
     learns_slope(30000, 1000, 0.2, 2.0);
     learns_slope(100000, 100, 0, 14); /* a seventh of what is assumed at first */
 }
+
+/* A step that something else held up says little about how many tokens pay, and nobody tries a
+ * number again that is thought not to. */
+TEST(sched_forgets_that_a_large_step_was_held_up)
+{
+    struct sched_opts o = small;
+    struct rig r;
+    o.n_run_max = o.n_req_max = 16;
+    o.n_row_max = o.n_chunk = 128;
+    rig_open(&r, o, 16, 4);
+    for (int i = 0; i < 60; i++)
+        sched_learn(&r.s, i % 2 ? 32 : 64, 0, i % 2 ? 32000 : 54000);
+    double more = sched_decode_ns(&r.s, 64) - sched_decode_ns(&r.s, 32);
+    assert_true(fabs(more - 22000) < 300);
+    sched_learn(&r.s, 64, 0, 200000);
+    more = sched_decode_ns(&r.s, 64) - sched_decode_ns(&r.s, 32);
+    assert_true(more < 23500);
+    rig_close(&r);
+    rig_open(&r, o, 16, 4);
+    sched_learn(&r.s, 32, 0, 32000);
+    sched_learn(&r.s, 64, 0, 150000); /* the only time that there were so many */
+    for (int i = 0; i < 1000; i++)
+        sched_learn(&r.s, 32, 0, 32000);
+    more = sched_decode_ns(&r.s, 64) - sched_decode_ns(&r.s, 32);
+    assert_true(more < 30000);
+    rig_close(&r);
+}
