@@ -2,14 +2,16 @@
 /* Speculation changes nothing: every sample's events are compared, bit for bit but for times, with
  * those that it has alone and without drafts. Requests are greedy or sampled, with filters,
  * penalties, biases, stop strings and tokens, least lengths, log probabilities, echoed prompts,
- * grammars, several samples; some go on to the end of the context, some are the next turn after
- * another one's answer. A trial draws threads, chunk, sequences (1 to 32), the size of the KV cache
- * (down to one context), the prefix tree on or off, who comes when, who is cancelled, whose answer
- * has begun elsewhere, and where drafts come from: the text itself, an expected text that is nearly
- * right, the answer at a rate, or a guesser that is right mostly, seldom or never, a small model,
- * the MTP layer (of a part of the vocabulary, too); 1 to 7 of them, or as many as the planner
- * thinks pay, or as a request says. The small model is the model itself: its guesses are right
- * where nothing is drawn. Freed blocks are filled with NaN.
+ * grammars, several samples, pooled states; some go on to the end of the context, some are the next
+ * turn after another one's answer, some end at a token that another answer has. Some engines have
+ * --exact, or experts that come late. A trial draws threads, chunk, sequences (1 to 32), the size
+ * of the KV cache (down to one context), the prefix tree on or off, who comes when, who is
+ * cancelled, whose answer has begun elsewhere, and where drafts come from: the text itself, an
+ * expected text that is nearly right or goes on behind the answer's end, the answer at a rate, or a
+ * guesser that is right mostly, seldom or never, a small model, the MTP layer (of a part of the
+ * vocabulary, too); 1 to 7 of them, or as many as the planner thinks pay, or as a request says. The
+ * small model is the model itself: its guesses are right where nothing is drawn. Freed blocks are
+ * filled with NaN.
  *
  * drafts N SEED [--layout L] MODEL...: N trials of each model, on so many ranks. Sources and
  * numbers of drafts are gone through in turn, and pairs of --acts and --kv, a new one after every
@@ -47,6 +49,8 @@ static const char *const from_name[] = {"ngram", "auto", "replay:0.8", "ngram",
     X(GRAMMAR, "grammar")                                                                          \
     X(STOP, "stop strings")                                                                        \
     X(STOP_IDS, "stop ids")                                                                        \
+    X(ENDED, "ended by a stop id")                                                                 \
+    X(EMBED, "pooled states")                                                                      \
     X(LOGPROBS, "log probabilities")                                                               \
     X(ECHO, "echo")                                                                                \
     X(SAMPLES, "several samples")                                                                  \
@@ -73,11 +77,12 @@ struct story {
     int n_ev, n_tok;
     uint64_t ev[EVENT_MAX];
     int32_t tok[NEW_MAX + 1];
+    bool ended; /* by a stop string or token */
 };
 
 struct spec {
     sl_request q;
-    int32_t ids[PROMPT_MAX], text[2 * NEW_MAX], stop_id[2];
+    int32_t ids[PROMPT_MAX], text[3 * NEW_MAX], stop_id[2];
     sl_bias bias[3];
     struct story alone[SAMPLE_MAX];
     int turn_of; /* the spec whose prompt and answer its own begins with; -1 = none */
@@ -100,7 +105,7 @@ struct trial {
     uint64_t rng;
     const char *layout;
     int right; /* of 8 guesses */
-    int n_vocab;
+    int n_vocab, exact, n_defer; /* of the engines under way */
     bool has_mtp, any_mtp;                /* the model under way; one of them */
     int n_cell[N_FROM][SL_DRAFT_MAX + 1]; /* trials, by source and most drafts; 0 = what pays */
     int n_pair[N_PAIR], n_batch[33];      /* by acts and kv; by sequences at once */
@@ -132,6 +137,8 @@ static uint64_t hash_event(const sl_event *ev)
                          (int64_t)ev->n_held};
     h = hash_bytes(v, sizeof v, h);
     h = hash_bytes(&ev->logprob, sizeof ev->logprob, h);
+    if (ev->embedding)
+        h = hash_bytes(ev->embedding, (size_t)ev->n_embedding * sizeof *ev->embedding, h);
     for (int i = 0; i < ev->n_top; i++)
         h = hash_bytes(&ev->top[i], sizeof ev->top[i], h);
     return ev->error ? hash_bytes(ev->error, strlen(ev->error), h) : h;
@@ -146,6 +153,7 @@ static void on_event(void *user, const sl_event *ev)
         struct story *s = &r->into[ev->index];
         s->ev[at] = h;
         s->n_ev = at + 1;
+        s->ended = ev->finish == SL_FINISH_STOP_STRING;
         if (ev->prompt_pos < 0 && ev->token >= 0) s->tok[s->n_tok++] = ev->token;
         return;
     }
@@ -287,13 +295,17 @@ static void make_request(struct trial *t, struct spec *s, int i, sl_grammar *con
     if (pick(t, 4) == 0) s->q.min_tokens = pick(t, 20);
     if (pick(t, 4) == 0) s->q.want_logprob = 1, s->q.n_logprob = pick(t, 6);
     if (pick(t, 4) == 0) s->q.stop = &stops[pick(t, 3)], s->q.n_stop = 1 + pick(t, 2);
-    if (pick(t, 6) == 0) {
-        s->stop_id[0] = pick(t, t->n_vocab);
+    if (pick(t, 6) == 0) { /* often one that an answer before has */
+        const struct story *a = &t->spec[pick(t, i + 1)].alone[0];
+        s->stop_id[0] = a->n_tok && pick(t, 4) ? a->tok[pick(t, a->n_tok)] : pick(t, t->n_vocab);
         s->stop_id[1] = pick(t, t->n_vocab);
         s->q.stop_ids = s->stop_id;
         s->q.n_stop_ids = 2;
     }
-    if (pick(t, 4) == 0)
+    if (pick(t, 4) == 0) s->q.keep_special = pick(t, 3);
+    if (pick(t, 10) == 0 && s->turn_of < 0)
+        s->q.embed = 1 + pick(t, 2);
+    else if (pick(t, 4) == 0)
         s->q.grammar = masks[pick(t, 2)];
     else if (pick(t, 8) == 0)
         s->q.echo_logprob = 1;
@@ -301,7 +313,8 @@ static void make_request(struct trial *t, struct spec *s, int i, sl_grammar *con
         s->q.n = 1 + pick(t, SAMPLE_MAX);
 }
 
-/* An expected text: the answer with some tokens more, less and other ones. */
+/* An expected text: the answer with some tokens more, less and other ones; some go on behind its
+ * end, and some end wrong. */
 static void make_text(struct trial *t, struct spec *s)
 {
     const struct story *a = &s->alone[0];
@@ -312,7 +325,10 @@ static void make_text(struct trial *t, struct spec *s)
         if (how == 1) s->text[n++] = pick(t, t->n_vocab);
         s->text[n++] = how == 2 ? pick(t, t->n_vocab) : a->tok[i];
     }
-    if (s->q.n > 1) return;
+    for (int k = pick(t, 3) ? 0 : pick(t, 12); k > 0; k--)
+        s->text[n++] = pick(t, t->n_vocab);
+    if (n && pick(t, 4) == 0) s->text[n - 1] = pick(t, t->n_vocab);
+    if (s->q.n > 1 || s->q.embed) return;
     s->q.draft_ids = s->text;
     s->q.n_draft_ids = n;
 }
@@ -326,6 +342,8 @@ static void make_specs(sl_model *m, struct trial *t, sl_acts acts, sl_kv kv,
                                                     .n_ctx = CTX,
                                                     .n_seq_max = SAMPLE_MAX,
                                                     .no_reuse = 1,
+                                                    .exact = t->exact,
+                                                    .n_defer = t->n_defer,
                                                     .acts = acts,
                                                     .kv = kv});
     for (int i = 0; i < N_REQ; i++) {
@@ -370,7 +388,7 @@ static void submit(sl_engine *e, struct trial *t, int i)
     q.cache_salt = (uint64_t)(pick(t, 5) == 0);
     q.no_cache = pick(t, 12) == 0;
     if (pick(t, 4) == 0) q.n_draft = pick(t, SL_DRAFT_MAX + 2) - 1;
-    if (pick(t, 6) == 0 && q.n < 2 && !q.echo_logprob && a->n_tok > 1) {
+    if (pick(t, 6) == 0 && q.n < 2 && !q.echo_logprob && !q.embed && a->n_tok > 1) {
         q.given = a->tok;
         q.n_given = r->n_given = r->n_ev[0] = 1 + pick(t, a->n_tok - 1);
     }
@@ -415,6 +433,9 @@ static void count_kinds(struct trial *t, const struct run *r)
                              [KIND_GRAMMAR] = q->grammar != NULL,
                              [KIND_STOP] = q->n_stop > 0,
                              [KIND_STOP_IDS] = q->n_stop_ids > 0,
+                             [KIND_ENDED] =
+                                 q->n_stop_ids > 0 && !q->n_stop && r->spec->alone[0].ended,
+                             [KIND_EMBED] = q->embed > 0,
                              [KIND_LOGPROBS] = q->want_logprob,
                              [KIND_ECHO] = q->echo_logprob,
                              [KIND_SAMPLES] = q->n > 1,
@@ -451,6 +472,8 @@ static void one_trial(sl_model *m, struct trial *t, uint64_t i, sl_acts acts, sl
                         .n_seq_max = batch,
                         .n_chunk = 1 + pick(t, 1 << pick(t, 9)),
                         .no_reuse = pick(t, 4) == 0,
+                        .exact = t->exact,
+                        .n_defer = t->n_defer,
                         .acts = acts,
                         .kv = kv,
                         .n_queue_max = 8 * N_REQ,
@@ -489,6 +512,19 @@ static void one_trial(sl_model *m, struct trial *t, uint64_t i, sl_acts acts, sl
     sl_engine_close(e);
 }
 
+/* Whether the next engines have --exact, or of a model that has experts one that comes late. */
+static void choose_form(sl_model *m, struct trial *t)
+{
+    sl_err err;
+    sl_engine *e = NULL;
+    t->exact = pick(t, 3) == 0;
+    t->n_defer = 0;
+    if (t->layout || pick(t, 3)) return;
+    const sl_engine_opts o = {.n_thread = 1, .n_ctx = CTX, .n_seq_max = 1, .n_defer = 1};
+    if (sl_engine_open(m, &o, &e, &err) == SL_OK) t->n_defer = 1;
+    sl_engine_close(e);
+}
+
 static void one_model(const char *path, uint64_t i_model, int n, struct trial *t)
 {
     static const char *const schema =
@@ -515,6 +551,7 @@ static void one_model(const char *path, uint64_t i_model, int n, struct trial *t
     long long drafts = t->n_draft, events = t->n_event, right = t->n_right;
     for (int i = 0; i < n; i++) {
         if (i % PAIR_TRIALS == 0) {
+            choose_form(m, t);
             int pair = pair_of(pair0 + (uint64_t)(i / PAIR_TRIALS), &acts, &kv);
             make_specs(m, t, acts, kv, g);
             t->n_pair[pair]++;
