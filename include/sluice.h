@@ -312,8 +312,7 @@ typedef struct sl_engine_opts {
      * of what a guess costs in small models, is as much shorter. Frequent tokens have low ids. 0 =
      * among all. REQUEST: more than the vocabulary, or no MTP layer guesses. */
     int draft_vocab;
-    int draft_max;      /* guesses in a step for one sequence, at most; 0 = SL_DRAFT_MAX. REQUEST:
-                           draft is off */
+    int draft_max; /* guesses in a step for one sequence, at most; 0 = SL_DRAFT_MAX; REQUEST: off */
     int draft_always;   /* 1 = as many as there are, even where fewer are faster (measurements) */
     const char *device; /* what computes, as `sluice doctor` lists it; NULL = SL_DEVICE, or "cpu" */
     /* Which parts of the model lie on other devices: "experts=cpu", "experts@0-15=cpu; head=check"

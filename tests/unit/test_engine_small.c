@@ -156,7 +156,9 @@ static void guesses(const char *path, const sl_engine_opts *opts, float temperat
     int32_t ids[120];
     ASSERT_OK(sl_model_open(path, NULL, &m, &err));
     sl_model_info_get(m, &mi);
+    o.draft_max = 0; /* without drafts it is refused */
     sl_engine *off = open_engine(m, &o);
+    o.draft_max = opts->draft_max;
     o.draft_model = m;
     o.draft = "model";
     for (int n_prompt = 30; n_prompt <= 98; n_prompt += 17) {
