@@ -295,7 +295,7 @@ static void make_request(struct trial *t, struct spec *s, int i, sl_grammar *con
     if (pick(t, 4) == 0) s->q.min_tokens = pick(t, 20);
     if (pick(t, 4) == 0) s->q.want_logprob = 1, s->q.n_logprob = pick(t, 6);
     if (pick(t, 4) == 0) s->q.stop = &stops[pick(t, 3)], s->q.n_stop = 1 + pick(t, 2);
-    if (pick(t, 6) == 0) { /* often one that an answer before has */
+    if (pick(t, 4) == 0) { /* often one that an answer before has */
         const struct story *a = &t->spec[pick(t, i + 1)].alone[0];
         s->stop_id[0] = a->n_tok && pick(t, 4) ? a->tok[pick(t, a->n_tok)] : pick(t, t->n_vocab);
         s->stop_id[1] = pick(t, t->n_vocab);
@@ -419,6 +419,14 @@ static void end_trial(struct trial *t, sl_engine *e)
     }
 }
 
+/* The first answer ended by a stop token. */
+static bool by_stop_id(const struct spec *s)
+{
+    const struct story *a = &s->alone[0];
+    int32_t last = a->n_tok ? a->tok[a->n_tok - 1] : -1;
+    return s->q.n_stop_ids && a->ended && (last == s->stop_id[0] || last == s->stop_id[1]);
+}
+
 static void count_kinds(struct trial *t, const struct run *r)
 {
     const sl_request *q = &r->spec->q;
@@ -433,8 +441,7 @@ static void count_kinds(struct trial *t, const struct run *r)
                              [KIND_GRAMMAR] = q->grammar != NULL,
                              [KIND_STOP] = q->n_stop > 0,
                              [KIND_STOP_IDS] = q->n_stop_ids > 0,
-                             [KIND_ENDED] =
-                                 q->n_stop_ids > 0 && !q->n_stop && r->spec->alone[0].ended,
+                             [KIND_ENDED] = by_stop_id(r->spec),
                              [KIND_EMBED] = q->embed > 0,
                              [KIND_LOGPROBS] = q->want_logprob,
                              [KIND_ECHO] = q->echo_logprob,
