@@ -141,6 +141,8 @@ void arch_cut_layers(const int64_t *layer, int n_layer, int64_t last, int n_stag
  * activations, tables, scales. The engine sizes its cache by it, the planner says by it what fits.
  */
 int64_t arch_beside_bytes(int64_t weights);
+/* Of those what activations take, which grows with the model; the rest is as much of any. */
+int64_t arch_acts_bytes(int64_t weights);
 
 /* ---- writing: the configuration of src, which was read into c, in the other kind of file ---- */
 

@@ -63,7 +63,12 @@ void arch_cut_layers(const int64_t *layer, int n_layer, int64_t last, int n_stag
     first[n_stage] = n_layer;
 }
 
+int64_t arch_acts_bytes(int64_t weights)
+{
+    return weights / 16;
+}
+
 int64_t arch_beside_bytes(int64_t weights)
 {
-    return weights / 16 + SPARE_BYTES;
+    return arch_acts_bytes(weights) + SPARE_BYTES;
 }

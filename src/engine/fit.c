@@ -57,6 +57,7 @@ sl_status engine_fit_fail(const sl_engine *e, const struct engine_short *s, sl_e
     const struct model_place *p = &e->place.p;
     int at = s->dev;
     int64_t weights = e->place.bytes[at], all = without(e, at, 0), need = all + s->kv;
+    int64_t acts = arch_acts_bytes(weights);
     int64_t experts = model_place_experts(p, &e->m->cfg, e->m->io, at);
     int64_t n = s->n_most / ENGINE_BLK_TOK * ENGINE_BLK_TOK;
     struct advice a = {.n = 0};
@@ -72,10 +73,11 @@ sl_status engine_fit_fail(const sl_engine *e, const struct engine_short *s, sl_e
     join(&a, text, sizeof text);
     struct unit u = unit_of(need);
     return SL_FAIL(err, NOMEM,
-                   "%.60s: %.1f %s needed (weights %.1f, KV of %" PRId64 " tokens %.1f, rest "
-                   "%.1f), %.1f free: %s%s",
+                   "%.60s: %.1f %s needed (weights %.1f, KV %.1f, activations %.1f, rest %.1f), "
+                   "%.1f free: %s%s",
                    name_of(e, at), (double)need / u.bytes, u.name, (double)weights / u.bytes,
-                   s->n_least, (double)s->kv / u.bytes, (double)(all - weights) / u.bytes,
+                   (double)s->kv / u.bytes, (double)acts / u.bytes,
+                   (double)(all - weights - acts) / u.bytes,
                    (double)s->available / u.bytes, a.n ? text : "too little for this model",
                    a.n ? " fits" : "");
 }

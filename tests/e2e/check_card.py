@@ -124,8 +124,8 @@ def check_looks(exe, tally, tiny):
         tally.check(f"tokens on {text}", bad or (None if got == want else f"{got}, not {want}"))
     check_two(exe, tally, moe, "vulkan", looks("own,count=2"))
     for name in ("bufferDeviceAddress", "timelineSemaphore", "scalarBlockLayout", "shaderInt64"):
-        check_line(exe, tally, m, f"--device vulkan:0: no {name}: this driver can not run sluice: "
-                   "update it", looks("lacks=" + name))
+        check_line(exe, tally, m, f"sluice: vulkan:0: no {name}: this driver can not run "
+                   "sluice: update it", looks("lacks=" + name))
     check_line(exe, tally, m, "no Vulkan 1.2: this driver", looks("old"))
     check_line(exe, tally, m, "no 24 KiB of shared memory: ", looks("shared=16384"))
     check_line(exe, tally, m, "no workgroups of 256: ", looks("lanes=128"))

@@ -64,6 +64,7 @@ struct cuda_fill {
 #define CUDA_LIST(X)                                                                               \
     X(Init, cuInit, (unsigned flags))                                                              \
     X(GetErrorName, cuGetErrorName, (int error, const char **out))                                 \
+    X(DriverGetVersion, cuDriverGetVersion, (int *out))                                            \
     X(DeviceGetCount, cuDeviceGetCount, (int *out))                                                \
     X(DeviceGet, cuDeviceGet, (int *out, int which))                                               \
     X(DeviceGetName, cuDeviceGetName, (char *out, int n, int device))                              \

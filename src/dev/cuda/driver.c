@@ -274,7 +274,7 @@ static sl_status ask_units(const struct cuda *v, struct gpu_limits *lim, sl_err 
 
 static sl_status pick_card(struct cuda *v, int which, struct gpu_limits *lim, sl_err *err)
 {
-    int n = 0;
+    int n = 0, version = 0;
     char text[160];
     size_t total = 0;
     int r = v->DeviceGetCount(&n);
@@ -285,7 +285,9 @@ static sl_status pick_card(struct cuda *v, int which, struct gpu_limits *lim, sl
     if (!r) r = v->DeviceGet(&v->device, which);
     if (!r) r = v->DeviceGetName(lim->text, 90, v->device);
     if (!r) r = v->DeviceTotalMem(&total, v->device);
+    if (!r) r = v->DriverGetVersion(&version);
     if (r) return failed(v, r, "a card", err);
+    snprintf(lim->driver, sizeof lim->driver, "CUDA %d.%d", version / 1000, version % 1000 / 10);
     lim->mem_total = lim->slab = (int64_t)total;
     lim->has_clock = true;
     SL_TRY(ask_units(v, lim, err));

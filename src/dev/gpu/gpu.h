@@ -67,6 +67,7 @@ struct gpu_sending {
 
 struct gpu_limits {
     char text[96];        /* name of the card */
+    char driver[96];      /* its driver's name and version */
     int64_t slab;         /* of one allocation, at most */
     int64_t mem_total;
     bool is_unified;      /* the host sees all of its memory */

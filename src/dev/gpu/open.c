@@ -165,8 +165,8 @@ static sl_status self_test(struct gpu *c, const struct dev_opts *o, sl_err *err)
 static sl_status open_driver(struct gpu *c, sl_err *err)
 {
     sl_status st = c->drv->open(c->which, &c->g, &c->lim, err);
-    if (st) {
-        status_prefix(err, "--device %s", c->name);
+    if (st) { /* a card that is there and lacks something is not what was asked for wrongly */
+        status_prefix(err, st == SL_UNSUPPORTED ? "%s" : "--device %s", c->name);
         return st;
     }
     if (c->slab_bytes == 0) c->slab_bytes = BASE_MIN(SLAB_MAX, c->lim.slab / 2);

@@ -79,9 +79,9 @@ sl_status dev_gpu_choose_units(struct gpu *c, sl_err *err)
         if (c->fault.units) n_wrong++;
         if (n_wrong)
             return SL_FAIL(err, UNSUPPORTED,
-                           "%s: %s: matrix units give wrong sums on this driver: --device "
+                           "%s: matrix units give wrong sums on this driver (%s): --device "
                            "%s,no-matrix-units runs without",
-                           c->name, c->lim.text, c->name);
+                           c->name, c->lim.driver, c->name);
     }
     c->has_units = true;
     snprintf(c->units_text, sizeof c->units_text, "on matrix units: %s", c->lim.units);

@@ -452,8 +452,10 @@ static void read_limits(struct vk *v, struct gpu_limits *lim)
 {
     VkPhysicalDeviceVulkan11Properties v11 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES};
+    VkPhysicalDeviceDriverProperties by = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES, .pNext = &v11};
     VkPhysicalDeviceProperties2 p = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
-                                     .pNext = &v11};
+                                     .pNext = &by};
     VkPhysicalDeviceMemoryProperties2 m = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
     v->GetPhysicalDeviceProperties2(v->card, &p);
@@ -474,6 +476,7 @@ static void read_limits(struct vk *v, struct gpu_limits *lim)
     v->stamp_ns = (double)p.properties.limits.timestampPeriod;
     lim->slab = (int64_t)v11.maxMemoryAllocationSize;
     snprintf(lim->text, sizeof lim->text, "%.90s", p.properties.deviceName);
+    snprintf(lim->driver, sizeof lim->driver, "%.40s %.50s", by.driverName, by.driverInfo);
 }
 
 bool dev_vk_has_extension(const struct vk *v, const char *name)

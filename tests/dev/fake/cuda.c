@@ -320,6 +320,12 @@ API int cuGetErrorName(int error, const char **out)
     return BAD_VALUE;
 }
 
+API int cuDriverGetVersion(int *out)
+{
+    *out = 12040;
+    return called(false);
+}
+
 API int cuDeviceGetCount(int *out)
 {
     *out = g.count;
