@@ -26,24 +26,16 @@ static bool is_device(const char *s)
     return false;
 }
 
-/* Bytes of the first name in a list of devices: names' options have commas too. */
-static size_t name_bytes(const char *s)
+/* Several devices that share the layers; with a layout each is a rank's (the engine sees to it). */
+static bool are_several(const struct opt_common *o)
 {
-    size_t n = strcspn(s, ",");
-    while (s[n] && !is_device(s + n + 1))
-        n += 1 + strcspn(s + n + 1, ",");
-    return n;
-}
-
-static bool are_several(const char *device)
-{
-    return device && device[name_bytes(device)];
+    return o->device && !o->layout && o->device[dev_name_bytes(o->device)];
 }
 
 bool place_asked(const struct opt_common *o)
 {
     return o->place || o->experts_device || o->cpu_moe || o->n_cpu_moe || o->hot_experts ||
-           o->split || o->override_tensor.n || are_several(o->device) ||
+           o->split || o->override_tensor.n || are_several(o) ||
            (o->stream_from && strcmp(o->stream_from, "off") != 0);
 }
 
@@ -77,8 +69,8 @@ const char *place_device(const struct opt_common *o, char *buf, size_t n)
     int n_layer = gpu_layers(o);
     if (n_layer == 0) return dev_name(0);
     if (!o->device) return n_layer > 0 ? "auto" : NULL;
-    if (!are_several(o->device)) return o->device;
-    snprintf(buf, n, "%.*s", (int)name_bytes(o->device), o->device);
+    if (!are_several(o)) return o->device;
+    snprintf(buf, n, "%.*s", (int)dev_name_bytes(o->device), o->device);
     return buf;
 }
 
@@ -118,7 +110,7 @@ static sl_status shares_of(const struct opt_common *o, struct share *out, int *n
     *n = 0;
     for (const char *s = o->device; s && *s;) {
         char *end = NULL;
-        size_t k = name_bytes(s);
+        size_t k = dev_name_bytes(s);
         if (*n == MODEL_DEV_MAX)
             return SL_FAIL(err, REQUEST, "--device %.60s: more than %d devices", o->device,
                            MODEL_DEV_MAX);
@@ -143,7 +135,7 @@ static sl_status put_mtp_blocks(const struct opt_common *o, int n_layer, struct 
 {
     struct share d[MODEL_DEV_MAX];
     int n = 0;
-    if (!are_several(o->device) || !n_layer) return SL_OK;
+    if (!are_several(o) || !n_layer) return SL_OK;
     SL_TRY(shares_of(o, d, &n, err));
     str_printf(s, "blocks=%.*s;", d[n - 1].n_name, d[n - 1].name);
     return SL_OK;
@@ -156,7 +148,7 @@ static sl_status put_split(const struct opt_common *o, int n_layer, int n_cpu, s
     struct share d[MODEL_DEV_MAX];
     double all = 0, sum = 0;
     int n = 0, from = n_cpu;
-    if (!o->split && !are_several(o->device)) return SL_OK;
+    if (!o->split && !are_several(o)) return SL_OK;
     SL_TRY(shares_of(o, d, &n, err));
     for (int i = 0; i < n; i++)
         all += d[i].weight;

@@ -78,6 +78,23 @@ sl_status dev_open(const char *name, const struct dev_opts *opts, dev **out, sl_
     return unknown(name, err);
 }
 
+/* Does a device's name begin at s? */
+static bool is_name(const char *s)
+{
+    size_t n = strcspn(s, ":,");
+    for (int i = 0; i < BASE_COUNT_OF(classes); i++)
+        if (strlen(classes[i]->name) == n && strncmp(classes[i]->name, s, n) == 0) return true;
+    return false;
+}
+
+size_t dev_name_bytes(const char *list)
+{
+    size_t n = strcspn(list, ",");
+    while (list[n] && !is_name(list + n + 1))
+        n += 1 + strcspn(list + n + 1, ",");
+    return n;
+}
+
 bool dev_is_card(const char *name)
 {
     size_t n = strcspn(name, ":;, ");

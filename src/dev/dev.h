@@ -54,6 +54,7 @@ const char *dev_name_or_default(const char *name);
 bool dev_name_is_auto(const char *name); /* NULL, in both: the environment's SL_DEVICE */
 /* Is name, perhaps with more after it, of a kind whose driver has files and devices of its own? */
 bool dev_is_card(const char *name);
+size_t dev_name_bytes(const char *list); /* of the first name of a list with commas between */
 const char *dev_name(int i); /* of the i-th kind of device; NULL after the last */
 /* A device of a kind of which a machine may have several, as far as it can be looked at. */
 struct dev_desc {

@@ -126,7 +126,7 @@ static int64_t kv_bytes_on(const sl_engine *e, int i, int n_blk, bool here)
     const struct model_place *p = &e->place.p;
     int64_t n = 0;
     for (int r = 0; r < engine_n_rank(e); r++) {
-        if (here && !engine_rank_is_here(e, r)) continue;
+        if (here && !engine_rank_has_ours(e, r)) continue;
         struct dev_kv_shape s = shape_of(e, n_blk, r);
         s = model_kv_shape_on(p, &e->m->cfg, i, &s);
         n += dev_kv_bytes(p->d[i], &s);

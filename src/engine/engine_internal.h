@@ -546,6 +546,11 @@ int engine_n_home(const sl_engine *e); /* ranks with sequences of their own */
 int64_t engine_ranks_source_bytes(const sl_engine *e);
 int engine_rank_here(const sl_engine *e);               /* 0 but in processes that follow */
 bool engine_rank_is_here(const sl_engine *e, int rank); /* on this machine */
+/* The device of this process's own rank, of the list that opts.device may be: cap bytes at most.
+ * Errors: REQUEST. Does a rank take its memory from the same device? */
+#define ENGINE_DEVICE_NAME 512
+sl_status engine_rank_device(const sl_engine *e, char *out, size_t cap, sl_err *err) BASE_MUST_USE;
+bool engine_rank_has_ours(const sl_engine *e, int rank);
 bool engine_ranks_share_cpus(const sl_engine *e);       /* of all ranks of this machine */
 struct model_dims engine_rank_dims(const sl_engine *e, int rank);
 /* Opening has come so far, with st: OK where it is on all processes, else the failure of one. */

@@ -119,10 +119,11 @@ sl_status engine_place_fall_back(sl_engine *e, const sl_err *why, sl_err *err)
 sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err)
 {
     struct model_place *p = &e->place.p;
-    const char *home = dev_name_or_default(e->opts.device),
-               *text = model_place_or_default(e->opts.place);
+    const char *text = model_place_or_default(e->opts.place);
+    char home[ENGINE_DEVICE_NAME];
     mem_arena_init(&e->place.arena, MEM_MISC, 0);
     e->place.opts = *o;
+    SL_TRY(engine_rank_device(e, home, sizeof home, err));
     if (text)
         SL_TRY(model_place_parse(text, &e->m->cfg, home, &e->place.arena, p, err));
     else
@@ -156,7 +157,7 @@ static int64_t need_at(const sl_engine *e, int i)
         struct model_dims d = engine_rank_dims(e, r);
         int weight = d.weight[0] ? d.weight[model_stage_rank(&d)] : 1;
         all += weight;
-        here += engine_rank_is_here(e, r) ? weight : 0;
+        here += engine_rank_has_ours(e, r) ? weight : 0;
     }
     for (int k = 0; k < p->n_dev; k++)
         if (k == i || (dev_takes_host(p->d[k]) && dev_takes_host(p->d[i])))

@@ -8,6 +8,7 @@
  * under way (lanes.c). */
 #include "engine/ranks.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -19,12 +20,84 @@
 
 #define JOIN_LEAST 1024 /* bytes of a rank's row: what ranks say of moves */
 
+/* ---- the device of a rank ---- */
+
+static int count_names(const char *list)
+{
+    int n = 0;
+    for (const char *s = list; *s; n++) {
+        s += dev_name_bytes(s);
+        s += *s == ',';
+    }
+    return n;
+}
+
+/* Which name of the list rank r of this machine has, and its bytes: ranks of this machine have one
+ * after the other, and then those from the first on again. */
+static const char *device_of(const struct engine_ranks *k, int r, size_t *n)
+{
+    const char *s = dev_name_or_default(k->device);
+    int at = 0;
+    for (int i = 0; i < r; i++)
+        at += dist_here(k->end, i);
+    for (at %= BASE_MAX(count_names(s), 1); at > 0; at--)
+        s += dev_name_bytes(s) + 1;
+    *n = dev_name_bytes(s);
+    return s;
+}
+
+static int count_here(const struct engine_ranks *k)
+{
+    int n = 0;
+    for (int i = 0; i < k->n; i++)
+        n += dist_here(k->end, i);
+    return n;
+}
+
+sl_status engine_rank_device(const sl_engine *e, char *out, size_t cap, sl_err *err)
+{
+    struct engine_ranks *k = e->ranks;
+    const char *name = dev_name_or_default(e->opts.device);
+    size_t n = strlen(name);
+    if (k && count_names(name) > count_here(k))
+        return SL_FAIL(err, REQUEST,
+                       "layout: --device %.60s: %d devices, and %d ranks of this "
+                       "machine",
+                       name, count_names(name), count_here(k));
+    if (k) name = device_of(k, k->here, &n);
+    if (n >= cap) return SL_FAIL(err, REQUEST, "device '%.40s...': the name is too long", name);
+    snprintf(out, cap, "%.*s", (int)n, name);
+    return SL_OK;
+}
+
+bool engine_rank_has_ours(const sl_engine *e, int rank)
+{
+    const struct engine_ranks *k = e->ranks;
+    size_t n, n_own;
+    if (!k || (dist_here(k->end, rank) && dev_takes_host(e->d))) return true;
+    if (!dist_here(k->end, rank)) return false;
+    const char *name = device_of(k, rank, &n), *own = device_of(k, k->here, &n_own);
+    return n == n_own && memcmp(name, own, n) == 0;
+}
+
+static sl_status open_device(struct rank *r, dev **out, sl_err *err)
+{
+    const struct engine_ranks *k = r->all;
+    struct dev_opts o = k->dopts;
+    char name[ENGINE_DEVICE_NAME];
+    size_t n;
+    const char *own = device_of(k, r->opts.rank, &n);
+    if (n >= sizeof name)
+        return SL_FAIL(err, REQUEST, "device '%.40s...': the name is too long", own);
+    snprintf(name, sizeof name, "%.*s", (int)n, own);
+    o.rank = r->opts.rank;
+    return dev_open(k->fell_back ? dev_name(0) : name, &o, out, err);
+}
+
 static sl_status open_thread(struct rank *r, sl_err *err)
 {
-    struct dev_opts o = r->all->dopts;
     struct follower *f = &r->f;
-    o.rank = r->opts.rank;
-    SL_TRY(dev_open(r->all->device, &o, &f->d, err));
+    SL_TRY(open_device(r, &f->d, err));
     SL_TRY(model_open(r->all->m->io, f->d, &r->opts, &f->net, err));
     SL_TRY(dev_kv_open(f->d, &r->shape, &f->kv, err));
     return engine_follower_init(f, r->all, r->opts.rank, err);
@@ -339,9 +412,9 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
         {"the model is another one", e->record_model},
         {"its model's files hold other bytes: copy them again", e->files_hash},
         {"--layout differs", text_hash(o->layout)},
-        {"--device differs", text_hash(di.name)},
+        {"--device differs", hash_bytes(di.name, strcspn(di.name, ":"), 0)},
         {"the CPU's instruction set differs, and with it attention's form (SL_CPU limits it)",
-         text_hash(di.isa)},
+         dev_is_card(di.name) ? 0 : text_hash(di.isa)},
         {"--acts differs", (uint64_t)di.acts},
         {"--kv differs", (uint64_t)o->kv},
         {"--exact differs", (uint64_t)o->exact},
@@ -419,6 +492,7 @@ sl_status engine_ranks_start(sl_engine *e, struct model_opts *o, const struct de
         o->n_blk[g] = kv->group[g].n_blk;
     o->keep_bytes /= k->n;
     k->max = engine_record_limits(e);
+    k->fell_back = e->place.fell_back;
     for (int i = 1; !k->apart && i < k->n; i++)
         SL_TRY(start_thread(&k->rank[i], i, o, kv, err));
     return SL_OK;
@@ -602,8 +676,7 @@ sl_status engine_ranks_routed(sl_engine *e, int layer, uint64_t *out, int n, sl_
     sl_err why = {0};
     bool here = !k || k->here || (k->stages.n_dp <= 1 && model_has_layer(c, &k->own.dims, layer));
     bool is_there = layer >= 0 && layer < c->n_layer + c->n_mtp && c->layer[layer].ffn == ARCH_MOE;
-    if (here || !is_there)
-        return model_routed(e->net, layer, out, n, err);
+    if (here || !is_there) return model_routed(e->net, layer, out, n, err);
     engine_lanes_drain(e);
     tell(k, &(struct say_head){.what = SAY_ROUTED, .at = (uint32_t)layer}, 0);
     if (engine_follower_routed(&k->own, layer, &why)) dist_fail(k->end, &why);
@@ -616,8 +689,8 @@ struct engine_spread engine_ranks_spread(const sl_engine *e)
 {
     const struct engine_ranks *k = e->ranks;
     if (!k || !k->slot_expert) return (struct engine_spread){0};
-    return (struct engine_spread){k->slot_expert, k->n_layer, k->n_slot, k->n / k->stages.n,
-                                  k->n_spare,     weights(k)};
+    return (struct engine_spread){k->slot_expert,     k->n_layer, k->n_slot,
+                                  k->n / k->stages.n, k->n_spare, weights(k)};
 }
 
 struct engine_mover *engine_ranks_mover(const sl_engine *e)

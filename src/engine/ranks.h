@@ -47,11 +47,12 @@ struct rank { /* a thread's */
 struct engine_ranks {
     struct dev_opts dopts;
     sl_model *m;
-    const char *device;
+    const char *device; /* a list of names; ranks of a machine have one after the other of them */
     int n, here; /* here: the rank of this process, 0 where they are threads */
     int n_ahead; /* messages that may be under way */
     bool apart;  /* processes */
     bool met;    /* these have met, or tried to */
+    bool fell_back; /* home is on the CPU instead */
     struct model_stages stages;
     struct follower own;  /* of here */
     dist *end;            /* of here */

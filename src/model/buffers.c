@@ -298,10 +298,11 @@ static sl_status open_host_rows(struct model *m, sl_err *err)
     return SL_OK;
 }
 
-/* Of several devices, is there a pair of which neither's memory is the host's? */
+/* Of several devices, is there a pair of which neither's memory is the host's? Or one whose rows go
+ * to other ranks? */
 static bool needs_stage(const struct model *m)
 {
-    int n = 0;
+    int n = m->dims.n_stage > 1;
     for (int i = 0; i < m->place.n_dev; i++)
         n += !dev_is_host(m->place.d[i]);
     return n > 1;

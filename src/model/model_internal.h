@@ -202,7 +202,8 @@ struct model {
     int64_t weight_bytes, bytes_per_token;
     int expand_from; /* MLA: prompt positions from here on use materialised keys */
     float
-        *stage; /* host [T, D]: rows between two devices of which neither's memory is the host's */
+        *stage; /* host [T, D]: rows between two devices of which neither's memory is the host's,
+                   or between such a one and another rank */
     dev_prog *prog[1 + MODEL_MTP_MAX]; /* of each pass */
     /* the step under way */
     const struct dev_step *step;

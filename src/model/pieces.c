@@ -85,10 +85,14 @@ struct dev_step model_pieces_rest(const struct dev_step *s, struct model_pieces 
 static sl_status run_one(struct model *m, dev_kv *kv, const struct dev_step *s, sl_err *err)
 {
     int D = m->cfg.d_model;
-    float *x = model_side(m, MODEL_ATTN)->x;
-    if (m->dims.stage > 0 && s->pass == 0) dist_take(m->opts.dist, x, s->n_tok, D);
+    bool near = dev_is_host(m->d), takes = m->dims.stage > 0 && s->pass == 0;
+    float *x = near ? model_side(m, MODEL_ATTN)->x : m->stage;
+    if (takes && !near) SL_TRY(dev_sync(m->d, err)); /* the piece before may still be read there */
+    if (takes) dist_take(m->opts.dist, x, s->n_tok, D);
     SL_TRY(dev_prog_run(m->prog[s->pass], kv, s, err));
-    if (!model_is_last(&m->dims)) dist_give(m->opts.dist, x, s->n_tok, D);
+    if (model_is_last(&m->dims)) return SL_OK;
+    if (!near) SL_TRY(dev_sync(m->d, err));
+    dist_give(m->opts.dist, x, s->n_tok, D);
     return SL_OK;
 }
 

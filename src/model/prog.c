@@ -4,18 +4,30 @@
 
 #define OPS_LAYER 40 /* of a layer, at most; and of what is outside of the layers */
 
+/* Rows of the stage before come to a device, or those of this one leave it (pieces.c). */
+static void pass_on(struct emit *e, bool out)
+{
+    if (dev_is_host(e->side->d)) return;
+    EMIT(e, move, .at = e->side->x, .host = e->m->stage, .out = out, .n = e->m->cfg.d_model);
+}
+
 static void main_emit(struct emit *e)
 {
     const struct model *m = e->m;
     const struct model_dims *d = &m->dims;
     e->side = model_side_in(m, d->layer0, MODEL_ATTN);
-    if (d->stage == 0) model_embed_emit(e, m->embed);
+    if (d->stage == 0)
+        model_embed_emit(e, m->embed);
+    else
+        pass_on(e, false);
     for (int i = d->layer0; i < d->layer0 + d->n_layer; i++)
         model_layer_emit(e, &m->layer[i], i, i == d->layer0);
-    if (model_is_last(d))
+    if (model_is_last(d)) {
         model_head_emit(e, m->norm, m->head, MODEL_CUT_VOCAB);
-    else /* the next stage gets one sum */
-        EMIT(e, add, .x = e->side->x, .y = e->side->r, .n = m->cfg.d_model);
+        return;
+    }
+    EMIT(e, add, .x = e->side->x, .y = e->side->r, .n = m->cfg.d_model); /* one sum goes on */
+    pass_on(e, true);
 }
 
 void model_pass_emit(struct emit *e, int pass)

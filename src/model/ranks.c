@@ -152,8 +152,12 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
     int n = m->dims.n_rank;
     void *p = NULL;
     if (n * m->dims.n_stage <= 1 && !model_is_own(m)) return SL_OK;
-    if (m->place.n_dev > 1 || !dev_is_host(m->d))
-        return SL_FAIL(err, UNSUPPORTED, "layout: ranks of one CPU device each are all there is");
+    if (m->place.n_dev > 1)
+        return SL_FAIL(err, UNSUPPORTED, "layout: a rank has one device: --place is not for ranks");
+    if (!dev_is_host(m->d) && (n > 1 || model_is_own(m)))
+        return SL_FAIL(err, UNSUPPORTED,
+                       "layout: ranks that share layers (tp, dp, ep) compute on the CPU: with "
+                       "--device it is pp alone");
     for (int i = 0; i < c->n_layer; i++)
         if (c->layer[i].mixer != ARCH_GQA && c->layer[i].mixer != ARCH_MLA)
             return SL_FAIL(err, UNSUPPORTED, "layout: layer %d has a state that is not shared", i);

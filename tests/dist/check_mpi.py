@@ -78,6 +78,13 @@ def check_answers():
     code, out, err, _ = run([(2, run_args(*long, "--layout", "pp=2"))])
     check("a prompt in pieces", code and f"exit {code}: {err[-400:]}" or
                 json.loads(out)["run_hash"] != one_long and "another answer")
+    # stages on devices whose memory is not the host's
+    on = ["--layout", "pp=2", "--device"]
+    code, out, err, _ = run([(2, run_args(*long, *on, "check"))])
+    check("a prompt on devices", code and f"exit {code}: {err[-400:]}" or
+                json.loads(out)["run_hash"] != one_long and "another answer")
+    code, out, err, _ = run([(1, run_args(*on, "cpu")), (1, run_args(*on, "check"))])
+    check("other devices", said(err, "layout: rank 1 is not as rank 0: --device differs"))
     # rank 0's sizes count
     code, out, err, _ = run([(1, run_args("--layout", "tp=2", "-c", "64")),
                                  (1, run_args("--layout", "tp=2", "-c", "36"))])

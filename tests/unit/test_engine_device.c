@@ -408,8 +408,8 @@ static void fits_so(sl_model *m, const sl_engine_opts *o, int kib, const char *t
     sl_engine_close(e);
 }
 
-/* "NAME: ... MiB needed (weights ..., KV ..., activations ..., rest ...), ... free: ...", and what is
- * needed is the sum, up to the rounding of each. */
+/* "NAME: ... MiB needed (weights ..., KV ..., activations ..., rest ...), ... free: ...", and what
+ * is needed is the sum, up to the rounding of each. */
 static bool adds_up(const char *text)
 {
     double v[6];

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps that stages compute in pieces, with blocks that are copied before: once, and not again when
- * a piece has written there. */
+ * a piece has written there. The same where ranks compute on devices far from the host. */
+#include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "engine/engine_internal.h"
 #include "engine_tiny.h"
 
@@ -13,25 +15,27 @@
 
 static sl_err err;
 
-static sl_engine *open_engine(sl_model *m, const char *layout)
+static sl_engine_opts opts_of(const char *layout, const char *device)
 {
-    sl_engine *e = NULL;
-    sl_engine_opts o = {.n_thread = 4,
-                        .n_ctx = LD * ENGINE_BLK_TOK,
-                        .n_seq_max = 2,
-                        .n_chunk = 256,
-                        .kv_tokens = 1024,
-                        .device = "cpu",
-                        .kv = SL_KV_F32,
-                        .layout = layout};
-    ASSERT_OK(sl_engine_open(m, &o, &e, &err));
-    return e;
+    return (sl_engine_opts){.n_thread = 4,
+                            .n_ctx = LD * ENGINE_BLK_TOK,
+                            .n_seq_max = 2,
+                            .n_chunk = 256,
+                            .kv_tokens = 1024,
+                            .device = device,
+                            .kv = SL_KV_F32,
+                            .layout = layout};
 }
+
+struct piece {
+    int pos0, n, blk0, copied;
+};
 
 /* A sequence of n tokens from pos0 on in blocks blk0, blk0 + 1 ..; block `copied` is first copied
  * to where it begins (-1: none). Its last row's logits. */
-static void run(sl_engine *e, int pos0, int n, int blk0, int copied, float *logits)
+static sl_status run(sl_engine *e, const struct piece *of, float *logits)
 {
+    int pos0 = of->pos0, n = of->n, blk0 = of->blk0, copied = of->copied;
     int32_t ids[N_TOK], pos[N_TOK], tok0[] = {0, n}, blk[LD], seat = 0, n_prompt = pos0 + n,
                                     row = n - 1, copy[] = {DEV_KV_PAGED, copied, blk0};
     struct model_rows rows = {0};
@@ -55,32 +59,120 @@ static void run(sl_engine *e, int pos0, int n, int blk0, int copied, float *logi
                                .n_row = 1,
                                .row_tok = &row,
                                .want = DEV_WANT_LOGITS};
-    ASSERT_OK(engine_ranks_run(e, &s, &rows, &err));
+    SL_TRY(engine_ranks_run(e, &s, &rows, &err));
     memcpy(logits, rows.logits, (size_t)e->n_vocab * sizeof *logits);
+    return SL_OK;
 }
 
-static void answers(sl_model *m, const char *layout, float *logits)
+static sl_status answers(sl_model *m, const sl_engine_opts *o, float *logits)
 {
-    sl_engine *e = open_engine(m, layout);
+    static const struct piece step[] = {
+        {0, N_FIRST, 1, -1}, {SHARED, N_TOK, 4, 1}, {SHARED + N_TOK, 1, 4, -1}};
+    sl_engine *e = NULL;
+    SL_TRY(sl_engine_open(m, o, &e, &err));
     assert_true(e->ld_blk >= (SHARED + N_TOK) / ENGINE_BLK_TOK);
-    run(e, 0, N_FIRST, 1, -1, logits);
-    run(e, SHARED, N_TOK, 4, 1, logits + e->n_vocab);
-    run(e, SHARED + N_TOK, 1, 4, -1, logits + 2 * e->n_vocab);
+    sl_status st = SL_OK;
+    for (int i = 0; i < BASE_COUNT_OF(step) && !st; i++)
+        st = run(e, &step[i], logits + (size_t)i * (size_t)e->n_vocab);
     sl_engine_close(e);
+    return st;
+}
+
+static float *floats(size_t n)
+{
+    void *p = NULL;
+    assert_int_equal(mem_alloc_array(MEM_MISC, n, sizeof(float), &p, &err), SL_OK);
+    return p;
+}
+
+/* Logits of two stages on such devices have the bits of one CPU. */
+static void same_on(const char *name, const char *device)
+{
+    sl_model *m = NULL;
+    ASSERT_OK(sl_model_open(tiny(name), NULL, &m, &err));
+    size_t n = 3 * (size_t)m->cfg.n_vocab;
+    float *p = floats(n), *q = floats(n);
+    sl_engine_opts one = opts_of(NULL, "cpu"), two = opts_of("pp=2", device);
+    ASSERT_OK(answers(m, &one, p));
+    ASSERT_OK(answers(m, &two, q));
+    assert_memory_equal(p, q, n * sizeof(float));
+    mem_free(p);
+    mem_free(q);
+    sl_model_close(m);
 }
 
 TEST(engine_stages_copy_blocks_once)
 {
+    same_on("llama3", "cpu");
+}
+
+TEST(engine_stages_on_devices)
+{
+    same_on("llama3", "check");
+    same_on("qwen3_moe", "sim:clock=real,lat=1us,hand=1us");
+    same_on("deepseek_v3", "check");
+}
+
+TEST(engine_stages_have_a_device_each)
+{
+    same_on("llama3", "cpu,check");
+    same_on("llama3", "sim:clock=real,lat=1us,hand=1us,cpu");
+    same_on("deepseek_v2", "check,sim");
+}
+
+/* The k-th call of a stage's device fails, or from then on all: opening says so, or the step does,
+ * and no rank waits for ever. */
+TEST(engine_stages_end_with_a_device_that_fails)
+{
+    static const struct {
+        const char *device, *says;
+    } row[] = {{"check,check:lost=%d", "lost"},
+               {"check:lost=%d,check", "lost"},
+               {"check,check:fail=%d", "fails"}};
     sl_model *m = NULL;
-    void *p = NULL, *q = NULL;
     ASSERT_OK(sl_model_open(tiny("llama3"), NULL, &m, &err));
-    size_t n = 3 * (size_t)m->cfg.n_vocab;
-    assert_int_equal(mem_alloc_array(MEM_MISC, n, sizeof(float), &p, &err), SL_OK);
-    assert_int_equal(mem_alloc_array(MEM_MISC, n, sizeof(float), &q, &err), SL_OK);
-    answers(m, NULL, p);
-    answers(m, "pp=2", q);
-    assert_memory_equal(p, q, n * sizeof(float));
+    float *p = floats(3 * (size_t)m->cfg.n_vocab);
+    log_set_level(LOG_ERROR);
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        char device[60];
+        int k = 1, n_lost = 0;
+        for (sl_status st = SL_INTERNAL; st; k += 7) {
+            snprintf(device, sizeof device, row[i].device, k);
+            sl_engine_opts o = opts_of("pp=2", device);
+            st = answers(m, &o, p);
+            if (st && !strstr(err.text, row[i].says)) fail_msg("%s: %s", device, err.text);
+            n_lost += st == SL_DEVICE;
+            assert_true(k < 2000);
+        }
+        assert_true(k > 100 && (i == 2 || n_lost > 10));
+    }
+    log_set_level(LOG_WARN);
     mem_free(p);
-    mem_free(q);
+    sl_model_close(m);
+}
+
+TEST(engine_stages_refuse_devices)
+{
+    static const struct {
+        const char *layout, *device, *says;
+    } row[] = {{"tp=2", "check",
+                "layout: ranks that share layers (tp, dp, ep) compute on the CPU: with "
+                "--device it is pp alone"},
+               {"tp=2,pp=2", "check", "layout: ranks that share layers"},
+               {"pp=2", "cpu,check,sim",
+                "layout: --device cpu,check,sim: 3 devices, and 2 ranks of this machine"},
+               {"pp=2", "check,check:fast", "device 'check': option 'fast'"}};
+    sl_model *m = NULL;
+    sl_engine *e = NULL;
+    ASSERT_OK(sl_model_open(tiny("llama3"), NULL, &m, &err));
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        sl_engine_opts o = opts_of(row[i].layout, row[i].device);
+        assert_true(sl_engine_open(m, &o, &e, &err) != SL_OK);
+        if (!strstr(err.text, row[i].says)) fail_msg("%s", err.text);
+    }
+    sl_engine_opts o = opts_of("pp=2", "check");
+    o.place = "head=cpu";
+    ASSERT_STATUS(sl_engine_open(m, &o, &e, &err), SL_UNSUPPORTED);
+    assert_string_equal(err.text, "layout: a rank has one device: --place is not for ranks");
     sl_model_close(m);
 }

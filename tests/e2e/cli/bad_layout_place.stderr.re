@@ -1,1 +1,1 @@
-sluice: layout: ranks of one CPU device each are all there is
+sluice: layout: a rank has one device: --place is not for ranks
