@@ -4,12 +4,15 @@
 runs what scripts/check runs (dev_check, bits, trials): at least one of them must fail.
 
   plant.py [BUILD] [NAME...]    BUILD: a build folder whose wide models are used; default build
-  plant.py BUILD --places       only looks whether every fault still has its place (a second)
+  plant.py BUILD --places       only looks whether every fault still has its place and compiles
+                                there (some seconds)
 
 About a minute a fault, and as long for the tree as it is, which must pass: what fails anyway sees
 nothing. A fault is one replacement in one file; one that no longer applies is an
 error, so that this list follows the code."""
+import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -38,7 +41,7 @@ FAULTS = {
     # rows are read on beyond the end of a block
     "page-past-its-end": ("src/dev/cpu/mla.c",
                           "int in = p % kv->blk_tok, n = kv->blk_tok - in;",
-                          "int n = end - p;"),
+                          "int n = of.end - p;"),
 }
 
 
@@ -62,6 +65,26 @@ def planted(name):
     return text.replace(old, new)
 
 
+def compiles(name, build):
+    """Looks whether the file with the fault in it compiles as BUILD compiles it; one that BUILD
+    does not compile at all, for another kind of CPU, is passed over."""
+    path = os.path.realpath(os.path.join(e2e.ROOT, FAULTS[name][0]))
+    with open(os.path.join(build, "compile_commands.json")) as f:
+        rows = [r for r in json.load(f) if os.path.realpath(r["file"]) == path]
+    if not rows:
+        return
+    with tempfile.TemporaryDirectory(prefix="sluice-plant-") as tmp:
+        file = os.path.join(tmp, os.path.basename(path))
+        with open(file, "w") as f:
+            f.write(planted(name))
+        command = [file if os.path.realpath(os.path.join(rows[0]["directory"], x)) == path else x
+                   for x in shlex.split(rows[0]["command"])]
+        p = subprocess.run(command + ["-fsyntax-only"], cwd=rows[0]["directory"],
+                           capture_output=True, text=True)
+    if p.returncode:
+        sys.exit(f"plant: {name}: {FAULTS[name][0]} does not compile with it:\n{p.stderr[-1000:]}")
+
+
 def caught(tree, wide):
     """The tests of scripts/check that fail, by name. One that finds no end ends this, for it says
     nothing."""
@@ -81,11 +104,11 @@ def caught(tree, wide):
 
 
 def main():
+    build = e2e.build_dir()
     for name in FAULTS:
-        planted(name)
+        compiles(name, build)
     if sys.argv[2:] == ["--places"]:
         return
-    build = e2e.build_dir()
     wide = os.path.join(build, "tests", "wide")
     missed = 0
     with tempfile.TemporaryDirectory(prefix="sluice-plant-") as tmp:
