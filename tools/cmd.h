@@ -29,6 +29,7 @@ struct cmd {
     const char *example; /* a runnable command line, or several */
     const struct opt *opts;
     size_t opts_bytes;
+    const struct opt_pair *pairs; /* options that say nothing without others, or NULL */
     int n_arg_min, n_arg_max; /* arguments that are not options */
     int (*run)(struct cmd_ctx *c);
 };

@@ -340,7 +340,9 @@ static int run(struct cmd_ctx *x)
     char *text = NULL;
     uint64_t n = 0;
     bool want_dump = o->ids.n || o->ids_file || o->dump;
-    if (want_dump && (!o->dump || !!o->ids.n + !!o->ids_file != 1 || o->file))
+    if (want_dump && !o->dump)
+        return cmd_usage("--%s: goes with --dump-logits", o->ids.n ? "ids" : "ids-file");
+    if (want_dump && (!!o->ids.n + !!o->ids_file != 1 || o->file))
         return cmd_usage("--dump-logits: goes with one of --ids and --ids-file, without -f");
     if (want_dump && (o->base || o->save_base || o->chunks || o->stride || o->experts))
         return cmd_usage("--%s: not with --dump-logits", o->base        ? "base"

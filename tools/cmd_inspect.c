@@ -49,6 +49,8 @@ static const struct opt opts[] = {
     {0},
 };
 
+static const struct opt_pair pairs[] = {{"threads", "memory"}, {0}};
+
 /* ---- gathering ---- */
 static void read_arch(struct inspect *v)
 {
@@ -530,6 +532,7 @@ const struct cmd cmd_inspect = {
              "architectures too. -v lists GGUF metadata.",
     .example = "sluice inspect demo --memory 4096,8",
     .opts = opts,
+    .pairs = pairs,
     .opts_bytes = sizeof(struct inspect_opts),
     .n_arg_max = 2,
     .run = run,

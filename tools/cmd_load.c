@@ -20,6 +20,8 @@ struct load_cmd_opts {
     bool stream, no_stream, eos, insecure, quiet;
 };
 
+#define INPUT 128 /* default: as in the row below */
+
 // clang-format off
 #define O(member) offsetof(struct load_cmd_opts, member)
 static const struct opt opts[] = {
@@ -76,6 +78,7 @@ static const struct opt opts[] = {
     {0},
 };
 // clang-format on
+static const struct opt_pair pairs[] = {{"sla-percentile", "sla-ttft|sla-tpot"}, {0}};
 
 struct job {
     const struct load_cmd_opts *o;
@@ -332,6 +335,9 @@ static int usage(const struct load_cmd_opts *o)
     if (o->number.n > 1 && o->number.n != o->parallel.n)
         return cmd_usage("--number has %d values, --parallel %d", o->number.n, o->parallel.n);
     if (o->prefix >= o->input) return cmd_usage("--prefix-length must be below --input-length");
+    if ((o->dataset || o->trace) && (o->prefix || o->input != INPUT))
+        return cmd_usage("--%s-length: not with --%s, which has prompts of its own",
+                         o->prefix ? "prefix" : "input", o->dataset ? "dataset" : "trace");
     if (!o->trace && o->speed != 1) return cmd_usage("--speed: of a trace: --trace FILE");
     if (o->trace && sla) return cmd_usage("--trace has its own times: no --sla-* search");
     return 0;
@@ -395,6 +401,7 @@ const struct cmd cmd_load = {
     .example = "sluice load --url http://127.0.0.1:8080 --model demo --parallel 1,4,16 --number "
                "8,16,32 --html load.html",
     .opts = opts,
+    .pairs = pairs,
     .opts_bytes = sizeof(struct load_cmd_opts),
     .run = run,
 };

@@ -109,6 +109,17 @@ static const struct opt opts[] = {
     {0},
 };
 // clang-format on
+static const struct opt_pair pairs[] = {{"defer", "device"},
+                                        {"stream-from", "device"},
+                                        {"hot", "device"},
+                                        {"ranks", "this-box"},
+                                        {"combine", "this-cluster|this-box"},
+                                        {"grid", "this-machine"},
+                                        {"threads", "this-machine|this-box|device"},
+                                        {"doctor", "this-machine|device"},
+                                        {"bench", "this-machine|this-cluster|this-box"},
+                                        {"goal", "emit"},
+                                        {0}};
 
 sl_status plan_slurp(struct plan_run *r, const char *path, struct plan_bytes *out, sl_err *err)
 {
@@ -690,6 +701,7 @@ const struct cmd cmd_plan = {
     .example = "sluice plan --model deepseek-r1 --hardware ascend-910b1 --cards 8 --input 4096 "
                "--concurrency 8",
     .opts = opts,
+    .pairs = pairs,
     .opts_bytes = sizeof(struct plan_opts),
     .run = run,
 };

@@ -55,6 +55,7 @@ static const struct opt opts[] = {
     {0},
 };
 // clang-format on
+static const struct opt_pair pairs[] = {{"chat-template", "chat|batch-file"}, {0}};
 
 /* One answer as it grows. */
 struct answer {
@@ -503,6 +504,9 @@ static int run(struct cmd_ctx *x)
                          n_src ? "several prompts" : "no prompt");
     if (o->chat && o->ids.n)
         return cmd_usage("--chat does not go with --ids: ids are the whole prompt");
+    if (o->special && (o->chat || o->ids.n))
+        return cmd_usage("--special: not with --%s: only of a raw prompt",
+                         o->chat ? "chat" : "ids");
     if (o->system && !o->chat)
         return cmd_usage("--system: needs --chat: only a chat template has a system message");
     for (int i = 0; i < o->stop.n; i++)
@@ -535,6 +539,7 @@ const struct cmd cmd_run = {
     .example = "sluice run --chat -p \"What is the capital of France?\"\nsluice run -m model.gguf "
                "-p \"Once upon a time\" -n 64 --temp 0.8 --seed 7",
     .opts = opts,
+    .pairs = pairs,
     .opts_bytes = sizeof(struct run_opts),
     .n_arg_max = 1,
     .run = run,

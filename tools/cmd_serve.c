@@ -501,6 +501,9 @@ static sl_status open_all(struct compute *c, const struct serve_opts *o, struct 
     eo.on_step = on_step;
     if (!o->attach.n) {
         SL_TRY(compute_open_looking(c, &o->common, &eo, &look, err));
+        if (o->on_lost && sl_ranks(c->e, NULL, 0) > 1)
+            return SL_FAIL(err, REQUEST,
+                           "--on-lost reopen: not where ranks share the model (layout)");
         SL_TRY(compute_experts_check(c, &o->common, err));
         SL_TRY(serving_prefill(c, &o->prefill, &live.prefill, err));
         SL_TRY(open_api(c, o, *ao, err));
@@ -525,6 +528,8 @@ static int run(struct cmd_ctx *x)
     if (o->attach.n && o->on_lost)
         return cmd_usage("--on-lost: not together with --attach: an engine that is lost is started "
                          "again by its supervisor");
+    if (o->on_lost && o->common.draft_model)
+        return cmd_usage("--on-lost reopen: not with --draft-model");
     if (!o->attach.n && o->replay) return cmd_usage("--replay off: only with --attach");
     const char *engines = o->attach.n ? first_of_engine(x) : NULL;
     if (engines)

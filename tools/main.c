@@ -124,6 +124,7 @@ static int run_cmd(const struct cmd *cmd, char **argv)
     mem_arena_init(&c.arena, MEM_MISC, 0);
     if (mem_arena_alloc(&c.arena, cmd->opts_bytes, &c.opts, &err)) return cmd_fail(&err);
     sl_status st = opt_parse(cmd->opts, argv, c.opts, &c.arena, &c.rest, &err);
+    if (!st && !c.rest.help) st = opt_pairs_check(cmd->opts, cmd->pairs, c.opts, &c.rest, &err);
     if (c.rest.help) {
         cmd_help(cmd, stdout);
         rc = CMD_OK;

@@ -276,8 +276,9 @@ static sl_status set_json(const struct opt *o, const char *where, const struct j
     return replace(o, where, text, dst, a, err);
 }
 
-static sl_status from_file(const struct opt *opts, const char *path, void *dst, struct arena *a,
-                           sl_err *err)
+/* given: [rows of opts] those that the file says are set. */
+static sl_status from_file(const struct opt *opts, const char *path, void *dst, bool *given,
+                           struct arena *a, sl_err *err)
 {
     char *text = NULL, where[WHERE_MAX];
     uint64_t n = 0;
@@ -298,6 +299,7 @@ static sl_status from_file(const struct opt *opts, const char *path, void *dst, 
         if (!o) return unknown(opts, key, strlen(key), where, err);
         snprintf(where, sizeof where, "%s: %s", path, key);
         SL_TRY(set_json(o, where, v, dst, a, err));
+        given[o - opts] = true;
     }
     return SL_OK;
 }
@@ -327,6 +329,7 @@ struct walk {
     struct arena *a;
     struct opt_rest *rest;
     bool seen[OPT_ROWS_MAX]; /* lists that the command line has begun */
+    bool *given;             /* [rows] as of opt_rest */
 };
 
 static sl_status take(struct walk *w, const struct opt *o, const char *where, const char *text,
@@ -335,7 +338,7 @@ static sl_status take(struct walk *w, const struct opt *o, const char *where, co
     if (w->only && w->only != o) return SL_OK;
     ASSERT(o - w->opts < OPT_ROWS_MAX);
     if (!w->seen[o - w->opts]) clear(o, w->dst);
-    w->seen[o - w->opts] = true;
+    w->seen[o - w->opts] = w->given[o - w->opts] = true;
     return set(o, where, text, w->dst, w->a, err);
 }
 
@@ -448,15 +451,20 @@ sl_status opt_parse(const struct opt *opts, char **argv, void *dst, struct arena
                     struct opt_rest *rest, sl_err *err)
 {
     void *p = NULL;
-    int argc = 0;
+    int argc = 0, n_row = 0;
     while (argv[argc])
         argc++;
     rest->help = false;
     SL_TRY(mem_arena_array(a, (size_t)argc + 1, sizeof *rest->v, &p, err));
     rest->v = p;
+    while (opts[n_row].name)
+        n_row++;
+    SL_TRY(mem_arena_array(a, (size_t)n_row + 1, sizeof(bool), &p, err));
+    rest->given = p;
     for (const struct opt *o = opts; o->name; o++)
         if (o->def) SL_TRY(replace(o, o->name, o->def, dst, a, err));
     struct walk w = {.opts = opts, .argc = argc, .argv = argv, .dst = dst, .a = a, .rest = rest};
+    w.given = p;
     w.only = find(opts, "config", 6);
     if (w.only) {
         const char *env = getenv("SLUICE_CONFIG");
@@ -464,10 +472,68 @@ sl_status opt_parse(const struct opt *opts, char **argv, void *dst, struct arena
         SL_TRY(walk(&w, err));
         if (rest->help) return SL_OK;
         const char *path = *(const char **)((char *)dst + w.only->at);
-        if (path) SL_TRY(from_file(opts, path, dst, a, err));
+        if (path) SL_TRY(from_file(opts, path, dst, p, a, err));
     }
     SL_TRY(from_env(opts, dst, a, err));
     w.only = NULL;
     memset(w.seen, 0, sizeof w.seen);
     return walk(&w, err);
+}
+
+/* ---- options beside others ---- */
+
+/* Is one of the options that `with` names given? *has: the command has one at least. */
+static bool has_company(const struct opt *opts, const char *with, const void *dst, bool *has)
+{
+    char name[64];
+    *has = false;
+    for (size_t n; *with; with += n + (with[n] == '|')) {
+        n = strcspn(with, "|");
+        if (!find(opts, with, n)) continue;
+        *has = true;
+        snprintf(name, sizeof name, "%.*s", (int)n, with);
+        if (!opt_is_default(opts, name, dst)) return true;
+    }
+    return false;
+}
+
+/* "a|b" as "--a or --b". */
+static const char *company_text(const char *with, char *buf, size_t cap)
+{
+    size_t k = 0;
+    for (size_t n; *with && k < cap; with += n + (with[n] == '|')) {
+        n = strcspn(with, "|");
+        k += (size_t)snprintf(buf + k, cap - k, "%s--%.*s", k ? " or " : "", (int)n, with);
+    }
+    return buf;
+}
+
+static sl_status pairs_check(const struct opt *opts, const struct opt_pair *pairs, const void *dst,
+                             const struct opt_rest *rest, sl_err *err)
+{
+    char text[160];
+    bool has;
+    for (; pairs && pairs->name; pairs++) {
+        const struct opt *o = find(opts, pairs->name, strlen(pairs->name));
+        if (!o || !rest->given[o - opts] || opt_is_default(opts, o->name, dst) ||
+            has_company(opts, pairs->with, dst, &has) || !has)
+            continue;
+        return SL_FAIL(err, REQUEST, "--%s: goes with %s", o->name,
+                       company_text(pairs->with, text, sizeof text));
+    }
+    return SL_OK;
+}
+
+sl_status opt_pairs_check(const struct opt *opts, const struct opt_pair *pairs, const void *dst,
+                          const struct opt_rest *rest, sl_err *err)
+{
+    static const struct opt_pair shared[] = {{"prefill-from", "prefill"},
+                                             {"expert-half-life", "expert-stats"},
+                                             {"place-mbps", "spare|rebalance"},
+                                             {"dist-deadline-ms", "layout|prefill"},
+                                             {0}};
+    /* beside --attach such options are the engine's: the command says so */
+    bool elsewhere = find(opts, "attach", 6) && !opt_is_default(opts, "attach", dst);
+    if (!elsewhere) SL_TRY(pairs_check(opts, shared, dst, rest, err));
+    return pairs_check(opts, pairs, dst, rest, err);
 }

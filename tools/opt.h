@@ -196,7 +196,13 @@ struct opt_common {
 struct opt_rest {
     char **v; /* [n] */
     int n;
-    bool help; /* -h or --help is there, and nothing else was checked */
+    bool help;         /* -h or --help is there, and nothing else was checked */
+    const bool *given; /* [rows] on the command line or in the config file; in the arena */
+};
+
+/* An option that says nothing without another. Tables end with a row whose name is NULL. */
+struct opt_pair {
+    const char *name, *with; /* with: or one of several, "a|b" */
 };
 
 /* Fill dst (opts' struct, zeroed) from defaults, config file, environment and argv, up to its NULL.
@@ -204,6 +210,12 @@ struct opt_rest {
  * option and the nearest valid one; else what reading the config file gives. */
 sl_status opt_parse(const struct opt *opts, char **argv, void *dst, struct arena *a,
                     struct opt_rest *rest, sl_err *err) BASE_MUST_USE;
+
+/* Is an option given (not by the environment, which is for all commands) whose companions are not?
+ * pairs: those of the command, or NULL; those of rows that commands share are known here. Errors:
+ * REQUEST: one line that names both. */
+sl_status opt_pairs_check(const struct opt *opts, const struct opt_pair *pairs, const void *dst,
+                          const struct opt_rest *rest, sl_err *err) BASE_MUST_USE;
 
 /* Is the option of that name as if nobody had given it? dst: as opt_parse has filled it. */
 bool opt_is_default(const struct opt *opts, const char *name, const void *dst);

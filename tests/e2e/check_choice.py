@@ -118,11 +118,11 @@ class Check:
                                 "--template", mine, "--chat-template", mine, "--messages", self.m])
         self.tally.check("both options", code != 2 and f"exit {code}: {err}")
         model, ids = e2e.tiny() + "/qwen3", []
-        for text, args in (("M{{ messages[0].content }}", ("--chat", "-p", "hello")),
-                           ("", ("-p", "Mhello"))):
-            open(mine, "w").write(text)
+        open(mine, "w").write("M{{ messages[0].content }}")
+        for args in (("--chat", "-p", "hello"), ("-p", "Mhello")):
+            own = ["--chat-template", mine] if "--chat" in args else []
             code, out, err = e2e.run([self.exe, "run", "-m", model,
-                                      "--json", "-q", "-n", "4", "--chat-template", mine, *args])
+                                      "--json", "-q", "-n", "4", *own, *args])
             ids.append(code or {k: json.loads(out)[k] for k in ("prompt_tokens", "tokens")})
         self.tally.check("run", ids[0] != ids[1] and f"{ids}")
         code, _, err = e2e.run([self.exe, "chat", "-m", model, "--chat-template", bad], stdin=b"")

@@ -1,0 +1,1 @@
+sluice: --ids: goes with --dump-logits

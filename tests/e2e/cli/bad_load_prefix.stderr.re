@@ -1,0 +1,1 @@
+sluice: --prefix-length: not with --dataset, which has prompts of its own

@@ -1,0 +1,1 @@
+sluice: --on-lost reopen: not with --draft-model.*

@@ -1,0 +1,1 @@
+sluice: --on-lost reopen: not where ranks share the model \(layout\)

@@ -1,0 +1,1 @@
+sluice: --special: not with --ids: only of a raw prompt
