@@ -66,15 +66,26 @@ const char *api_model_name(const api *a, const char *asked)
     return a->name;
 }
 
+/* "a", "b": what clients may call the model, as far as it fits. */
+static const char *names_text(const api *a, char *buf, size_t cap)
+{
+    size_t n = 0;
+    for (int i = -1; i < a->o.n_alias && n < cap; i++)
+        n += (size_t)snprintf(buf + n, cap - n, "%s\"%.100s\"", i < 0 ? "" : ", ",
+                              i < 0 ? a->name : a->o.alias[i]);
+    return buf;
+}
+
 sl_status api_model_named(const api *a, const char *name, sl_err *err)
 {
+    char names[400];
     if (api_model_name(a, name) != a->name) return SL_OK;
     if (!name || !*name || strcmp(name, a->name) == 0 || strcmp(name, a->mi.name) == 0 ||
         strcmp(name, "default") == 0 || (a->o.model_arg && strcmp(name, a->o.model_arg) == 0))
         return SL_OK;
     return SL_FAIL(err, NOTFOUND,
-                   "model: the model \"%.100s\" does not exist: this server has \"%s\"", name,
-                   a->name);
+                   "model: the model \"%.100s\" does not exist: this server has %s", name,
+                   names_text(a, names, sizeof names));
 }
 
 sl_status api_model_check(const api *a, const struct json *body, sl_err *err)

@@ -56,7 +56,10 @@ def aliases(s):
         need(f"messages stream {n}", ev[0]["message"]["model"] == n, ev[0])
     need("the first where none is said", s.post(CHAT, ONE[CHAT])[1]["model"] == "one")
     need("the first in metrics", 'model_name="one"' in s.get("/metrics")[2].decode())
-    need("another", s.post(CHAT, {**ONE[CHAT], "model": "one,two"})[0] == 404)
+    status, data = s.post(CHAT, {**ONE[CHAT], "model": "one,two"})[:2]
+    need("another", status == 404 and data["error"]["message"] ==
+         'model: the model "one,two" does not exist: this server has ' +
+         ", ".join(f'"{n}"' for n in names), (status, data))
 
 
 def paths(s):
