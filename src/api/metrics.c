@@ -128,6 +128,13 @@ static void drafts(const struct put *p, const sl_stats *s)
         snprintf(label, sizeof label, "%s,position=\"%d\"", p->label, j);
         net_metric_value(p->out, name, label, (double)s->n_right[j]);
     }
+    net_metric_head(p->out, "sluice:draft_k", "counter", "Steps of a sequence with k drafts");
+    for (int k = 0; k <= SL_DRAFT_MAX; k++) {
+        double most = k ? (double)s->n_draft[k - 1] : BASE_MAX(n_row, (double)s->n_draft[0]);
+        snprintf(label, sizeof label, "%s,k=\"%d\"", p->label, k);
+        net_metric_value(p->out, "sluice:draft_k", label,
+                         most - (k < SL_DRAFT_MAX ? (double)s->n_draft[k] : 0));
+    }
     value(p, "sluice:tokens_per_step", "gauge", "Tokens of a sequence in a step, since the start",
           n_row > 0 ? (double)s->n_answer_tok / n_row : 0);
     value(p, "sluice:draft_seconds_total", "counter", "Time for making drafts",

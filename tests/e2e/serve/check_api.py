@@ -560,6 +560,11 @@ def small_model(want):
             text = s.get("/metrics")[2].decode()
             n = re.search(r"^vllm:spec_decode_num_draft_tokens_total\{.*\} (\d+)", text, re.M)
             need("small model: metrics", n and int(n[1]) > 0, n)
+            k = [int(x) for x in re.findall(r"^sluice:draft_k\{.*\} (\d+)$", text, re.M)]
+            rows = re.search(r"^vllm:spec_decode_num_drafts_total\{.*\} (\d+)", text, re.M)
+            need("steps by number of drafts", len(k) == 8 and k[0] > 0
+                 and sum(k[1:]) == int(rows[1]) and
+                 sum(i * x for i, x in enumerate(k)) == int(n[1]), (k, rows, n))
 
 
 with Server("--draft", "auto") as server:
