@@ -283,7 +283,8 @@ with tempfile.TemporaryDirectory() as d:
     check(1.9 < read[0] / read[1] <= 2 and 2.6 < read[0] / read[2] <= 3,
           f"ranks read their share: {read}")
     check(1.9 < read[0] / read[3] <= 2, "four of which one is half as fast are as two")
-    col = 2048 + 48 * (32 * 128 + 2 * 2048 + 8 * 768)  # what a token's joins put side by side
+    # what a token's joins put side by side, hidden values of experts prepared in 8 bits
+    col = 2048 + 48 * (32 * 128 + 2 * 2048 + 8 * 768 / 2)
     for n in (1, 2, 4):
         # two joins tell of the step
         want = n > 1 and 196 * 5 + 4 * (col + 151936) * (1 - 1 / n) / 10e9 * 1e6
