@@ -222,7 +222,7 @@ static size_t paired_name(struct api_parse *p, const char *s, size_t n, bool las
         api_parse_give_up(p);
         return 0;
     }
-    while (k < n && s[k] != '<' && !api_parse_white(s[k]))
+    while (k < n && s[k] != '<' && s[k] != '{' && !api_parse_white(s[k]))
         k++;
     k = api_parse_name_part(p, k);
     api_parse_hold(p, s, k);

@@ -289,6 +289,8 @@ static const struct row rows[] = {
     {"glm47", "none", false, "a <tool_call>no call</tool_call> b",
      "C(a <tool_call>no call</tool_call> b)"},
     {"glm47", "none", false, "<tool_call></tool_call>", "C(<tool_call></tool_call>)"},
+    {"glm47", "none", false, "<tool_call>f{\"n\":1}</tool_call>",
+     "C(<tool_call>f{\"n\":1}</tool_call>)"},
     {"glm47", "none", false, "<tool_call>{\"name\": \"f\"}</tool_call>",
      "C(<tool_call>{\"name\": \"f\"}</tool_call>)"},
     {"glm47", "none", false, "<tool_call>f" KEY("s", "x") "junk</tool_call>",
