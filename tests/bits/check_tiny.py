@@ -4,7 +4,7 @@
 greedy answers, of every tiny checkpoint. tiny.txt has their hashes; a change that alters any of
 them has to change that file, and a reviewer sees it.
 
-  check_tiny.py [BUILD] [--only TEXT] [--jobs N] [--update]
+  check_tiny.py [BUILD] [--only TEXT] [--jobs N] [--emulate "COMMAND"] [--update]
 
 Each checkpoint of tests/data as it is, and each folder quantised into three of nine weight types,
 by turns, so that every type meets every kind of layer. A row has
@@ -14,7 +14,8 @@ by turns, so that every type meets every kind of layer. A row has
   f32 ...  16 greedy tokens with --acts f32, int8, bf16, and --kv f32, where attention is f32 and so
            all CPUs agree (docs/bits.md)
 
-The packed file is made on the machine's best instruction set and on its least: the same bytes."""
+The packed file is made on the machine's best instruction set and on its least: the same bytes.
+--emulate: `sluice` is run by COMMAND (a qemu and its -cpu)."""
 import hashlib
 import json
 import os
@@ -97,13 +98,13 @@ def write_rows(rows):
 
 
 class Check:
-    def __init__(self, rows, update, tmp):
+    def __init__(self, rows, update, tmp, emulate):
         self.rows, self.update, self.tmp = rows, update, tmp
-        self.exe, self.tiny = e2e.sluice(), e2e.tiny()
+        self.exe, self.tiny = emulate + [e2e.sluice()], e2e.tiny()
         self.tally, self.lock = e2e.Tally("bits of tiny models"), threading.Lock()
 
     def call(self, *args, **env):
-        code, out, err = e2e.run([self.exe, *args], env=env)
+        code, out, err = e2e.run([*self.exe, *args], env=env)
         if code:
             raise RuntimeError(f"{' '.join(args)}: exit {code}: {err.strip()[:300]}")
         return out.decode()
@@ -150,10 +151,10 @@ class Check:
 
 
 def main():
-    rows, update = read_rows(), flag("--update")
+    rows, update, emulate = read_rows(), flag("--update"), option("--emulate", "").split()
     only, n_job = option("--only", ""), int(option("--jobs", str(os.cpu_count() or 1)))
     with e2e.scratch() as tmp:
-        check = Check(rows, update, tmp)
+        check = Check(rows, update, tmp, emulate)
         listed = names(check.tiny)
         with ThreadPoolExecutor(n_job) as pool:
             for name in listed:
