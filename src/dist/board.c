@@ -20,6 +20,8 @@ struct post {
 #define N_COUNT ((int)(sizeof(struct dist_count) / sizeof(int64_t)))
 _Static_assert(N_COUNT * sizeof(int64_t) == sizeof(struct dist_count), "numbers of 8 bytes");
 
+#define LOOK 5 /* slices of a sleep between looks whether the other is stopped */
+
 struct board_line {
     struct os_word phase[DIST_N_KIND]; /* by circle, pieces that this rank has come to */
     struct os_word done;               /* messages that it is through with */
@@ -150,9 +152,13 @@ static bool wait_within(dist *d, int rank, struct os_word *w, unsigned goal, con
                         int64_t most)
 {
     int64_t t0 = clock_now_ns();
+    struct dist_stop stop = {0};
     bool there = spin(d, w, goal);
-    while (!there && !has_failed(d) && !dist_gone(d, rank) && clock_now_ns() - t0 < most)
+    for (int i = 1; !there && !has_failed(d) && !dist_gone(d, rank); i++) {
+        if (clock_now_ns() - t0 >= most || (i % LOOK == 0 && dist_stopped_long(d, rank, &stop)))
+            break;
         there = os_word_sleep(w, goal, DIST_SLICE_MS);
+    }
     if (!there) late(d, rank, clock_now_ns() - t0, what);
     return there;
 }
@@ -191,13 +197,13 @@ static void wait_for_home(const dist *d)
 static const void *board_hear(dist *d, size_t *n)
 {
     struct board *b = d->board;
-    int64_t stopped = 0;
+    struct dist_stop stop = {0};
     d->heard++;
     *n = 0;
     if (!spin(d, &b->told, d->heard))
         for (int i = 1; !os_word_sleep(&b->told, d->heard, d->group ? DIST_SLICE_MS : -1); i++) {
-            int64_t ns = i % 16 ? 0 : dist_home_stopped(d, &stopped);
-            if (dist_gone(d, 0) || ns > dist_deadline(d)) late(d, 0, ns, "between steps");
+            int64_t ns = i % LOOK ? 0 : dist_stopped_long(d, 0, &stop);
+            if (ns || dist_gone(d, 0)) late(d, 0, ns, "between steps");
             if (d->group && has_failed(d)) return NULL;
         }
     unsigned at = d->heard % (unsigned)d->n_ahead;

@@ -91,14 +91,15 @@ int64_t dist_stage_deadline(const dist *d, bool given)
     return ns + (given ? after : before) * BASE_MAX(APART_NS, 2 * d->longest_ns);
 }
 
-int64_t dist_home_stopped(const dist *d, int64_t *since)
+int64_t dist_stopped_long(const dist *d, int rank, struct dist_stop *s)
 {
+    uint64_t turns = 0;
     int64_t now = clock_now_ns();
-    if (!dist_stopped(d, 0))
-        *since = 0;
-    else if (!*since)
-        *since = now;
-    return *since ? now - *since : 0;
+    if (!dist_stopped(d, rank, &turns))
+        *s = (struct dist_stop){0};
+    else if (!s->since || s->rank != rank || s->turns != turns)
+        *s = (struct dist_stop){rank, now, turns};
+    return s->since && now - s->since > d->deadline_ns ? now - s->since : 0;
 }
 
 /* ---- steps ---- */

@@ -109,12 +109,19 @@ struct dist_name {
 struct dist_name dist_name_of(const dist *d, int rank);
 /* Has that rank's process ended? */
 bool dist_gone(const dist *d, int rank);
-/* Is it stopped? Known of this machine. */
-bool dist_stopped(const dist *d, int rank);
-/* For a wait without a deadline, asked now and then: how long rank 0 was seen stopped; *since is
- * 0 at first. */
-int64_t dist_home_stopped(const dist *d, int64_t *since);
-/* How long a wait in a step may be. */
+/* Is it stopped? Known of this machine. turns as of os_process_stopped. */
+bool dist_stopped(const dist *d, int rank, uint64_t *turns);
+/* Since when a rank was seen stopped; all 0 at first. */
+struct dist_stop {
+    int rank;
+    int64_t since;
+    uint64_t turns;
+};
+/* For a wait, asked now and then: how long that rank, of this machine, has been stopped and not run
+ * in between, where that is longer than the deadline that was asked for; else 0. However long steps
+ * take, it is not a slow one. */
+int64_t dist_stopped_long(const dist *d, int rank, struct dist_stop *s);
+/* How long a wait in a step may be: longer than was asked for where steps take long. */
 int64_t dist_deadline(const dist *d);
 /* The same of a wait for another stage: longer the more stages may be waiting for the same rank
  * before this one does (given: the next one is waited for), so that its neighbour names it. Until a

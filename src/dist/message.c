@@ -11,6 +11,7 @@
 
 #define MAGIC 0x736c6d67u
 #define LAST_NS ((int64_t)1000000000) /* for telling the others of a failure */
+#define LOOK_NS 50000000 /* who is waited for so long may be stopped */
 
 enum { SAYS_TELL = 1, SAYS_DONE, SAYS_PIECE, SAYS_ROWS, SAYS_FAILED };
 struct head {
@@ -118,7 +119,8 @@ static int one_gone(const dist *d, int rank, uint32_t kind)
 /* Until all is through that is under way. kind: of what comes. Home's next message has no limit. */
 static sl_status through(dist *d, struct dist_way *w, uint32_t kind, sl_err *err)
 {
-    int64_t t0 = clock_now_ns(), stopped = 0;
+    int64_t t0 = clock_now_ns();
+    struct dist_stop stop = {0};
     int64_t most = kind == SAYS_ROWS ? dist_stage_deadline(d, w->to != 0) : dist_deadline(d);
     const char *what = kind == SAYS_DONE   ? "after a step"
                        : kind != SAYS_TELL ? DIST_IN_STEP
@@ -131,9 +133,11 @@ static sl_status through(dist *d, struct dist_way *w, uint32_t kind, sl_err *err
         int rank = dist_group_late(w);
         if (rank < 0) return SL_OK;
         int64_t ns = clock_now_ns() - t0;
-        if (kind == SAYS_TELL) ns = i % 256 == 255 ? dist_home_stopped(d, &stopped) : 0;
-        if (i % 64 == 63) rank = one_gone(d, rank, kind);
-        if (ns > most || (i % 64 == 63 && dist_gone(d, rank)))
+        bool look = i % 64 == 63;
+        if (look) rank = one_gone(d, rank, kind);
+        int64_t stopped = look && ns > LOOK_NS ? dist_stopped_long(d, rank, &stop) : 0;
+        if (kind == SAYS_TELL) ns = stopped;
+        if (ns > most || stopped || (look && dist_gone(d, rank)))
             return dist_silent(d, rank, ns, what, err);
         dist_group_rest(d, i);
     }
@@ -383,7 +387,7 @@ static void tell_last(dist *d, int tag, int place)
     struct mail *m = d->group->mail;
     struct dist_way w = {.tag = tag, .place = place};
     for (int r = 0; r < d->n; r++)
-        if (r != d->rank && !dist_gone(d, r) && !dist_stopped(d, r) &&
+        if (r != d->rank && !dist_gone(d, r) && !dist_stopped(d, r, NULL) &&
             dist_group_send(d, &w, r, m->last, sizeof m->last, NULL))
             return;
     int64_t t0 = clock_now_ns(), most = d->rank ? LAST_NS : LAST_NS / 10;

@@ -118,9 +118,10 @@ static sl_status mpi_failed(dist *d, const char *why, sl_err *err)
     return SL_FAIL(err, IO, "MPI: %.180s", why);
 }
 
-bool dist_stopped(const dist *d, int rank)
+bool dist_stopped(const dist *d, int rank, uint64_t *turns)
 {
-    return d->group && d->group->watch[rank] >= 0 && os_process_stopped(d->group->of[rank].pid);
+    return d->group && d->group->watch[rank] >= 0 &&
+           os_process_stopped(d->group->of[rank].pid, turns);
 }
 
 /* ---- messages ---- */

@@ -182,14 +182,24 @@ bool os_process_gone(int watch)
     return watch >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLIN);
 }
 
-bool os_process_stopped(int pid)
+/* The number after a name of a line of /proc/PID/status; 0 = there is none. */
+static uint64_t number_of(const char *text, const char *name)
 {
-    char path[32], text[256];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    const char *p = strstr(text, name);
+    return p ? strtoull(p + strlen(name), NULL, 10) : 0;
+}
+
+bool os_process_stopped(int pid, uint64_t *turns)
+{
+    char path[32], text[4096];
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
     size_t n = os_read_start(path, text, sizeof text - 1);
     text[n] = 0;
-    const char *end = strrchr(text, ')'); /* of the name */
-    return end && (end[1] == ' ') && (end[2] == 'T' || end[2] == 't');
+    if (turns)
+        *turns = number_of(text, "\nvoluntary_ctxt_switches:") +
+                 number_of(text, "\nnonvoluntary_ctxt_switches:");
+    const char *state = strstr(text, "\nState:\t");
+    return state && (state[8] == 'T' || state[8] == 't');
 }
 
 void os_process_unwatch(int watch)

@@ -45,7 +45,9 @@ int os_process_id(void);
 /* A handle on a process, -1 where it can not be had (then it is never gone). */
 int os_process_watch(int pid);
 bool os_process_gone(int watch);
-bool os_process_stopped(int pid); /* by a signal or a debugger */
+/* Is it stopped, by a signal or a debugger? *turns, or NULL: how often its first thread has left a
+ * CPU so far (0 = unknown), which is more after it was made to go on. */
+bool os_process_stopped(int pid, uint64_t *turns);
 void os_process_unwatch(int watch);
 /* This process is killed when the one that started it ends. */
 void os_end_with_parent(void);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that are processes, one of which leaves the order of joins: it leaves one out, or brings a
- * row more. Under mpirun: dist_broken RANK AT skip|more|none DEADLINE_MS. Rank 0 prints how it
- * ended, and when since it began: "OK" or what was wrong. */
+ * row more, or stops after a step that was long. Under mpirun: dist_broken RANK AT
+ * skip|more|stop|none DEADLINE_MS. Rank 0 prints how it ended, and when since the last step began:
+ * "OK" or what was wrong. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +15,10 @@
 #define WIDE 60
 #define ROUNDS 40
 #define ROWS 5
+#define LONG_NS 400000000 /* a step, twenty of which are over any deadline asked for here */
 
 struct plan {
-    int rank, at, skip, more;
+    int rank, at, skip, more, stop;
 };
 
 /* Each round is another kind of join, of another number of rows. */
@@ -43,21 +46,39 @@ static void join(dist *d, const struct plan *p, int round)
 
 static void step(dist *d, const struct plan *p)
 {
-    for (int round = 0; round < ROUNDS && !dist_status(d, NULL); round++)
-        if (!(p->skip && dist_rank(d) == p->rank && round == p->at)) join(d, p, round);
+    for (int round = 0; round < ROUNDS && !dist_status(d, NULL); round++) {
+        bool now = dist_rank(d) == p->rank && round == p->at;
+        if (now && p->stop) (void)raise(SIGSTOP);
+        if (!(now && p->skip)) join(d, p, round);
+    }
 }
 
-static sl_status run(dist *d, const struct plan *p, sl_err *err)
+static void long_step(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = LONG_NS}, NULL);
+}
+
+static sl_status run(dist *d, const struct plan *p, int64_t *t0, sl_err *err)
 {
     size_t n;
+    int k = 0;
     SL_TRY(dist_room(d, WIDE * (int64_t)sizeof(float), 64, err));
     if (dist_rank(d)) {
         while (dist_hear(d, &n)) {
-            step(d, p);
+            if (p->stop && k++ == 0)
+                long_step();
+            else
+                step(d, p);
             dist_done(d);
         }
         return dist_status(d, err);
     }
+    if (p->stop) {
+        dist_tell(d, "go", 2);
+        long_step();
+        SL_TRY(dist_all_done(d, err));
+    }
+    *t0 = clock_now_ns();
     dist_tell(d, "go", 2);
     step(d, p);
     sl_status st = dist_all_done(d, err);
@@ -71,11 +92,11 @@ int main(int argc, char **argv)
     dist *d = NULL;
     if (argc != 5) return 2;
     struct plan p = {atoi(argv[1]), atoi(argv[2]), !strcmp(argv[3], "skip"),
-                     !strcmp(argv[3], "more")};
+                     !strcmp(argv[3], "more"), !strcmp(argv[3], "stop")};
     struct dist_opts o = {.deadline_ms = atoi(argv[4]), .crowded = true};
     sl_status st = dist_mpi_open(&o, &d, &err);
     int64_t t0 = clock_now_ns();
-    if (!st) st = run(d, &p, &err);
+    if (!st) st = run(d, &p, &t0, &err);
     if (dist_launched().rank == 0)
         printf("%.3f %s\n", (double)(clock_now_ns() - t0) * 1e-9, st ? err.text : "OK");
     fflush(stdout);

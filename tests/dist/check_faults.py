@@ -154,11 +154,11 @@ def one(g, front, want, fault, rank, rng, times):
         if not need(f"{name}: says who", seen, g.text()[-800:]):
             return
         when, m = seen[0]
-        if m.lastindex:  # a deadline is twenty of the longest steps at least
+        if m.lastindex and fault != "stopped":  # a deadline is twenty of the longest steps at least
             most = max(most, float(m[1]) + 1)
         if says == SILENT and rank is not None:
             need(f"{name}: says the right one", f"rank {rank} " in m[0], m[0])
-        times.setdefault("seen", []).append(when - t0)
+        times.setdefault(f"{fault} to seen", []).append(when - t0)
         need(f"{name}: seen within {most:.1f} s", when - t0 <= most * LATE, f"{when - t0:.2f} s")
     else:
         times.setdefault("launcher killed to all gone", []).append(gone - t0)
