@@ -316,7 +316,7 @@ static sl_status one(struct compute *c, const struct run_opts *o, const char *te
         goto out;
     }
     struct speed s = speed_of(&a);
-    if (!o->common.quiet || o->common.json) probe(c, &s);
+    if (!o->common.quiet) probe(c, &s);
     if (o->common.json)
         st = print_json(&a, &s, &o->common, err);
     else if (!o->common.quiet)

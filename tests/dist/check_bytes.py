@@ -97,7 +97,7 @@ def check_long(tally, build, name, model, c):
     n, tp = 48, 2
     code, out, err = e2e.run([
         e2e.sluice(build), "run", "-m", model, "--ids", ",".join(str(5 + i) for i in range(n)),
-        "-n", str(ANSWER), "--ignore-eos", "--json", "--layout", f"tp={tp}", "-t", str(tp)])
+        "-n", str(ANSWER), "--ignore-eos", "--json", "-q", "--layout", f"tp={tp}", "-t", str(tp)])
     want = moved(c, tp, 1, tokens=n + ANSWER - 1) + 4 * n * (tp - 1) * whole(c)
     want /= n + ANSWER
     got = None if code else e2e.last_json(out)["wire_bytes_per_token"]
@@ -124,7 +124,7 @@ def check_dp(tally, build, work, name, model, c):
             code, out, err = e2e.run([
                 e2e.sluice(build), "run", "-m", model, "--ids",
                 ",".join(str(5 + i) for i in range(PROMPT)), "-n", str(ANSWER), "--ignore-eos",
-                "--json", "--layout", f"dp={n},ep={n}", "-t", str(n), "--combine", form,
+                "--json", "-q", "--layout", f"dp={n},ep={n}", "-t", str(n), "--combine", form,
                 "--dispatch", how, "--expert-stats", stats])
             what = f"{name} dp={n},ep={n} {form} {how}"
             if code:
@@ -154,7 +154,7 @@ def check_uneven(tally, build, work, name, model, c):
         code, out, err = e2e.run([
             e2e.sluice(build), "run", "-m", model, "--ids",
             ",".join(str(5 + i) for i in range(PROMPT)), "-n", str(ANSWER), "--ignore-eos",
-            "--json", "--layout", f"tp=3,ep={ep},weight=3:2:1", "-t", "3",
+            "--json", "-q", "--layout", f"tp=3,ep={ep},weight=3:2:1", "-t", "3",
             *(["--expert-stats", stats] if n_exp else [])])
         want = moved(c, 3, 1, weights=weights)
         if not code and ep > 1:
@@ -188,7 +188,7 @@ def check_model(tally, build, work, name, most):
         code, out, err = e2e.run([
             e2e.sluice(build), "run", "-m", model, "--ids",
             ",".join(str(5 + i) for i in range(PROMPT)), "-n", str(ANSWER), "--ignore-eos",
-            "--json", "--layout", f"tp={tp},ep={ep},pp={pp}", "-t", str(tp * pp)])
+            "--json", "-q", "--layout", f"tp={tp},ep={ep},pp={pp}", "-t", str(tp * pp)])
         want = moved(c, tp, pp, ep > 1) / (PROMPT + ANSWER)
         got = None if code else e2e.last_json(out)["wire_bytes_per_token"]
         tally.check(f"{name} tp={tp},ep={ep},pp={pp}", code and err or

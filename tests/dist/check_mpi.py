@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
@@ -29,6 +30,7 @@ MODEL = os.path.join(TINY, "deepseek_v3_fp8")
 DEMO = os.path.join(e2e.ROOT, "models", "demo", "demo.gguf")
 IDS = "5,6,7,8,5,6,7,8,5,6,7"
 tally = e2e.Tally("mpi")
+AT_ONCE = 5
 HOW = threading.local()  # .what: the way that this thread's ranks take
 
 
@@ -49,7 +51,8 @@ def said(text, what):
 
 
 def run_args(*more, model=MODEL):
-    return [SLUICE, "run", "-m", model, "--ids", IDS, "-n", "24", "--ignore-eos", "--json", *more]
+    return [SLUICE, "run", "-m", model, "--ids", IDS, "-n", "24", "--ignore-eos", "--json", "-q",
+            *more]
 
 
 def check_answers():
@@ -173,19 +176,22 @@ def fault(name, rank, sig, what, most, *more, **of):
             os.kill(pid, signal.SIGKILL)
 
 
-def check_faults():
+def faults():
+    """Of each (fault, its arguments)."""
     silent = r"rank {} \(\S+, process \d+\) gave no sign for \d+\.\d s"
+    gone = r"rank {} \(\S+, process \d+\) is gone"
+    kill, stop = signal.SIGKILL, signal.SIGSTOP
     deadline = ("--dist-deadline-ms", "1500")
-    fault("rank 1 killed", 1, signal.SIGKILL, r"rank 1 \(\S+, process \d+\) is gone", 5)
-    fault("rank 0 killed", 0, signal.SIGKILL, r"rank 0 \(\S+, process \d+\) is gone", 5)
-    fault("rank 1 stopped", 1, signal.SIGSTOP, silent.format(1), 4, *deadline)
-    fault("rank 0 stopped", 0, signal.SIGSTOP, silent.format(0), 6, *deadline)
-    fault("launcher killed", -1, signal.SIGKILL, None, 5)
     stages = {"layout": "pp=3", "n": 3}
-    fault("first of three stages killed", 2, signal.SIGKILL,
-          r"rank 2 \(\S+, process \d+\) is gone", 5, **stages)
-    fault("first of three stages stopped", 2, signal.SIGSTOP, silent.format(2), 5, *deadline,
-          **stages)
+    return [
+        (fault, "rank 1 stopped", 1, stop, silent.format(1), 4, *deadline),
+        (fault, "rank 0 stopped", 0, stop, silent.format(0), 6, *deadline),
+        (lambda: fault("first of three stages stopped", 2, stop, silent.format(2), 5, *deadline,
+                       **stages),),
+        (lambda: fault("first of three stages killed", 2, kill, gone.format(2), 5, **stages),),
+        (fault, "rank 1 killed", 1, kill, gone.format(1), 5),
+        (fault, "rank 0 killed", 0, kill, gone.format(0), 5),
+        (fault, "launcher killed", -1, kill, None, 5)]
 
 
 def check_slow_rank():
@@ -307,25 +313,20 @@ def listeners(pids):
     return ports
 
 
-gone = set()
-
-
-def check_way(how, times):
-    HOW.what = how
-    for _ in range(times):
-        check_faults()
-        check_slow_rank()
+def jobs_of(how, times):
+    """(way, function, its arguments): those first that wait longest."""
+    jobs = [(check_slow_rank,), *faults()] * (times or 1)
     if not times:
-        check_answers()
-        check_batch_on_stdin()
-        check_faults()
-        check_slow_rank()
-        if how == "memory":
-            check_serve()
-        else:
-            serve("-m", "demo", "--layout", "pp=2", n_stage=2)
-        serve("-m", "demo", "--layout", "tp=2,ep=2", "--spare", "2", "--place-mbps", "100000")
-    gone.add(how)
+        jobs += [(serve, "-m", "demo", "--layout", "tp=2,ep=2", "--spare", "2", "--place-mbps",
+                  "100000"), (check_answers,), (check_batch_on_stdin,)]
+        jobs.append((check_serve,) if how == "memory" else
+                    (lambda: serve("-m", "demo", "--layout", "pp=2", n_stage=2),))
+    return [(how, *j) for j in jobs]
+
+
+def do(job):
+    HOW.what, fn, *args = job
+    fn(*args)
 
 
 def main():
@@ -334,13 +335,11 @@ def main():
         print(f"skipped: {why}")
         sys.exit(77)
     times = int(sys.argv[sys.argv.index("--faults") + 1]) if "--faults" in sys.argv else 0
-    # both ways at once: what they do is to wait for deadlines and for launchers that end others
-    ways = [threading.Thread(target=check_way, args=(how, times)) for how in ("memory", "messages")]
-    for t in ways:
-        t.start()
-    for t in ways:
-        t.join()
-    tally.check("both ways were gone to the end", gone != {"memory", "messages"} and f"{gone}")
+    # several at once: what they do is to wait for deadlines and for launchers that end others
+    ways = [jobs_of(how, times) for how in ("memory", "messages")]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for _ in pool.map(do, [job for both in zip(*ways) for job in both]):
+            pass  # one that could not go to its end raises here
     tally.exit()
 
 

@@ -7,6 +7,7 @@ the one reason and what to do, said once.
 
   check_refused.py [BUILD] [--times N]    --times: each N times
 """
+import contextlib
 import os
 import re
 import shutil
@@ -45,7 +46,7 @@ def refused(*case):
 
 def try_all():
     """Several at a time, as launchers that end others sleep for seconds."""
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(4 if TIMES > 1 else 8) as pool:
         list(pool.map(lambda case: try_one(*case), cases))
     cases.clear()
 
@@ -203,19 +204,18 @@ def programs(folder):
             r"libsluice-mpi\.so is not beside the program", 2)
 
 
-def networks():
+def networks(stack):
     why = nodes.missing()
     if why:
         print(f"not run: two machines: {why}")
         return
     args = run_args(os.path.join(TINY, "qwen3_moe"))
-    with nodes.Nodes() as n:
-        refused("no network named", n.command((2, args), network=None),
-                r"1 of 2 ranks are on other machines, and no network is named for them: mpirun "
-                r"--mca btl_tcp_if_include")
-        refused("a network that is not there", n.command((2, args), network="10.99.0.0/24"),
-                r"no network of this machine is in btl_tcp_if_include=10\.99\.0\.0/24", 2)
-        try_all()
+    n = stack.enter_context(nodes.Nodes())
+    refused("no network named", n.command((2, args), network=None),
+            r"1 of 2 ranks are on other machines, and no network is named for them: mpirun "
+            r"--mca btl_tcp_if_include")
+    refused("a network that is not there", n.command((2, args), network="10.99.0.0/24"),
+            r"no network of this machine is in btl_tcp_if_include=10\.99\.0\.0/24", 2)
 
 
 def main():
@@ -224,15 +224,15 @@ def main():
         print(f"skipped: {why}")
         sys.exit(77)
     for _ in range(TIMES):
-        small_shm()
-        same_cpu()
-        options()
-        layouts()
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            networks(stack)
+            small_shm()
+            same_cpu()
+            options()
+            layouts()
             files(folder)
             programs(folder)
             try_all()
-        networks()
     print(f"{len(seconds)} refusals, median {sorted(seconds)[len(seconds) // 2]:.1f} s, at most "
           f"{max(seconds):.1f} s")
     T.exit()
