@@ -85,20 +85,25 @@ static float *floats(size_t n)
     return p;
 }
 
-/* Logits of two stages on such devices have the bits of one CPU. */
-static void same_on(const char *name, const char *device)
+/* Logits of stages on such devices have the bits of one CPU. */
+static void same_in(const char *name, const char *layout, const char *device)
 {
     sl_model *m = NULL;
     ASSERT_OK(sl_model_open(tiny(name), NULL, &m, &err));
     size_t n = 3 * (size_t)m->cfg.n_vocab;
     float *p = floats(n), *q = floats(n);
-    sl_engine_opts one = opts_of(NULL, "cpu"), two = opts_of("pp=2", device);
+    sl_engine_opts one = opts_of(NULL, "cpu"), two = opts_of(layout, device);
     ASSERT_OK(answers(m, &one, p));
     ASSERT_OK(answers(m, &two, q));
     assert_memory_equal(p, q, n * sizeof(float));
     mem_free(p);
     mem_free(q);
     sl_model_close(m);
+}
+
+static void same_on(const char *name, const char *device)
+{
+    same_in(name, "pp=2", device);
 }
 
 TEST(engine_stages_copy_blocks_once)
@@ -118,6 +123,13 @@ TEST(engine_stages_have_a_device_each)
     same_on("llama3", "cpu,check");
     same_on("llama3", "sim:clock=real,lat=1us,hand=1us,cpu");
     same_on("deepseek_v2", "check,sim");
+}
+
+/* One between two others takes rows and gives them. */
+TEST(engine_stages_on_three_devices)
+{
+    same_in("qwen3_moe_mixed", "pp=3", "check,sim:clock=real,lat=1us,hand=1us,cpu");
+    same_in("glm4_moe", "pp=3", "sim,check,check");
 }
 
 /* The k-th call of a stage's device fails, or from then on all: opening says so, or the step does,
