@@ -84,7 +84,7 @@ def status_of(server):
 
 
 def lost():
-    s, failed = first_that_opens("check:lost=")
+    s, failed = first_that_opens("check:lost=", factor=8)  # all clients are in by then
     for k, why in failed:
         need(f"lost={k} at the opening: exit 1", "ended: 1 " in why, why)
         need(f"lost={k} at the opening: one line says it", why.count("device") >= 1, why)
