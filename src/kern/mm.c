@@ -213,7 +213,6 @@ void kern_mm_prep(struct mm_act_buf *b, int t, const float *x)
 void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const float *x)
 {
     struct mm_rec *r = b->i8 + (size_t)t * row_recs(b->n_col, MM_ACT_INT8);
-    int end = g0 + n_group;
     const struct kern *kern = kern_get();
     float amax[SPAN];
     for (int g = 0, n; g < n_group; g += n) {
@@ -221,8 +220,7 @@ void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const f
         kern->mm_amax(x + 32 * (size_t)g, n, amax);
         kern->mm_quant(x + 32 * (size_t)g, n, r + g0 + g, NULL, amax, 1.0f);
     }
-    if (g0 == 0) r[row_recs(b->n_col, MM_ACT_INT8) - 1].d = 1.0f;
-    if (end == b->n_col / 32) memset(r + end, 0, sizeof(*r) * (size_t)(b->ld / 32 - end));
+    if (g0 + n_group == b->n_col / 32) kern_mm_prep_end(b, t);
 }
 
 _Static_assert(sizeof(struct mm_rec) == MM_PART_WORDS * sizeof(float), "a group's words");

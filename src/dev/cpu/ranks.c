@@ -10,16 +10,17 @@ static bool is_shared(const struct dev_ranks *r, int n_row)
     return r && n_row >= CPU_SHARE_ROWS * r->n_rank;
 }
 
-static int share_begin(const struct dev_ranks *r, int rank, int n_row)
+static struct cpu_share share_of(const struct dev_ranks *r, int rank, int n_row)
 {
-    return (int)((int64_t)n_row * rank / r->n_rank);
+    int64_t b, e;
+    par_split(n_row, rank, r->n_rank, &b, &e);
+    return (struct cpu_share){(int)b, (int)(e - b)};
 }
 
 struct cpu_share dev_cpu_share(const struct dev_ranks *r, int n_row)
 {
     if (!is_shared(r, n_row)) return (struct cpu_share){0, n_row};
-    int begin = share_begin(r, r->rank, n_row);
-    return (struct cpu_share){begin, share_begin(r, r->rank + 1, n_row) - begin};
+    return share_of(r, r->rank, n_row);
 }
 
 void dev_cpu_share_join(struct cpu *c, const struct dev_ranks *r, int n_row,
@@ -30,7 +31,7 @@ void dev_cpu_share_join(struct cpu *c, const struct dev_ranks *r, int n_row,
         .d = &c->head, .x = s->x, .y = s->y, .n_row = n_row, .n = s->n, .n_of = n_of};
     if (!is_shared(r, n_row)) return;
     for (int i = 0; i < r->n_rank; i++)
-        n_of[i] = share_begin(r, i + 1, n_row) - share_begin(r, i, n_row);
+        n_of[i] = share_of(r, i, n_row).n;
     r->join(r->user, &j);
 }
 
