@@ -32,26 +32,31 @@ static int count_names(const char *list)
     return n;
 }
 
+/* Of the first `end` ranks, how many are on this machine. */
+static int count_here(const struct engine_ranks *k, int end)
+{
+    int n = 0;
+    for (int i = 0; i < end; i++)
+        n += dist_here(k->end, i);
+    return n;
+}
+
 /* Which name of the list rank r of this machine has, and its bytes: ranks of this machine have one
  * after the other, and then those from the first on again. */
 static const char *device_of(const struct engine_ranks *k, int r, size_t *n)
 {
     const char *s = dev_name_or_default(k->device);
-    int at = 0;
-    for (int i = 0; i < r; i++)
-        at += dist_here(k->end, i);
-    for (at %= BASE_MAX(count_names(s), 1); at > 0; at--)
+    for (int at = count_here(k, r) % BASE_MAX(count_names(s), 1); at > 0; at--)
         s += dev_name_bytes(s) + 1;
     *n = dev_name_bytes(s);
     return s;
 }
 
-static int count_here(const struct engine_ranks *k)
+static sl_status copy_name(const char *name, size_t n, char *out, size_t cap, sl_err *err)
 {
-    int n = 0;
-    for (int i = 0; i < k->n; i++)
-        n += dist_here(k->end, i);
-    return n;
+    if (n >= cap) return SL_FAIL(err, REQUEST, "device '%.40s...': the name is too long", name);
+    snprintf(out, cap, "%.*s", (int)n, name);
+    return SL_OK;
 }
 
 sl_status engine_rank_device(const sl_engine *e, char *out, size_t cap, sl_err *err)
@@ -59,15 +64,13 @@ sl_status engine_rank_device(const sl_engine *e, char *out, size_t cap, sl_err *
     struct engine_ranks *k = e->ranks;
     const char *name = dev_name_or_default(e->opts.device);
     size_t n = strlen(name);
-    if (k && count_names(name) > count_here(k))
+    if (k && count_names(name) > count_here(k, k->n))
         return SL_FAIL(err, REQUEST,
                        "layout: --device %.60s: %d devices, and %d ranks of this "
                        "machine",
-                       name, count_names(name), count_here(k));
+                       name, count_names(name), count_here(k, k->n));
     if (k) name = device_of(k, k->here, &n);
-    if (n >= cap) return SL_FAIL(err, REQUEST, "device '%.40s...': the name is too long", name);
-    snprintf(out, cap, "%.*s", (int)n, name);
-    return SL_OK;
+    return copy_name(name, n, out, cap, err);
 }
 
 bool engine_rank_has_ours(const sl_engine *e, int rank)
@@ -87,9 +90,7 @@ static sl_status open_device(struct rank *r, dev **out, sl_err *err)
     char name[ENGINE_DEVICE_NAME];
     size_t n;
     const char *own = device_of(k, r->opts.rank, &n);
-    if (n >= sizeof name)
-        return SL_FAIL(err, REQUEST, "device '%.40s...': the name is too long", own);
-    snprintf(name, sizeof name, "%.*s", (int)n, own);
+    SL_TRY(copy_name(own, n, name, sizeof name, err));
     o.rank = r->opts.rank;
     return dev_open(k->fell_back ? dev_name(0) : name, &o, out, err);
 }
