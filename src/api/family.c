@@ -7,6 +7,7 @@
 #include "api/api_internal.h"
 #include "api/field.h"
 #include "api/parse_internal.h"
+#include "base/place.h"
 
 _Static_assert(N_TAG <= 32, "api_tags has a bit for each");
 
@@ -21,23 +22,13 @@ static const struct api_family *const rows[] = {
 #undef X
 };
 
-static bool is_before(int a, int b)
-{
-    int at = rows[a]->place, to = rows[b]->place;
-    if (at == to) return a < b;
-    return at && (!to || at < to);
-}
-
 /* The row that has i others before it. */
 static const struct api_family *row(int i)
 {
-    int r = 0;
-    for (int n = -1; n != i; r++) {
-        n = 0;
-        for (int k = 0; k < BASE_COUNT_OF(rows); k++)
-            n += is_before(k, r);
-    }
-    return rows[r - 1];
+    int place[BASE_COUNT_OF(rows)];
+    for (int k = 0; k < BASE_COUNT_OF(rows); k++)
+        place[k] = rows[k]->place;
+    return rows[base_placed(place, BASE_COUNT_OF(rows), i)];
 }
 
 const char *api_family_tag(const struct api_family *f, int tag)

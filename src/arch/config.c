@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "arch/arch_internal.h"
+#include "base/place.h"
 
 #define KNOWN 512 /* bytes of all names: a message has room for fewer */
 
@@ -17,22 +18,13 @@ static const struct arch *const rows[] = {
 #undef X
 };
 
-static bool is_before(int a, int b)
-{
-    int at = rows[a]->place, to = rows[b]->place;
-    if (at == to) return a < b;
-    return at && (!to || at < to);
-}
-
 const struct arch *arch_row(int i)
 {
-    for (int r = 0; r < BASE_COUNT_OF(rows); r++) {
-        int n = 0;
-        for (int k = 0; k < BASE_COUNT_OF(rows); k++)
-            n += is_before(k, r);
-        if (n == i) return rows[r];
-    }
-    return NULL;
+    int place[BASE_COUNT_OF(rows)];
+    for (int k = 0; k < BASE_COUNT_OF(rows); k++)
+        place[k] = rows[k]->place;
+    int r = base_placed(place, BASE_COUNT_OF(rows), i);
+    return r < 0 ? NULL : rows[r];
 }
 
 /* All their names, a space before each. */
