@@ -14,6 +14,8 @@
 #define PROBES_LEAST 4   /* of them without drafts, to compare at all */
 #define OFF 4096         /* so many steps have no drafts where those with them were slower */
 #define DRAFTER_STEPS 16 /* after so many it is asked whether the drafter pays; if not, off */
+#define CLEAR_STEPS 4    /* after so many already, of many sequences, where steps with it give */
+#define CLEAR 0.9        /* less than this part of the tokens per time of those without */
 #define DRAFTER_OFF 1024 /* for so many, and twice as many each time up to */
 #define DRAFTER_OFF_MOST 16384
 /* What a further token costs until it was tried: next to nothing, of a step of few tokens; of one
@@ -141,14 +143,14 @@ static void drafter_off(struct spec_plan *p, uint64_t n_step)
 {
     struct spec_drafter *l = &p->drafter;
     l->off_until = p->n_step + n_step;
-    l->n = 0;
+    l->n = l->n_row = 0;
     l->tok[0] = l->tok[1] = l->time[0] = l->time[1] = 0;
     p->n_off++;
 }
 
 /* What steps are expected to give with it is held against what they would give without its
  * drafts and its passes. */
-static void weigh_drafter(struct spec_plan *p, const struct choice *without,
+static void weigh_drafter(struct spec_plan *p, int n_seq, const struct choice *without,
                           const struct choice *with)
 {
     struct spec_drafter *l = &p->drafter;
@@ -158,13 +160,16 @@ static void weigh_drafter(struct spec_plan *p, const struct choice *without,
         l->tok[i] += c[i]->tok;
         l->time[i] += c[i]->ns;
     }
-    if (++l->n < DRAFTER_STEPS) return;
-    if (l->tok[1] * l->time[0] < l->tok[0] * l->time[1]) {
+    double with_it = l->tok[1] * l->time[0], without_it = l->tok[0] * l->time[1];
+    bool clear = with_it < CLEAR * without_it;
+    l->n_row += n_seq;
+    if (++l->n < (clear ? CLEAR_STEPS : DRAFTER_STEPS) || l->n_row < DRAFTER_STEPS) return;
+    if (with_it < without_it) {
         drafter_off(p, l->off_for);
         l->off_for = BASE_MIN(2 * l->off_for, (uint64_t)DRAFTER_OFF_MOST);
         return;
     }
-    l->n = 0;
+    l->n = l->n_row = 0;
     l->off_for = DRAFTER_OFF;
     for (int i = 0; i < 2; i++) {
         l->tok[i] *= 0.5;
@@ -205,7 +210,7 @@ void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
         p->no_drafter = true;
         struct choice without = best_number(p, w, n, n_seq, c, 0);
         p->no_drafter = false;
-        weigh_drafter(p, &without, &best);
+        weigh_drafter(p, n_seq, &without, &best);
     }
     fill(p, w, n);
     while (best.n-- > 0)

@@ -205,6 +205,35 @@ TEST(spec_plan_switches_the_mtp_layer_off_where_its_passes_cost_more_than_they_g
     }
 }
 
+TEST(spec_plan_sees_sooner_in_steps_of_many_that_the_mtp_layer_does_not_pay)
+{
+    static const struct {
+        int n_seq, least, most;
+        double layer; /* of a step */
+    } row[] = {{1, 16, 24, 0.3}, {8, 4, 6, 0.3}, {32, 4, 6, 0.3}, {8, 16, 24, 0.05}};
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        struct spec_plan p;
+        struct spec_seq s[32];
+        struct spec_want w[32];
+        struct device d = {1, 0.9, 0}; /* of 0.94 right drafts none pays */
+        struct spec_passes t = {.ns = row[i].layer * step_ns(&d, row[i].n_seq)};
+        int n = 0, n_seq = row[i].n_seq;
+        ASSERT_OK(spec_plan_init(&p, n_seq, &err));
+        for (int k = 0; k < n_seq; k++) {
+            make_seq(&s[k], 0.5, 1);
+            s[k].source = SPEC_MTP;
+            w[k] = (struct spec_want){.s = &s[k], .n = 1};
+        }
+        struct spec_clock clock = {step_ns, &d};
+        for (; n < 100 && !spec_plan_drafter_is_off(&p); n++) {
+            spec_plan_step(&p, w, n_seq, n_seq, &clock);
+            spec_plan_observe(&p, n_seq, 0, n_seq, step_ns(&d, n_seq), &t);
+        }
+        if (n < row[i].least || n > row[i].most) fail_msg("row %d: off after %d steps", i, n);
+        spec_plan_fini(&p);
+    }
+}
+
 TEST(spec_plan_tries_the_mtp_layer_again_and_less_and_less_often)
 {
     struct spec_plan p;
