@@ -164,7 +164,8 @@ static sl_status check(const struct dist_experts *p, bool has_load, sl_err *err)
     if (more && !p->weight)
         return SL_FAIL(
             err, REQUEST,
-            "%d experts and %d copies are not dealt evenly to %d ranks: %d copies would be",
+            "%d experts and %d copies are not dealt evenly to %d ranks: they are with --redundant "
+            "%d",
             p->n_expert, n_copy, p->n_rank, n_copy + p->n_rank + more);
     if (n_copy && !has_load)
         return SL_FAIL(err, REQUEST, "%d copies: of which experts needs counts", n_copy);

@@ -136,7 +136,7 @@ def refuse(tally, build, work, out):
     for name, args, say in (
             ("llama.q4_0", ("tp=2,ep=2",), "has no experts"),
             ("qwen3_moe.int8", ("tp=4,ep=4",), "6 experts and 0 copies are not dealt evenly to 4 "
-             "ranks: 2 copies would be"),
+             "ranks: they are with --redundant 2"),
             ("qwen3_moe.int8", ("tp=8,ep=8",), "8 ranks: there are 6 experts"),
             ("qwen3_moe.int8", ("tp=2,ep=2", "--redundant", "2"), "--expert-stats FILE"),
             ("qwen3_moe.int8", ("tp=2", "--redundant", "2"), "go with a layout with ep"),
@@ -144,7 +144,7 @@ def refuse(tally, build, work, out):
             ("qwen3_moe.int8", ("dp=2",), "every rank would hold the whole model"),
             ("qwen3_moe.int8", ("dp=2,tp=2,ep=2",), "over all ranks of a stage: ep=4"),
             ("qwen3_moe.int8", ("dp=4,ep=4",), "6 experts and 0 copies are not dealt evenly to 4 "
-             "ranks: 2 copies would be"),
+             "ranks: they are with --redundant 2"),
             ("qwen3_moe.int8", ("dp=2,ep=2", "--dispatch", "some"), "auto, gather or swap"),
             ("qwen3_moe.int8", ("tp=2", "--dispatch", "swap"), "goes with a layout with dp"),
             ("qwen3_moe.int8", ("dp=2,ep=2", "--defer", "1"), "not where ranks share the model"),

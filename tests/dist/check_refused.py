@@ -172,7 +172,7 @@ def layouts():
             (9, "pp=9", moe, r"layout: pp=9: the model has \d layers: as many stages at most"),
             (5, "tp=5", moe, r"layout: 5 ranks: the model's heads can be shared by \d at most"),
             (3, "tp=3,ep=3", moe, r"layout: ep=3: \d experts and 0 copies are not dealt evenly to "
-             r"3 ranks: \d copies would be"),
+             r"3 ranks: they are with --redundant \d"),
             (2, "dp=2,ep=2", dense, r"layout: ep=2: .* has no experts that are chosen"),
             (2, "dp=2", moe, r"layout: 'dp=2': every rank would hold the whole model"),
             (2, "tp=2,weight=1:2:3", moe, r"3 weights, a stage has 2 ranks")):

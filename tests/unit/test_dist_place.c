@@ -60,8 +60,10 @@ TEST(dist_place_refuses_numbers_that_do_not_divide)
         const char *say;
     } bad[] = {
         {8, 8, 9, "9 ranks: there are 8 experts"},
-        {8, 8, 3, "8 experts and 0 copies are not dealt evenly to 3 ranks: 1 copies would be"},
-        {8, 10, 3, "8 experts and 2 copies are not dealt evenly to 3 ranks: 4 copies would be"},
+        {8, 8, 3,
+         "8 experts and 0 copies are not dealt evenly to 3 ranks: they are with --redundant 1"},
+        {8, 10, 3,
+         "8 experts and 2 copies are not dealt evenly to 3 ranks: they are with --redundant 4"},
         {8, 7, 1, "7 slots: 8 experts"},
         {8, 12, 4, "4 copies: of which experts needs counts"}};
     for (int i = 0; i < BASE_COUNT_OF(bad); i++) {
