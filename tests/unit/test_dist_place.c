@@ -239,6 +239,59 @@ TEST(dist_improve_evens_out_what_has_changed)
     }
 }
 
+/* What was recorded of the demo model's four mixtures (sluice run --batch-file
+ * bench/prompts/demo.jsonl -n 96 --expert-stats FILE; sluice eval -f models/demo/heldout.txt
+ * --expert-stats FILE): placed for questions, then prose comes. */
+TEST(dist_improve_follows_recorded_loads)
+{
+    static const uint64_t questions[4][16] = {
+        {288, 293, 283, 361, 207, 216, 247, 390, 169, 236, 302, 295, 342, 134, 349, 438},
+        {458, 335, 265, 241, 217, 274, 408, 253, 159, 589, 311, 309, 207, 250, 145, 129},
+        {330, 380, 224, 322, 431, 252, 338, 353, 259, 343, 154, 366, 201, 280, 157, 160},
+        {228, 297, 374, 222, 452, 399, 347, 202, 236, 169, 105, 246, 328, 315, 360, 270},
+    };
+    static const uint64_t prose[4][16] = {
+        {7304, 16327, 5834, 3919, 1135, 5106, 2414, 967, 6477, 9694, 3226, 6941, 2824, 306, 2308,
+         2164},
+        {2333, 2795, 14100, 9425, 3020, 1330, 3856, 4344, 2136, 327, 544, 6955, 19538, 4037, 532,
+         1674},
+        {5401, 185, 4974, 461, 4767, 17376, 1987, 13327, 2277, 856, 5254, 229, 5503, 11132, 785,
+         2432},
+        {12126, 2283, 870, 4606, 2761, 20746, 626, 9252, 26, 3901, 311, 8282, 2067, 525, 6389,
+         2175},
+    };
+    static const struct {
+        int rank, copy;
+        double at_most; /* the mean of the layers */
+    } of[] = {{2, 0, 1.05}, {4, 4, 1.05}, {8, 32, 1.05}, {16, 48, 1.10}};
+    sl_err err = {0};
+    for (int i = 0; i < BASE_COUNT_OF(of); i++) {
+        double before = 0, after = 0;
+        struct dist_experts p = {.n_expert = 16,
+                                 .n_slot = 16 + of[i].copy,
+                                 .n_rank = of[i].rank,
+                                 .n_group = 1,
+                                 .n_node = 1};
+        for (int k = 0; k < 4; k++) {
+            struct dist_goal goal = {1.05, LOADS};
+            struct dist_exchange step[LOADS];
+            double room[3 * 16 + 64];
+            struct dist_steps out = {step, 0, room};
+            int32_t expert[64], was[64];
+            ASSERT_OK(dist_place(&p, questions[k], expert, &err));
+            memcpy(was, expert, sizeof was);
+            before += dist_place_ratio(&p, prose[k], expert) / 4;
+            assert_true(dist_improve_room(&p) <= sizeof room);
+            dist_improve(&p, prose[k], &goal, expert, &out);
+            after += dist_place_ratio(&p, prose[k], expert) / 4;
+            check_steps(&p, was, step, out.n);
+            assert_memory_equal(expert, was, sizeof *expert * (size_t)p.n_slot);
+        }
+        print_message("%d ranks: %.3f, improved %.3f\n", of[i].rank, before, after);
+        assert_true(after <= of[i].at_most && after < before);
+    }
+}
+
 TEST(dist_improve_does_nothing_where_nothing_is_to_be_done)
 {
     struct dist_experts p = {.n_expert = 8, .n_slot = 8, .n_rank = 2, .n_group = 1, .n_node = 1};
