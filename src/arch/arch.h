@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "io/io.h"
 #include "io/write.h"
+#include "tensor/glu.h"
 #include "text/json.h"
 
 struct arch;      /* a row: arch/row.h */
@@ -79,13 +80,10 @@ struct arch_cfg {
     bool group_unsaid; /* a GGUF of many experts does not say whether they are in groups: they are
                           taken not to be */
     float route_scale;
-    /* gated units: see dev_glu; all 0 = silu(gate) * up */
-    struct {
-        float limit, alpha;
-        bool plus1;
-    } glu;
-    bool moe_bias; /* router and experts have biases: added, unlike route_bias */
-    bool sinks;    /* each head has a score beside those of its keys */
+    struct glu glu; /* of experts */
+    /* Sets of roles (ARCH_BIT): whose matrices all have a bias, which attn_bias and o_bias do not
+     * say of q, k, v and o alone; and vectors of attention with a number for each head */
+    uint64_t biased, per_head;
 };
 
 /* Read and check the hyperparameters. cfg->layer is allocated in the arena. UNSUPPORTED names an
@@ -111,9 +109,13 @@ bool arch_scale_used(const struct arch_cfg *c, enum arch_role role);
  * what coarser activations lose does not average out over so few columns, in mixtures of experts
  * they choose another expert now and then, and exact ones cost them milliseconds. */
 bool arch_wants_f32(const io_model *m, const struct arch_cfg *cfg);
-/* Is a plain bias of that attention matrix part of the model? In folders only where the
- * configuration says so. */
+/* Has the role's matrix a place for a bias? */
+bool arch_takes_bias(const struct arch_cfg *c, enum arch_role role);
+/* Is a plain bias of that matrix part of the model? In folders only where the configuration says
+ * so. */
 bool arch_reads_bias(const io_model *m, const struct arch_cfg *c, enum arch_role role);
+/* Must one that is part of the model be there? Else none is one of zeros. */
+bool arch_must_bias(const struct arch_cfg *c, enum arch_role role);
 /* Is a tensor of that name of another part of a model that does more than text, whose configuration
  * nests the text model's? */
 bool arch_is_beside_text(const io_model *m, const struct arch_name *id);

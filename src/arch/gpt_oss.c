@@ -8,13 +8,18 @@
 
 #define WINDOW_EVERY 2 /* GGUF files do not say it */
 
+/* What GGUF files, which can not say it, mean. */
+static const struct glu unsaid = {.limit = 7.0f, .alpha = 1.702f};
+
 /* What no file says, and what is the same in both kinds. */
 static void set_fixed(struct arch_cfg *c)
 {
-    c->sinks = c->moe_bias = true;
+    c->per_head = ARCH_BIT(SINKS);
+    c->biased = ARCH_BIT(Q) | ARCH_BIT(K) | ARCH_BIT(V) | ARCH_BIT(O) | ARCH_BIT(ROUTER) |
+                ARCH_BIT(GATE_EXPS) | ARCH_BIT(UP_EXPS) | ARCH_BIT(DOWN_EXPS);
     c->attn_bias = c->o_bias = true;
     c->group_max = c->route_norm = true;
-    c->glu.plus1 = true;
+    c->glu.plus = 1.0f;
     for (int i = 0; i < c->n_layer; i++)
         c->layer[i].ffn = ARCH_MOE;
 }
@@ -32,8 +37,7 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
     if (gating != 3)
         return SL_FAIL(err, UNSUPPORTED, "%s: expert_gating_func is %d, not 3", io_path(m), gating);
     c->yarn_real = true;
-    c->glu.limit = c->row->glu_limit;
-    c->glu.alpha = c->row->glu_alpha;
+    c->glu = unsaid;
     set_fixed(c);
     return SL_OK;
 }
@@ -78,11 +82,17 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
     return SL_OK;
 }
 
-static void write_gguf(const struct arch_cfg *c, const struct arch_keys *k)
+static sl_status write_gguf(const struct arch_cfg *c, const struct arch_keys *k, sl_err *err)
 {
+    if (c->glu.limit != unsaid.limit || c->glu.alpha != unsaid.alpha)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: config.json: swiglu_limit %g and swiglu_alpha %g, which GGUF can not "
+                       "say",
+                       k->path, (double)c->glu.limit, (double)c->glu.alpha);
     arch_put_int(k, "expert_count", c->n_expert);
     arch_put_int(k, "expert_used_count", c->n_expert_used);
     arch_put_int(k, "expert_feed_forward_length", c->d_ff_expert);
+    return SL_OK;
 }
 
 static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,
@@ -116,8 +126,6 @@ const struct arch arch_gpt_oss = {
     .alias = alias,
     .window_every = WINDOW_EVERY,
     .yarn_real = true,
-    .glu_limit = 7.0f,
-    .glu_alpha = 1.702f,
     .unsaid = {.eps = 1e-5, .theta = 150000, .d_head = 64},
     .read_gguf = read_gguf,
     .read_hf = read_hf,

@@ -65,10 +65,11 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
     return SL_OK;
 }
 
-static void write_gguf(const struct arch_cfg *c, const struct arch_keys *k)
+static sl_status write_gguf(const struct arch_cfg *c, const struct arch_keys *k, sl_err *err)
 {
-    arch_put_moe(c, k);
+    SL_TRY(arch_put_moe(c, k, err));
     arch_put_int(k, "expert_gating_func", 2);
+    return SL_OK;
 }
 
 static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,

@@ -11,6 +11,7 @@
 
 /* The list that grows; layer and expert of what is added now. */
 struct list {
+    const io_model *m;
     const struct arch_cfg *c;
     struct arena *a;
     struct io_mock_tensor *t;
@@ -52,27 +53,26 @@ static sl_status add(struct list *l, const struct row *r, const char *suffix,
     return add_name(l, name, kind, r->rows, r->cols, err);
 }
 
+/* A matrix, and its bias where it has one. */
+static sl_status matrix(struct list *l, const struct row *r, enum io_mock_kind kind, sl_err *err)
+{
+    struct row bias = {r->role, r->rows, 0, r->is_there && arch_reads_bias(l->m, l->c, r->role)};
+    SL_TRY(add(l, r, "weight", kind, err));
+    return add(l, &bias, "bias", IO_MOCK_SMALL, err);
+}
+
 static sl_status matrices(struct list *l, const struct row *r, int n, sl_err *err)
 {
     for (int i = 0; i < n; i++)
-        SL_TRY(add(l, &r[i], "weight", IO_MOCK_MATRIX, err));
+        SL_TRY(matrix(l, &r[i], IO_MOCK_MATRIX, err));
     return SL_OK;
 }
 
-/* Weights of norms; of sinks, which are scores, nobody minds. */
+/* Weights of norms; of what heads have nobody minds. */
 static sl_status gains(struct list *l, const struct row *r, int n, sl_err *err)
 {
     for (int i = 0; i < n; i++)
         SL_TRY(add(l, &r[i], "weight", IO_MOCK_GAIN, err));
-    return SL_OK;
-}
-
-static sl_status biases(struct list *l, const struct row *r, int n, sl_err *err)
-{
-    for (int i = 0; i < n; i++) {
-        struct row of = {r[i].role, r[i].rows, 0, r[i].is_there};
-        SL_TRY(add(l, &of, "bias", IO_MOCK_SMALL, err));
-    }
     return SL_OK;
 }
 
@@ -83,15 +83,13 @@ static sl_status gqa(struct list *l, sl_err *err)
             nk = (int64_t)c->n_head_kv * c->d_head;
     const struct row mat[] = {
         {ROLE_Q, nq, D, true}, {ROLE_K, nk, D, true}, {ROLE_V, nk, D, true}, {ROLE_O, D, nq, true}};
-    const struct row bias[] = {{ROLE_Q, nq, 0, c->attn_bias},
-                               {ROLE_K, nk, 0, c->attn_bias},
-                               {ROLE_V, nk, 0, c->attn_bias},
-                               {ROLE_O, D, 0, c->o_bias}};
-    const struct row norm[] = {{ROLE_SINKS, c->n_head, 0, c->sinks},
-                               {ROLE_Q_NORM, c->d_q_norm, 0, c->qk_norm},
+    const struct row norm[] = {{ROLE_Q_NORM, c->d_q_norm, 0, c->qk_norm},
                                {ROLE_K_NORM, c->d_k_norm, 0, c->qk_norm}};
     SL_TRY(matrices(l, mat, BASE_COUNT_OF(mat), err));
-    SL_TRY(biases(l, bias, BASE_COUNT_OF(bias), err));
+    for (int r = 0; r < N_ROLE; r++) {
+        struct row one = {(enum arch_role)r, c->n_head, 0, c->per_head >> r & 1};
+        SL_TRY(gains(l, &one, 1, err));
+    }
     return gains(l, norm, BASE_COUNT_OF(norm), err);
 }
 
@@ -126,16 +124,10 @@ static sl_status moe(struct list *l, sl_err *err)
     const struct arch_cfg *c = l->c;
     int64_t D = c->d_model, E = c->n_expert, F = c->d_ff_expert;
     const struct row router = {ROLE_ROUTER, E, D, true}, selects = {ROLE_ROUTER_BIAS, E, 0, true};
-    const struct row bias[] = {{ROLE_GATE_EXPS, F, 0, c->moe_bias},
-                               {ROLE_UP_EXPS, F, 0, c->moe_bias},
-                               {ROLE_DOWN_EXPS, D, 0, c->moe_bias}};
-    SL_TRY(add(l, &router, "weight", IO_MOCK_EXACT, err));
+    SL_TRY(matrix(l, &router, IO_MOCK_EXACT, err));
     if (c->route_bias) SL_TRY(add(l, &selects, "", IO_MOCK_SMALL, err));
-    SL_TRY(biases(l, &(struct row){ROLE_ROUTER, E, 0, c->moe_bias}, 1, err));
-    for (l->expert = 0; l->expert < c->n_expert; l->expert++) {
+    for (l->expert = 0; l->expert < c->n_expert; l->expert++)
         SL_TRY(gated(l, one, F, err));
-        SL_TRY(biases(l, bias, BASE_COUNT_OF(bias), err));
-    }
     l->expert = 0;
     return c->n_shared ? gated(l, all, F * c->n_shared, err) : SL_OK;
 }
@@ -160,7 +152,7 @@ static sl_status layer(struct list *l, sl_err *err)
 sl_status arch_mock(io_model *m, const struct arch_cfg *c, enum tensor_dtype type, struct arena *a,
                     sl_err *err)
 {
-    struct list l = {.c = c, .a = a};
+    struct list l = {.m = m, .c = c, .a = a};
     int64_t V = c->n_vocab, D = c->d_model;
     const char *head = arch_global_name(IO_HF, GLOBAL_HEAD);
     SL_TRY(add_name(&l, arch_global_name(IO_HF, GLOBAL_EMBED), IO_MOCK_MATRIX, V, D, err));

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
+
 #define MAX_NAME 256
 
 static const char selection_bias[] = "e_score_correction_bias"; /* HF's suffix */
@@ -42,8 +44,8 @@ void arch_name_put(const struct arch_naming *by, const struct arch_name *id, cha
         snprintf(part, sizeof part, "%.*s%d%s", (int)(hole - name), name, id->expert, hole + 2);
     else
         snprintf(part, sizeof part, "%s", name);
-    if (role == ROLE_SINKS) { /* the one without a suffix */
-        snprintf(buf, (size_t)n, "model.layers.%d.%s", id->layer, part);
+    if (str_ends(part, ".")) {
+        snprintf(buf, (size_t)n, "model.layers.%d.%.*s", id->layer, (int)strlen(part) - 1, part);
         return;
     }
     snprintf(buf, (size_t)n, "model.layers.%d.%s.%s", id->layer, part, suffix);
@@ -79,10 +81,14 @@ static bool number_after(const char *s, const char *prefix, int *n, const char *
     return true;
 }
 
-/* s is PART.SUFFIX. */
+/* s is PART.SUFFIX, or all of a PART that has none. */
 static bool is_part(const char *s, const char *part, char *suffix, size_t n_suffix)
 {
     size_t k = strlen(part);
+    if (k && part[k - 1] == '.' && strlen(s) == k - 1 && strncmp(s, part, k - 1) == 0) {
+        snprintf(suffix, n_suffix, "weight");
+        return true;
+    }
     if (k == 0 || strncmp(s, part, k) != 0 || s[k] != '.' || strlen(s + k + 1) >= n_suffix)
         return false;
     snprintf(suffix, n_suffix, "%s", s + k + 1);
@@ -126,7 +132,6 @@ void arch_name_parse(const struct arch_naming *by, const char *name, struct arch
     if (!gguf) rest = cut_expert(rest, cut, sizeof cut, &id->expert);
     if (gguf && strcmp(rest, arch_role_name(by, ROLE_ROUTER_BIAS)) == 0)
         rest = "exp_probs_b.bias"; /* some files leave it out */
-    if (!gguf && strcmp(rest, arch_role_name(by, ROLE_SINKS)) == 0) rest = "self_attn.sinks.weight";
     for (int r = 0; r < N_ROLE; r++) {
         if (!is_part(rest, arch_role_name(by, (enum arch_role)r), id->suffix, sizeof id->suffix) ||
             !is_suffix_of(by, r, id->suffix))

@@ -8,7 +8,8 @@
 
 #include "io/io.h"
 
-/* X(ROLE, GGUF name within the block, HF name within the layer); "" = that kind has none */
+/* X(ROLE, GGUF name within the block, HF name within the layer); "" = that kind has none; an HF
+ * name that ends with '.' is the tensor's own, without a suffix */
 #define ARCH_ROLE_LIST(X)                                                                         \
     X(ATTN_NORM, "attn_norm", "input_layernorm")                                                   \
     X(FFN_NORM, "ffn_norm", "post_attention_layernorm")                                            \
@@ -16,7 +17,7 @@
     X(K, "attn_k", "self_attn.k_proj")                                                             \
     X(V, "attn_v", "self_attn.v_proj")                                                             \
     X(O, "attn_output", "self_attn.o_proj")                                                        \
-    X(SINKS, "attn_sinks", "self_attn.sinks")                                                      \
+    X(SINKS, "attn_sinks", "self_attn.sinks.")                                                     \
     X(Q_NORM, "attn_q_norm", "self_attn.q_norm")                                                   \
     X(K_NORM, "attn_k_norm", "self_attn.k_norm")                                                   \
     X(Q_A, "attn_q_a", "self_attn.q_a_proj")                                                       \
@@ -51,6 +52,9 @@ enum arch_role {
 #undef X
         N_ROLE
 };
+/* A role as a bit of a set. */
+#define ARCH_BIT(role) ((uint64_t)1 << ROLE_##role)
+_Static_assert(N_ROLE <= 64, "a set of roles is one word");
 enum arch_global { GLOBAL_EMBED, GLOBAL_NORM, GLOBAL_HEAD };
 
 /* A role whose name differs from the table's. NULL: it does not. The list of an architecture ends

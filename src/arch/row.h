@@ -62,15 +62,15 @@ struct arch {
     bool ffn_scale_unused;          /* by llama.cpp: see arch_scale_used */
     int window_every; /* the window is in all but every n-th layer of a GGUF file without a pattern;
                          0 = in all */
-    bool yarn_real;   /* what GGUF files, which can not say it, mean by YaRN, */
-    float glu_limit, glu_alpha;            /* and what clamps their gated units have */
+    bool yarn_real;   /* what GGUF files, which can not say it, mean by YaRN */
     const struct arch_groups *groups;      /* NULL = none */
     bool (*match_gguf)(const io_model *m); /* NULL = by name only; several rows may share a name */
     /* Required, but for GGUF where match_gguf lets no file come here. */
     sl_status (*read_gguf)(const io_model *m, struct arch_cfg *c, sl_err *err);
     sl_status (*read_hf)(const struct json *config, struct arch_cfg *c, sl_err *err);
-    /* Keys between those of attention and those of rope; NULL = none. */
-    void (*write_gguf)(const struct arch_cfg *c, const struct arch_keys *k);
+    /* Keys between those of attention and those of rope; NULL = none. UNSUPPORTED: what GGUF can
+     * not say. */
+    sl_status (*write_gguf)(const struct arch_cfg *c, const struct arch_keys *k, sl_err *err);
     /* Members that only some have: windows, heads, experts. Required as read_gguf is. */
     sl_status (*write_hf)(const struct arch_cfg *c, const io_model *src, struct json_w *w,
                           sl_err *err);
@@ -161,15 +161,18 @@ sl_status arch_hf_layer_types(const struct json *o, bool by_layer, struct arch_c
 struct arch_keys {
     io_out *out;
     const char *arch; /* before every key */
+    const char *path; /* of the folder, for messages */
 };
 void arch_put_int(const struct arch_keys *k, const char *key, int64_t v);
 void arch_put_real(const struct arch_keys *k, const char *key, double v);
 void arch_put_flag(const struct arch_keys *k, const char *key, bool v);
-/* Experts: how many, used, how wide, expert_weights_norm. */
-void arch_put_moe(const struct arch_cfg *c, const struct arch_keys *k);
+/* Experts: how many, used, how wide, expert_weights_norm. Errors of a row's write_gguf: none. */
+sl_status arch_put_moe(const struct arch_cfg *c, const struct arch_keys *k,
+                       sl_err *err) BASE_MUST_USE;
 /* The same and what DeepSeek's router needs besides: dense layers in front, shared experts, scale,
- * gating, groups. */
-void arch_put_moe_shared(const struct arch_cfg *c, const struct arch_keys *k);
+ * gating, groups. Errors: none. */
+sl_status arch_put_moe_shared(const struct arch_cfg *c, const struct arch_keys *k,
+                              sl_err *err) BASE_MUST_USE;
 
 /* ---- writing config.json (write_hf.c) ---- */
 void arch_jw_int(struct json_w *w, const char *key, int64_t v);

@@ -12,9 +12,30 @@
 #define N_NAMED 3 /* in full; of the others their number */
 #define MAX_NAME 128
 
+static bool is_attention(int role)
+{
+    return role == ROLE_Q || role == ROLE_K || role == ROLE_V || role == ROLE_O;
+}
+
+static bool is_biased(const struct arch_cfg *c, enum arch_role role)
+{
+    return c->biased >> role & 1;
+}
+
+bool arch_takes_bias(const struct arch_cfg *c, enum arch_role role)
+{
+    return is_biased(c, role) || (is_attention((int)role) && !c->kv_lora);
+}
+
+bool arch_must_bias(const struct arch_cfg *c, enum arch_role role)
+{
+    return is_biased(c, role) || (role != ROLE_O && c->attn_bias);
+}
+
 bool arch_reads_bias(const io_model *m, const struct arch_cfg *c, enum arch_role role)
 {
     const char *method = io_quant_method(m);
+    if (is_biased(c, role) || !arch_takes_bias(c, role)) return is_biased(c, role);
     if (io_model_kind(m) == IO_GGUF) return true;
     if (io_model_pack(m) && method && strcmp(method, "ascend") == 0)
         return true; /* what were its scales' */
@@ -35,8 +56,6 @@ static bool attention_reads(const struct arch_cfg *c, enum arch_role role)
     case ROLE_Q_NORM:
     case ROLE_K_NORM:
         return c->qk_norm;
-    case ROLE_SINKS:
-        return c->sinks;
     case ROLE_Q_A:
     case ROLE_Q_A_NORM:
     case ROLE_Q_B:
@@ -48,7 +67,7 @@ static bool attention_reads(const struct arch_cfg *c, enum arch_role role)
     case ROLE_V_B: /* kv_b beside its parts says the same */
         return c->kv_lora > 0;
     default:
-        return false;
+        return c->per_head >> role & 1;
     }
 }
 
@@ -78,18 +97,11 @@ static bool ffn_reads(const struct arch_cfg *c, const struct arch_name *id)
     }
 }
 
-static bool is_attention(int role)
-{
-    return role == ROLE_Q || role == ROLE_K || role == ROLE_V || role == ROLE_O;
-}
-
 static bool bias_reads(const io_model *m, const struct arch_cfg *c, const struct arch_name *id)
 {
-    if (is_attention(id->role))
-        return !c->kv_lora && arch_reads_bias(m, c, (enum arch_role)id->role);
-    bool experts = id->role == ROLE_ROUTER || id->role == ROLE_GATE_EXPS ||
-                   id->role == ROLE_UP_EXPS || id->role == ROLE_DOWN_EXPS;
-    return (id->role == ROLE_ROUTER_BIAS || (experts && c->moe_bias)) && ffn_reads(c, id);
+    bool reads = arch_reads_bias(m, c, (enum arch_role)id->role);
+    if (is_attention(id->role)) return reads;
+    return (id->role == ROLE_ROUTER_BIAS || reads) && ffn_reads(c, id);
 }
 
 static bool reads(const io_model *m, const struct arch_cfg *c, const struct arch_name *id)

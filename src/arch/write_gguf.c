@@ -65,20 +65,22 @@ void arch_put_flag(const struct arch_keys *k, const char *key, bool v)
     io_out_bool(k->out, full(k, key, buf, sizeof buf), v);
 }
 
-void arch_put_moe(const struct arch_cfg *c, const struct arch_keys *k)
+sl_status arch_put_moe(const struct arch_cfg *c, const struct arch_keys *k, sl_err *err)
 {
-    if (!c->n_expert) return;
+    (void)err;
+    if (!c->n_expert) return SL_OK;
     arch_put_int(k, "expert_count", c->n_expert);
     arch_put_int(k, "expert_used_count", c->n_expert_used);
     arch_put_int(k, "expert_feed_forward_length", c->d_ff_expert);
     arch_put_flag(k, "expert_weights_norm", c->route_norm);
+    return SL_OK;
 }
 
-void arch_put_moe_shared(const struct arch_cfg *c, const struct arch_keys *k)
+sl_status arch_put_moe_shared(const struct arch_cfg *c, const struct arch_keys *k, sl_err *err)
 {
     int dense = 0;
-    if (!c->n_expert) return;
-    arch_put_moe(c, k);
+    if (!c->n_expert) return SL_OK;
+    SL_TRY(arch_put_moe(c, k, err));
     while (dense < c->n_layer && c->layer[dense].ffn != ARCH_MOE)
         dense++;
     arch_put_int(k, "leading_dense_block_count", dense);
@@ -89,6 +91,7 @@ void arch_put_moe_shared(const struct arch_cfg *c, const struct arch_keys *k)
         arch_put_int(k, "expert_group_count", c->n_group);
         arch_put_int(k, "expert_group_used_count", c->n_group_used);
     }
+    return SL_OK;
 }
 
 /* The window, and, unless all layers have it, which do. */
@@ -131,16 +134,11 @@ sl_status arch_write_gguf(const struct arch_cfg *c, const io_model *src, int n_m
                           sl_err *err)
 {
     char arch[32];
-    struct arch_keys k = {out, arch};
+    struct arch_keys k = {out, arch, io_path(src)};
     if (c->kv_lora && c->rope_style != ARCH_ROPE_PAIRS)
         return SL_FAIL(err, UNSUPPORTED,
                        "%s: config.json: rope_interleave false, which GGUF can not say",
                        io_path(src));
-    if (c->glu.limit != c->row->glu_limit || c->glu.alpha != c->row->glu_alpha)
-        return SL_FAIL(err, UNSUPPORTED,
-                       "%s: config.json: swiglu_limit %g and swiglu_alpha %g, which GGUF can not "
-                       "say",
-                       io_path(src), (double)c->glu.limit, (double)c->glu.alpha);
     snprintf(arch, sizeof arch, "%.*s", (int)strcspn(c->row->gguf, "|"), c->row->gguf);
     const char *path = io_path(src), *base = path + strlen(path);
     size_t n = strlen(path);
@@ -157,6 +155,6 @@ sl_status arch_write_gguf(const struct arch_cfg *c, const io_model *src, int n_m
     arch_put_int(&k, "feed_forward_length", c->d_ff);
     arch_put_int(&k, "vocab_size", c->n_vocab);
     put_attention(c, &k);
-    if (c->row->write_gguf) c->row->write_gguf(c, &k);
+    if (c->row->write_gguf) SL_TRY(c->row->write_gguf(c, &k, err));
     return put_rope(c, src, &k, err);
 }

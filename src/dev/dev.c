@@ -236,9 +236,48 @@ sl_status dev_mat_pack(dev *d, const struct dev_weights *of, const struct dev_im
     return d->cls->mat_pack(d, of, sink, err);
 }
 
+/* m has this epilogue, whose biases are n of the host's or, where it has none, room for as many. */
+static sl_status end(dev_mat *m, const struct dev_epilogue *e, const float *bias, sl_err *err)
+{
+    int64_t n = 4 * (int64_t)e->n_bias * e->n_row;
+    void *p = NULL;
+    if (e->bias && n) SL_TRY(dev_alloc(m->d, MEM_WEIGHTS, n, &p, err));
+    if (p && bias) SL_TRY(dev_put(m->d, p, bias, n, err));
+    m->epilogue = *e;
+    m->epilogue.bias = p;
+    if (m->d->cls->mat_ended) m->d->cls->mat_ended(m);
+    return SL_OK;
+}
+
+sl_status dev_mat_end(dev_mat *m, const struct dev_epilogue *e, sl_err *err)
+{
+    return end(m, e, e->bias, err);
+}
+
+const struct dev_epilogue *dev_mat_epilogue(const dev_mat *m)
+{
+    return &m->epilogue;
+}
+
 void dev_mat_view(const dev_mat *m, int i, struct dev_image *out)
 {
     m->d->cls->mat_view(m, i, out);
+    out->epilogue = m->epilogue;
+    out->epilogue.bias = dev_mat_bias(m, i);
+    out->epilogue.n_bias = 1;
+    out->epilogue.of = NULL;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return !a == !b && (!a || strcmp(a, b) == 0);
+}
+
+bool dev_image_is_like(const struct dev_image *a, const struct dev_image *b)
+{
+    return a->rows == b->rows && a->cols == b->cols && a->is_pair == b->is_pair &&
+           same_text(a->fmt[0], b->fmt[0]) && same_text(a->fmt[1], b->fmt[1]) &&
+           !a->epilogue.bias == !b->epilogue.bias && glu_same(&a->epilogue.glu, &b->epilogue.glu);
 }
 
 sl_status dev_mat_room(dev *d, const struct dev_image *like, int n, enum dev_use use, dev_mat **out,
@@ -246,12 +285,18 @@ sl_status dev_mat_room(dev *d, const struct dev_image *like, int n, enum dev_use
 {
     if (!d->cls->mat_room)
         return SL_FAIL(err, UNSUPPORTED, "device %s takes no matrices of another", d->cls->name);
-    return d->cls->mat_room(d, like, n, use, out, err);
+    SL_TRY(d->cls->mat_room(d, like, n, use, out, err));
+    struct dev_epilogue e = like->epilogue;
+    e.n_bias = n;
+    return end(*out, &e, NULL, err);
 }
 
 sl_status dev_mat_fill(dev_mat *m, int at, const struct dev_image *one, sl_err *err)
 {
-    return m->d->cls->mat_fill(m, at, one, err);
+    float *bias = (float *)(uintptr_t)dev_mat_bias(m, at);
+    SL_TRY(m->d->cls->mat_fill(m, at, one, err));
+    return bias ? dev_put(m->d, bias, one->epilogue.bias, 4 * (int64_t)m->epilogue.n_row, err)
+                : SL_OK;
 }
 
 sl_status dev_slots_put(dev *d, const struct dev_slots *s, int n_expert, sl_err *err)

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "dev/ranks.h"
+#include "tensor/glu.h"
 #include "tensor/tensor.h"
 
 /* Form of the activations of products. AUTO: int8 for experts (routed and shared) and attention
@@ -144,6 +145,24 @@ struct dev_some {
 sl_status dev_mat_load_some(dev *d, const struct dev_some *s, dev_mat **out,
                             sl_err *err) BASE_MUST_USE;
 
+/* What products of a matrix end with: a bias is added; gate and up of a pair become one hidden
+ * value. */
+struct dev_epilogue {
+    /* NULL, or [n_bias, n_row]: n_row is the rows of a matrix, or those of both of a pair, the
+     * gates' first */
+    const float *bias;
+    int n_bias, n_row;
+    /* NULL: matrix i of the stack has bias i; else number of[i]: the owner's, and may be changed
+     * between steps, as what the slots of the stack hold (the CPU's) */
+    const int32_t *of;
+    struct glu glu;
+};
+/* Give a matrix its epilogue, of which it has none yet: before the first program. The bias is host
+ * memory, and copied; it goes wherever the matrix goes. Errors: those of dev_alloc and dev_put. */
+sl_status dev_mat_end(dev_mat *m, const struct dev_epilogue *e, sl_err *err) BASE_MUST_USE;
+/* The bias is the device's memory. */
+const struct dev_epilogue *dev_mat_epilogue(const dev_mat *m);
+
 /* ---- matrices of a stack that are replaced while steps go on: the CPU's ---- */
 /* One matrix, or pair, as a stack has it. data[1]: of a pair of two formats the second half. */
 struct dev_one {
@@ -180,8 +199,11 @@ struct dev_image {
     uint64_t step[2];
     const int32_t *pick; /* NULL, or [n]: matrix i is number pick[i] there, scales too; stays as
                             long as the bytes */
+    struct dev_epilogue epilogue; /* of what a view shows and a room is like; not of files */
 };
 uint64_t dev_image_bytes(const struct dev_image *im);
+/* Matrices that one room may hold: of one shape, formats and epilogue. */
+bool dev_image_is_like(const struct dev_image *a, const struct dev_image *b);
 /* The layout that this device's kernels read, by name: it takes images of no other. */
 const char *dev_layout(const dev *d);
 /* Take an image as it is: no copy, its memory (read-only is enough) stays until the device closes.
@@ -386,7 +408,7 @@ struct dev_prep {
     int64_t ldx;
     dev_act *act;
 };
-/* y_i = W_i act (+ bias_i) for up to 4 matrices that share the input. rows: token rows of act to
+/* y_i = W_i act for up to 4 matrices that share the input. rows: token rows of act to
  * use, NULL = 0 .. n_row-1. ranks: NULL, or those that all have W_i where bit i of whole is set
  * (then ldy is 0 and rows NULL): of many rows each computes a share, in room, and gets the others';
  * without room in y, which must then stay as it is until the next join. */
@@ -397,7 +419,6 @@ struct dev_matmul {
     const int32_t *rows;
     int n_mat;
     const dev_mat *w[DEV_MATMUL_MAX];
-    const float *bias[DEV_MATMUL_MAX]; /* [rows of W_i] or NULL */
     float *y[DEV_MATMUL_MAX];
     int64_t ldy[DEV_MATMUL_MAX]; /* 0 = rows of W_i */
     const struct dev_ranks *ranks;
@@ -471,27 +492,17 @@ struct dev_scan {
     const float *x; /* [T, n] */
     float *y;       /* [T, n]; may be x */
 };
-/* A gated unit of gate and up: g = min(gate, limit), u = clamp(up, -limit, limit),
- * h = g * sigmoid(alpha * g) * (plus1 ? u + 1 : u). All zero: silu(gate) * up. */
-struct dev_glu {
-    float limit; /* 0 = none */
-    float alpha; /* 0 = 1 */
-    bool plus1;
-};
-/* y = silu(g) * u of a pair product: act -> [gate | up] pair matrix -> h -> prepared in h_act
- * (n_row rows). */
+/* A pair product and what its epilogue makes of it: act -> [gate | up] pair matrix -> h -> prepared
+ * in h_act (n_row rows) -> y. */
 struct dev_ffn {
     const dev_act *act;
     int n_row;
     const dev_mat *gate_up; /* pair */
     const dev_mat *down;
-    dev_act *h_act;            /* prepared silu(g)*u */
-    float *h;                  /* [n_row, F] scratch */
-    float *y;                  /* [n_row, D] */
-    struct dev_glu glu;        /* in place of silu(g)*u */
-    const float *gate_up_bias; /* [2F]: of the gates, then of the ups; or NULL */
-    const float *down_bias;    /* [D] or NULL */
-    bool keep_h;               /* h is looked at afterwards; else its contents are undefined */
+    dev_act *h_act; /* prepared h */
+    float *h;       /* [n_row, F] scratch */
+    float *y;       /* [n_row, D] */
+    bool keep_h;    /* h is looked at afterwards; else its contents are undefined */
     /* NULL, or: h has this rank's columns, h_all [n_row, all columns] is room for those of all,
      * which is what down takes, unless they go from rank to rank prepared; keep_h is false */
     const struct dev_ranks *ranks;
@@ -575,8 +586,9 @@ struct dev_spread {
     int32_t *list;  /* [n_all * K] */
     int32_t *count; /* [n_rank, n_rank] host */
 };
-/* The routed experts and the shared ones: y[t] = sum_k weight * down_e(silu(gate_e x) * up_e x) (+
- * shared(x)). Sum in the order k = 0 .. K-1, shared last.
+/* The routed experts and the shared ones: y[t] = sum_k weight * down_e(h of gate_e x, up_e x) (+
+ * shared(x)); a bias is part of an expert's output, so weighed with it. Sum in the order k = 0 ..
+ * K-1, shared last.
  *
  * n_late > 0: of a generated token (at a position from its sequence's n_prompt on) the n_late terms
  * of the smallest weights, among equals those of the higher experts, come late: they are left out
@@ -591,9 +603,6 @@ struct dev_moe {
     const struct dev_slots *slots; /* NULL: expert e is in slot e of the stacks */
     const dev_mat *gate_up;        /* stack of pairs, one a slot */
     const dev_mat *down;           /* stack, one a slot */
-    struct dev_glu glu;            /* in place of silu(gate) * up */
-    const float *gate_up_bias;     /* [E, 2F]: of an expert's gates, then of its ups; or NULL */
-    const float *down_bias; /* [E, D] or NULL: part of an expert's output, so weighed with it */
     const float *add; /* [T, D] or NULL: the shared expert's output, added last; may be y itself */
     float *y;         /* [T, D] */
     int n_late;       /* at most k */
@@ -612,7 +621,7 @@ struct dev_moe {
     int32_t *n_of; /* host */
     /* NULL, or [n_tok * k, D], in place of the sum, which dev_sum makes: each term of an expert
      * that has a slot goes to its own row, as the list has them, unweighed; rows of others stay
-     * as they are. Biases are those of slots, and y, add and before are not used. */
+     * as they are. y, add and before are not used. */
     float *terms;
     struct dev_hits *hits; /* host: counted up, with terms; or NULL */
     const struct dev_spread *spread; /* NULL, or in place of ranks */
@@ -642,11 +651,9 @@ struct dev_sum {
  * Operators after this one that read a room have what came; those before it are done with it first.
  * The host reads its weights while this is queued, and does not write them in a step. */
 struct dev_send {
-    const dev_mat *from_gate_up, *from_down;         /* of a device whose memory is the host's */
-    const float *from_gate_up_bias, *from_down_bias; /* host [E, 2F], [E, D], or NULL */
-    dev_mat *gate_up, *down;                         /* rooms */
-    float *gate_up_bias, *down_bias;                 /* [slots, 2F], [slots, D], or NULL */
-    const struct dev_slots *slots;                   /* host: read when it is queued */
+    const dev_mat *from_gate_up, *from_down; /* of a device whose memory is the host's */
+    dev_mat *gate_up, *down;                 /* rooms */
+    const struct dev_slots *slots;           /* host: read when it is queued */
 };
 /* x += y over rows of n values. */
 struct dev_add {

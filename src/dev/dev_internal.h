@@ -87,6 +87,8 @@ struct dev_class {
     sl_status (*mat_room)(dev *d, const struct dev_image *like, int n, enum dev_use use,
                           dev_mat **out, sl_err *err);
     sl_status (*mat_fill)(dev_mat *m, int at, const struct dev_image *one, sl_err *err);
+    /* NULL, or told that m's epilogue is there, of a device whose matrices stand for another's. */
+    void (*mat_ended)(dev_mat *m);
     /* NULL: it reads them where they are */
     sl_status (*slots_put)(dev *d, const struct dev_slots *s, int n_expert, sl_err *err);
     sl_status (*act_open)(dev *d, const struct dev_inputs *in, dev_act **out, sl_err *err);
@@ -155,7 +157,14 @@ struct dev_mat {
     dev *d;
     int64_t bytes;
     int rows, cols;
+    struct dev_epilogue epilogue;
 };
+/* The bias of matrix i, NULL = none. */
+static inline const float *dev_mat_bias(const struct dev_mat *m, int i)
+{
+    const struct dev_epilogue *e = &m->epilogue;
+    return e->bias ? e->bias + (int64_t)(e->of ? e->of[i] : i) * e->n_row : NULL;
+}
 
 struct dev_act {
     dev *d;

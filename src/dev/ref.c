@@ -32,8 +32,7 @@ static const struct dev_ref norm_refs[] = {BUF(dev_norm, x), BUF(dev_norm, r),  
                                            BUF(dev_norm, y), ACT(dev_norm, act), END};
 static const struct dev_ref prep_refs[] = {BUF(dev_prep, x), ACT(dev_prep, act), END};
 static const struct dev_ref matmul_refs[] = {ACT(dev_matmul, act), FOUR(MAT, dev_matmul, w),
-                                             FOUR(BUF, dev_matmul, bias), FOUR(BUF, dev_matmul, y),
-                                             END};
+                                             FOUR(BUF, dev_matmul, y), END};
 static const struct dev_ref matmul_heads_refs[] = {
     MAT(dev_matmul_heads, w), BUF(dev_matmul_heads, x), BUF(dev_matmul_heads, y), END};
 static const struct dev_ref rope_refs[] = {BUF(dev_rope, x), END};
@@ -51,24 +50,18 @@ static const struct dev_ref attn_mla_refs[] = {KV(dev_attn_mla, kv),
 static const struct dev_ref scan_refs[] = {KV(dev_scan, kv), BUF(dev_scan, x), BUF(dev_scan, y),
                                            END};
 static const struct dev_ref ffn_refs[] = {
-    ACT(dev_ffn, act),          MAT(dev_ffn, gate_up),   MAT(dev_ffn, down),
-    ACT(dev_ffn, h_act),        BUF(dev_ffn, h),         BUF(dev_ffn, y),
-    BUF(dev_ffn, gate_up_bias), BUF(dev_ffn, down_bias), BUF(dev_ffn, h_all),
-    END};
+    ACT(dev_ffn, act), MAT(dev_ffn, gate_up), MAT(dev_ffn, down),  ACT(dev_ffn, h_act),
+    BUF(dev_ffn, h),   BUF(dev_ffn, y),       BUF(dev_ffn, h_all), END};
 static const struct dev_ref route_refs[] = {BUF(dev_route, logit), BUF(dev_route, id),
                                             BUF(dev_route, weight), BUF(dev_route, count), END};
 static const struct dev_ref moe_refs[] = {
-    ACT(dev_moe, act),       BUF(dev_moe, id),     BUF(dev_moe, weight),
-    MAT(dev_moe, gate_up),   MAT(dev_moe, down),   BUF(dev_moe, gate_up_bias),
-    BUF(dev_moe, down_bias), BUF(dev_moe, before), BUF(dev_moe, add),
-    BUF(dev_moe, y),         BUF(dev_moe, h_all), BUF(dev_moe, rows),
-    BUF(dev_moe, terms),     END};
+    ACT(dev_moe, act),   BUF(dev_moe, id),     BUF(dev_moe, weight), MAT(dev_moe, gate_up),
+    MAT(dev_moe, down),  BUF(dev_moe, before), BUF(dev_moe, add),    BUF(dev_moe, y),
+    BUF(dev_moe, h_all), BUF(dev_moe, rows),   BUF(dev_moe, terms),  END};
 static const struct dev_ref sum_refs[] = {
     BUF(dev_sum, id),  BUF(dev_sum, weight), BUF(dev_sum, here), BUF(dev_sum, there),
     BUF(dev_sum, add), BUF(dev_sum, before), BUF(dev_sum, y),    END};
-static const struct dev_ref send_refs[] = {
-    MAT(dev_send, gate_up), MAT(dev_send, down), BUF(dev_send, gate_up_bias),
-    BUF(dev_send, down_bias), END};
+static const struct dev_ref send_refs[] = {MAT(dev_send, gate_up), MAT(dev_send, down), END};
 static const struct dev_ref add_refs[] = {BUF(dev_add, x), BUF(dev_add, y), END};
 static const struct dev_ref rows_refs[] = {BUF(dev_rows, x), ACT(dev_rows, act), END};
 static const struct dev_ref best_refs[] = {BUF(dev_best, x), BUF(dev_best, id), END};

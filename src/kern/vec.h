@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tensor/glu.h"
+
 /* Positions of one span of attention: partial softmax results are kept per span and merged in
  * rising order. */
 #define VEC_SPAN 128
@@ -28,8 +30,8 @@
  * silu_mul_f32     h = g / (1 + exp(-g)) * u over n; h may be g or u.
  * silu_pairs_f32   h[16 i + j] = silu(y[32 i + j]) * y[32 i + 16 + j] for n values of h:
  *                  tiles of gate and up side by side.
- * glu_pairs_f32    the same with biases and the parameters of struct vec_glu; bg, bu: biases of
- *                  the n gates and ups, or both NULL.
+ * glu_pairs_f32    the same with biases and the parameters of struct glu; bg, bu: biases of the
+ *                  n gates and ups, or both NULL.
  * wsum_f32         y = ((w[0] row[0] + w[1] row[1]) + ...) (+ add last, may be NULL) over n.
  * rope_half_f32    pairs (i, i + n/2) of x rotated by (cos, sin) = (cs[i], cs[n/2 + i]), i < n/2,
  *                  in place.
@@ -65,7 +67,7 @@
     X(silu_pairs_f32, void, (float *h, const float *y, int n))                                     \
     X(glu_pairs_f32, void,                                                                         \
       (float *h, const float *y, const float *bg, const float *bu, int n,                          \
-       const struct vec_glu *p))                                                                   \
+       const struct glu *p))                                                                       \
     X(wsum_f32, void,                                                                              \
       (float *y, const float *const *row, const float *w, int n_row, const float *add, int n))     \
     X(rope_half_f32, void, (float *x, const float *cs, int n))                                     \
@@ -88,13 +90,6 @@
     X(get_v, void,                                                                                 \
       (int t, const uint8_t *row, int64_t row_bytes, int n, int d, float *dst, int64_t ld))
 /* clang-format on */
-
-/* A gated unit: g = min(gate, limit), u = clamp(up, -limit, limit),
- * h = g / (1 + exp(-alpha g)) * (u + add). NaN stays. */
-struct vec_glu {
-    float limit; /* INFINITY = none */
-    float alpha, add;
-};
 
 /* Storage of keys and values. Q8: groups of 32 dimensions (the last may be shorter), int8 times one
  * f32 scale = max|x| / 127, scales first. */

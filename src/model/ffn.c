@@ -83,8 +83,8 @@ static const struct side *route(struct emit *e, const struct layer *l)
     const struct arch_cfg *c = &m->cfg;
     const struct side *s = enter(e, MODEL_ROUTER);
     struct chosen to = chosen_on(e, s);
-    EMIT(e, matmul, .act = s->a_ffn, .n_mat = 1, .w = {l->router}, .bias = {l->router_add},
-         .y = {s->logit_r}, .ranks = model_ranks_of(e), .whole = 1);
+    EMIT(e, matmul, .act = s->a_ffn, .n_mat = 1, .w = {l->router}, .y = {s->logit_r},
+         .ranks = model_ranks_of(e), .whole = 1);
     EMIT(e, route, .logit = s->logit_r, .bias = l->router_bias, .n_expert = c->n_expert,
          .k = c->n_expert_used, .sigmoid = c->route_sigmoid, .n_group = c->n_group,
          .k_group = c->n_group_used, .group_max = c->group_max, .norm = c->route_norm,
@@ -128,9 +128,6 @@ struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const st
                             .slots = m->slots ? &m->slots[e->layer] : NULL,
                             .gate_up = l->gate_up_exps,
                             .down = l->down_exps,
-                            .glu = {c->glu.limit, c->glu.alpha, c->glu.plus1},
-                            .gate_up_bias = l->gate_up_bias,
-                            .down_bias = l->down_bias,
                             .ranks = own ? NULL : model_ranks_of(e),
                             .part = own ? NULL : m->ranks.part[cut],
                             .h_all = s->h_exps,

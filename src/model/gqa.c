@@ -15,7 +15,7 @@ void model_gqa_emit(struct emit *e, const struct layer *l)
     const struct model_dims *d = &e->m->dims;
     int nq = d->n_head * c->d_head, nk = d->n_head_kv * c->d_head;
     EMIT(e, matmul, .act = s->a_attn, .n_mat = 3, .w = {l->q, l->k, l->v},
-         .bias = {l->q_bias, l->k_bias, l->v_bias}, .y = {s->q, s->k, s->v});
+         .y = {s->q, s->k, s->v});
     if (l->q_norm) {
         qk_norm(e, s->q, l->q_norm, nq, c->d_q_norm);
         qk_norm(e, s->k, l->k_norm, nk, c->d_k_norm);
@@ -27,5 +27,6 @@ void model_gqa_emit(struct emit *e, const struct layer *l)
          .ldv = nk);
     EMIT(e, attn, .group = at.group, .layer = at.layer, .n_head = d->n_head, .d_k = c->d_head,
          .d_v = c->d_head, .scale = (float)c->attn_scale, .q = s->q,
-         .y = model_cols_of(e, s->y, s->y_cols), .n_window = l->n_window, .sink = l->sink);
+         .y = model_cols_of(e, s->y, s->y_cols), .n_window = l->n_window,
+         .sink = l->per_head[ROLE_SINKS]);
 }

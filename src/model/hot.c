@@ -43,30 +43,12 @@ static sl_status fill(dev_mat *to, int slot, const dev_mat *from, int expert, sl
     return dev_mat_fill(to, slot, &one, err);
 }
 
-/* An expert on its way into a slot. */
-struct way {
-    int slot, expert;
-};
-
-/* n values of it, from the CPU's memory. */
-static sl_status fill_bias(const struct model *m, const struct way *w, float *to, const float *from,
-                           int n, sl_err *err)
-{
-    if (!from) return SL_OK;
-    return dev_put(m->d, to + (int64_t)w->slot * n, from + (int64_t)w->expert * n, (int64_t)n * 4,
-                   err);
-}
-
 static sl_status fill_slot(struct model *m, int il, int slot, int expert, sl_err *err)
 {
     struct hot *h = &m->hot[il];
     const struct layer *l = model_layer(m, il);
-    struct way w = {slot, expert};
-    int D = m->cfg.d_model, F = m->cfg.d_ff_expert;
     SL_TRY(fill(h->gate_up, slot, l->gate_up_exps, expert, err));
-    SL_TRY(fill(h->down, slot, l->down_exps, expert, err));
-    SL_TRY(fill_bias(m, &w, h->gate_up_bias, l->gate_up_bias, 2 * F, err));
-    return fill_bias(m, &w, h->down_bias, l->down_bias, D, err);
+    return fill(h->down, slot, l->down_exps, expert, err);
 }
 
 /* An expert that stays hot keeps its slot: new ones take those of others. */
@@ -147,20 +129,11 @@ static sl_status room(struct model *m, const dev_mat *of, int n, dev_mat **out, 
     return SL_OK;
 }
 
-static sl_status bias_room(struct model *m, const float *of, int64_t n, float **out, sl_err *err)
-{
-    void *p = NULL;
-    if (!of) return SL_OK;
-    SL_TRY(dev_alloc(m->d, MEM_WEIGHTS, n * 4, &p, err));
-    *out = p;
-    return SL_OK;
-}
-
 static sl_status open_layer(struct model *m, int il, int n, const int32_t *expert, sl_err *err)
 {
     struct hot *h = &m->hot[il];
     const struct layer *l = model_layer(m, il);
-    int64_t D = m->cfg.d_model, F = m->cfg.d_ff_expert, E = m->cfg.n_expert;
+    int64_t E = m->cfg.n_expert;
     void *p = NULL;
     size_t n_int = 3 * (size_t)n + 2 * (size_t)E + 2 * ((size_t)E + 1);
     SL_TRY(mem_arena_array(&m->arena, n_int, sizeof(int32_t), &p, err));
@@ -175,8 +148,6 @@ static sl_status open_layer(struct model *m, int il, int n, const int32_t *exper
     h->rest.first = h->here.first + E + 1;
     SL_TRY(room(m, l->gate_up_exps, n, &h->gate_up, err));
     SL_TRY(room(m, l->down_exps, n, &h->down, err));
-    SL_TRY(bias_room(m, l->gate_up_bias, n * 2 * F, &h->gate_up_bias, err));
-    SL_TRY(bias_room(m, l->down_bias, n * D, &h->down_bias, err));
     h->bytes = (dev_mat_bytes(h->gate_up) + dev_mat_bytes(h->down)) / n;
     set_slots(m, h, expert);
     for (int i = 0; i < n; i++)
@@ -229,8 +200,6 @@ void model_hot_emit(struct emit *e, struct chosen chosen)
     p.slots = &h->here;
     p.gate_up = h->gate_up;
     p.down = h->down;
-    p.gate_up_bias = h->gate_up_bias;
-    p.down_bias = h->down_bias;
     p.terms = home->terms;
     e->side = home;
     model_op(e, DEV_OP_moe)->u.moe = p;

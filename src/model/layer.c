@@ -95,7 +95,7 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     model_join_emit(e, &(struct model_joining){MODEL_CUT_HEADS, s->y_cols, s->y, false});
     model_tap_emit(e, MODEL_TAP_O, s->y, n_o, n_o);
     EMIT(e, prep, .x = s->y, .n = n_o, .act = s->a_o);
-    EMIT(e, matmul, .act = s->a_o, .n_mat = 1, .w = {l->o}, .bias = {l->o_bias},
+    EMIT(e, matmul, .act = s->a_o, .n_mat = 1, .w = {l->o},
          .y = {model_cols_of(e, s->r, s->r_cols)});
     model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->r, false});
     if (s == e->late.side) model_late_emit(e); /* with the input that is still there */

@@ -25,23 +25,6 @@ static sl_status matrices(struct model *m, int il, const struct mat_row *r, int 
     return SL_OK;
 }
 
-/* Their biases. */
-struct bias_row {
-    enum arch_role role;
-    int64_t n;
-    bool must;
-    float **out;
-};
-
-static sl_status biases(struct model *m, int il, const struct bias_row *r, int n, sl_err *err)
-{
-    for (int i = 0; i < n; i++) {
-        struct want w = model_want(m, il, r[i].role, r[i].n, 0, DEV_USE_MATMUL);
-        SL_TRY(model_load_bias(m, &w, r[i].must, r[i].out, err));
-    }
-    return SL_OK;
-}
-
 /* ---- keys and values per head ---- */
 
 static sl_status load_gqa(struct model *m, int il, struct layer *l, sl_err *err)
@@ -53,14 +36,11 @@ static sl_status load_gqa(struct model *m, int il, struct layer *l, sl_err *err)
                                    {ROLE_K, nk, D, DEV_USE_MATMUL, &l->k},
                                    {ROLE_V, nk, D, DEV_USE_MATMUL, &l->v},
                                    {ROLE_O, D, nq, DEV_USE_PLAIN, &l->o}};
-    const struct bias_row bias[] = {{ROLE_Q, nq, c->attn_bias, &l->q_bias},
-                                    {ROLE_K, nk, c->attn_bias, &l->k_bias},
-                                    {ROLE_V, nk, c->attn_bias, &l->v_bias},
-                                    /* gpt-oss: all have one; elsewhere none is one of zeros */
-                                    {ROLE_O, D, c->o_bias && c->moe_bias, &l->o_bias}};
     SL_TRY(matrices(m, il, rows, BASE_COUNT_OF(rows), err));
-    SL_TRY(biases(m, il, bias, BASE_COUNT_OF(bias), err));
-    if (c->sinks) SL_TRY(model_load_role_vector(m, il, ROLE_SINKS, c->n_head, &l->sink, err));
+    for (int r = 0; r < N_ROLE; r++)
+        if (c->per_head >> r & 1)
+            SL_TRY(model_load_role_vector(m, il, (enum arch_role)r, c->n_head, &l->per_head[r],
+                                          err));
     if (!c->qk_norm) return SL_OK;
     SL_TRY(model_load_role_vector(m, il, ROLE_Q_NORM, c->d_q_norm, &l->q_norm, err));
     return model_load_role_vector(m, il, ROLE_K_NORM, c->d_k_norm, &l->k_norm, err);

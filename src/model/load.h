@@ -17,6 +17,7 @@ struct want {
     enum arch_role role;  /* the model's own embedding and head: MTP_EMBED, MTP_HEAD */
     int layer, n;
     bool pair;
+    enum arch_role second; /* of a pair */
     int64_t rows, cols; /* of one */
     int64_t first;      /* only so many rows of it, its first; 0 = all */
     enum dev_use use;
@@ -25,6 +26,8 @@ struct want {
 struct want model_want(const struct model *m, int il, enum arch_role role, int64_t rows,
                        int64_t cols, enum dev_use use);
 
+/* n bytes more for that role. */
+void model_load_count(struct model *m, enum arch_role role, int64_t n);
 /* Read the tensor called name, of s's role and shape. A bias is refused unless the role has a place
  * for one. */
 sl_status model_load_weight(const struct model *m, const char *name, const struct want *s,
@@ -54,9 +57,14 @@ sl_status model_load_vector(struct model *m, const char *name, enum arch_role ro
 /* The role's own vector. */
 sl_status model_load_role_vector(struct model *m, int il, enum arch_role role, int64_t n,
                                  float **out, sl_err *err) BASE_MUST_USE;
-/* The bias of the rows of w: required when must is set, else NULL where there is none. */
-sl_status model_load_bias(struct model *m, const struct want *w, bool must, float **out,
-                          sl_err *err) BASE_MUST_USE;
+/* The epilogue of a matrix that was loaded as w (bias.c): our part of its bias, where it has one,
+ * and the unit of experts. mat NULL: it goes into a packed file, and so does a bias from among
+ * its scales. */
+sl_status model_load_end(struct model *m, const struct want *w, dev_mat *mat,
+                         sl_err *err) BASE_MUST_USE;
+/* w, the matrix of that name, has no bias unless the role has a place for one. UNSUPPORTED. */
+sl_status model_load_unbiased(const struct model *m, const char *name, enum arch_role role,
+                              const struct weight *w, sl_err *err) BASE_MUST_USE;
 
 /* Feed-forward blocks of a layer (load_ffn.c): dense, or experts with their router. */
 sl_status model_load_dense(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which matrices and vectors the feed-forward blocks have: dense ones, routed experts, shared
  * ones. */
-#include <math.h>
 #include <stdio.h>
 
 #include "model/load.h"
@@ -17,6 +16,7 @@ static sl_status load_gated(struct model *m, int il, bool shared, int64_t F, str
     struct want pair = model_want(m, il, shared ? ROLE_GATE_SHEXP : ROLE_GATE, F, D, use);
     struct want down = model_want(m, il, shared ? ROLE_DOWN_SHEXP : ROLE_DOWN, D, F, use);
     pair.pair = true;
+    pair.second = up;
     if (m->opts.pack) {
         SL_TRY(model_load_map(m, &pair, &l->gate_up, err));
     } else {
@@ -104,6 +104,7 @@ static sl_status load_experts(struct model *m, int il, struct layer *l, sl_err *
     void *p = NULL;
     sl_status st = SL_OK;
     pair.pair = true;
+    pair.second = ROLE_UP_EXPS;
     pair.n = down.n = m->cfg.n_expert;
     if (m->opts.pack) {
         SL_TRY(model_load_map(m, &pair, &l->gate_up_exps, err));
@@ -112,7 +113,7 @@ static sl_status load_experts(struct model *m, int il, struct layer *l, sl_err *
     SL_TRY(mem_alloc_array(MEM_SCRATCH, 2 * (size_t)pair.n, sizeof(struct weight), &p, err));
     struct weight *a = p, *b = a + pair.n;
     SL_TRY_OUT(expert_weights(m, &pair, ROLE_GATE_EXPS, a, err));
-    SL_TRY_OUT(expert_weights(m, &pair, ROLE_UP_EXPS, b, err));
+    SL_TRY_OUT(expert_weights(m, &pair, pair.second, b, err));
     SL_TRY_OUT(model_load_part(m, &pair, a, b, &l->gate_up_exps, err));
     SL_TRY_OUT(expert_weights(m, &down, ROLE_DOWN_EXPS, a, err));
     SL_TRY_OUT(model_load_part(m, &down, a, NULL, &l->down_exps, err));
@@ -121,79 +122,7 @@ out:
     return st;
 }
 
-/* ---- biases and the router ---- */
-
-/* Where biases of one role's matrices go: those of an expert from at on, ld apart. */
-struct bias_rows {
-    float *to;
-    int64_t ld;
-};
-
-/* Of expert e, n values to p. */
-static sl_status read_bias(const struct model *m, const char *name, int e, int64_t n, float *p,
-                           sl_err *err)
-{
-    int E = m->cfg.n_expert;
-    if (m->kind == IO_HF) return model_load_read(m->io, name, n, p, err);
-    const struct tensor *t = io_find(m->io, name); /* of all experts */
-    if (!t) return io_missing(m->io, name, err);
-    if (t->n_dim != 2 || t->shape[0] != E || t->shape[1] != n || !tensor_dtype_is_weight(t->type) ||
-        tensor_dtype(t->type)->block != 1 || !t->data)
-        return SL_FAIL(err, FORMAT,
-                       "%s: tensor %.100s: %d x %lld values of a plain type are expected",
-                       io_path(m->io), name, E, (long long)n);
-    uint64_t row = t->n_bytes / (uint64_t)E;
-    tensor_dequant(t->type, (const uint8_t *)t->data + (uint64_t)e * row, n, p);
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(p[i]))
-            return SL_FAIL(err, FORMAT, "%s[%d][%lld] is not finite", name, e, (long long)i);
-    return SL_OK;
-}
-
-/* All experts' biases of a role whose matrices have n rows, our rows of them. */
-static sl_status expert_bias(struct model *m, int il, enum arch_role role, int64_t n,
-                             struct bias_rows out, sl_err *err)
-{
-    struct model_slice s = model_slice_of(&m->cfg, &m->dims, role, n);
-    char name[LOAD_NAME];
-    void *p = NULL;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof(float), &p, err));
-    sl_status st = SL_OK;
-    for (int e = 0; e < m->cfg.n_expert && !st; e++) {
-        const struct arch_name id = {-1, (int)role, il, e, "bias"};
-        arch_name_put(&m->cfg.naming, &id, name, sizeof name);
-        st = read_bias(m, name, e, n, p, err);
-        for (int64_t i = 0; i < s.n_row && !st; i++)
-            out.to[e * out.ld + i] = ((float *)p)[s.row0 + i];
-    }
-    mem_free(p);
-    return st;
-}
-
-/* What moe_bias says there is: the router's, gates and ups of each expert side by side, downs. */
-static sl_status load_moe_biases(struct model *m, int il, struct layer *l, sl_err *err)
-{
-    const struct arch_cfg *c = &m->cfg;
-    int64_t E = c->n_expert, D = c->d_model, F = c->d_ff_expert;
-    int64_t d = model_slice_of(c, &m->dims, ROLE_DOWN_EXPS, D).n_row,
-            f = model_slice_of(c, &m->dims, ROLE_UP_EXPS, F).n_row;
-    char name[LOAD_NAME];
-    void *p = NULL;
-    arch_tensor_name(&c->naming, ROLE_ROUTER, il, "bias", name, sizeof name);
-    SL_TRY(model_load_vector(m, name, ROLE_ROUTER, E, &l->router_add, err));
-    SL_TRY(
-        mem_alloc_array(MEM_SCRATCH, (size_t)(E * BASE_MAX(2 * f, d) + 1), sizeof(float), &p, err));
-    float *host = p;
-    sl_status st = SL_OK;
-    SL_TRY_OUT(expert_bias(m, il, ROLE_GATE_EXPS, F, (struct bias_rows){host, 2 * f}, err));
-    SL_TRY_OUT(expert_bias(m, il, ROLE_UP_EXPS, F, (struct bias_rows){host + f, 2 * f}, err));
-    SL_TRY_OUT(model_load_put(m, ROLE_GATE_EXPS, host, E * 2 * f, &l->gate_up_bias, err));
-    SL_TRY_OUT(expert_bias(m, il, ROLE_DOWN_EXPS, D, (struct bias_rows){host, d}, err));
-    SL_TRY_OUT(model_load_put(m, ROLE_DOWN_EXPS, host, E * d, &l->down_bias, err));
-out:
-    mem_free(p);
-    return st;
-}
+/* ---- the router ---- */
 
 /* blk.N.exp_probs_b.bias; some files leave the end out. */
 static void router_bias_name(const struct model *m, int il, char *name, int n)
@@ -221,7 +150,6 @@ sl_status model_load_moe(struct model *m, int il, struct layer *l, sl_err *err)
         l->router_bias = host;
     }
     SL_TRY(load_experts(m, il, l, err));
-    if (c->moe_bias) SL_TRY(load_moe_biases(m, il, l, err));
     return c->n_shared ? load_gated(m, il, true, (int64_t)c->d_ff_expert * c->n_shared, l, err)
                        : SL_OK;
 }

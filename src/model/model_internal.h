@@ -17,14 +17,12 @@ struct layer {
     dev_mat *q, *k, *v, *o;    /* GQA; q also MLA without q_lora */
     dev_mat *q_a, *q_b, *kv_a; /* MLA */
     dev_mat *k_b, *v_b;        /* MLA: stacks of H: [r, nope], [v, r] */
-    float *q_bias, *k_bias, *v_bias, *o_bias;
     /* FFN: dense, or shared expert in MoE layers (NULL without one) */
     dev_mat *gate_up, *down;
     /* experts */
     dev_mat *router, *gate_up_exps, *down_exps;
-    const float *router_bias;                     /* host [E] or NULL */
-    float *router_add, *gate_up_bias, *down_bias; /* [E], [E, 2F], [E, D], or NULL */
-    float *sink;                                  /* [H] or NULL */
+    const float *router_bias; /* host [E] or NULL: it chooses, and does not weigh */
+    float *per_head[N_ROLE]; /* [H] or NULL: vectors with a number for each head */
 };
 
 /* Of a layer's experts those that lie on attention's device too (hot.c). */
@@ -33,10 +31,9 @@ struct hot {
     int32_t *here_of, *rest_of, *next; /* [n] of the device's slots, [E] of the CPU's: the expert,
                                           -1 = none; scratch [n] */
     struct dev_slots here, rest;
-    dev_mat *gate_up, *down;         /* stacks of n */
-    float *gate_up_bias, *down_bias; /* [n, 2F], [n, D], or NULL */
-    struct dev_hits hits;            /* counted by the CPU's steps, and of streamed ones */
-    int64_t bytes;                   /* of an expert */
+    dev_mat *gate_up, *down; /* stacks of n */
+    struct dev_hits hits;    /* counted by the CPU's steps, and of streamed ones */
+    int64_t bytes;           /* of an expert */
 };
 
 #define MODEL_MTP_MAX 16
@@ -55,7 +52,6 @@ struct stream {
         struct dev_image like;
         dev_mat *mat[MODEL_STREAM_BUFS]; /* stacks of n_slot */
     } room[MODEL_STREAM_ROOMS];
-    float *gate_up_bias[MODEL_STREAM_BUFS], *down_bias[MODEL_STREAM_BUFS]; /* or NULL */
     dev_prog *prog[1 + MODEL_MTP_MAX]; /* of each pass */
     int64_t room_bytes;
     double bus_gbps, cpu_gops; /* measured; 0 = not */

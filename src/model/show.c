@@ -51,7 +51,8 @@ static void put_mat(struct str *s, const dev_mat *w)
 {
     struct dev_dry_mat d = dev_dry_mat(w);
     if (d.n > 1) str_printf(s, "%d of ", d.n);
-    str_printf(s, "[%d x %d] %s", d.rows, d.cols, d.type);
+    str_printf(s, "[%d x %d] %s%s", d.rows, d.cols, d.type,
+               dev_mat_epilogue(w)->bias ? " + bias" : "");
 }
 
 static void put_embed(struct str *s, const struct model *m, const struct dev_embed *p)
@@ -81,7 +82,6 @@ static void put_matmul(struct str *s, const struct model *m, const struct dev_ma
     for (int i = 0; i < p->n_mat; i++) {
         if (i) str_puts(s, ", ");
         put_mat(s, p->w[i]);
-        if (p->bias[i]) str_puts(s, " + bias");
     }
 }
 
@@ -104,16 +104,16 @@ static void put_mla(struct str *s, const struct model *m, const struct dev_attn_
     put_mat(s, p->w_vb);
 }
 
-static void put_glu(struct str *s, const dev_mat *gate_up, const dev_mat *down,
-                    const struct dev_glu *g)
+static void put_glu(struct str *s, const dev_mat *gate_up, const dev_mat *down)
 {
+    const struct glu *g = &dev_mat_epilogue(gate_up)->glu;
     str_puts(s, "gate and up ");
     put_mat(s, gate_up);
     str_puts(s, ", down ");
     put_mat(s, down);
     if (g->limit > 0) str_printf(s, ", values to +-%g", (double)g->limit);
     if (g->alpha > 0) str_printf(s, ", sigmoid of %g g", (double)g->alpha);
-    if (g->plus1) str_puts(s, ", up + 1");
+    if (g->plus != 0) str_printf(s, ", up + %g", (double)g->plus);
 }
 
 static void put_route(struct str *s, const struct model *m, const struct dev_route *p)
@@ -132,15 +132,13 @@ static void put_moe(struct str *s, const struct model *m, const struct dev_moe *
                model_name_of(m, p->id));
     if (p->add) str_printf(s, " + %s", model_name_of(m, p->add));
     str_puts(s, ": ");
-    put_glu(s, p->gate_up, p->down, &p->glu);
-    if (p->down_bias) str_puts(s, ", biases");
+    put_glu(s, p->gate_up, p->down);
 }
 
 static void put_ffn(struct str *s, const struct model *m, const struct dev_ffn *p)
 {
     str_printf(s, "%s = %s by ", model_name_of(m, p->y), model_name_of(m, p->act));
-    put_glu(s, p->gate_up, p->down, &p->glu);
-    if (p->down_bias) str_puts(s, ", biases");
+    put_glu(s, p->gate_up, p->down);
 }
 
 static void put_what(struct str *s, const struct model *m, const struct dev_op *op)

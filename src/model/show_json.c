@@ -20,7 +20,6 @@ struct shown {
     struct {
         const char *as; /* NULL = the only kind that there is */
         const dev_mat *w;
-        bool bias;
     } weight[WEIGHTS];
     int n_weight;
     struct {
@@ -44,12 +43,11 @@ static void gives(struct shown *s, const void *p, int64_t cols)
     if (p) s->out[s->n_out++] = (struct operand){model_name_of(s->m, p), cols};
 }
 
-static void has(struct shown *s, const char *as, const dev_mat *w, bool bias)
+static void has(struct shown *s, const char *as, const dev_mat *w)
 {
     ASSERT(s->n_weight < WEIGHTS);
     s->weight[s->n_weight].as = as;
-    s->weight[s->n_weight].w = w;
-    s->weight[s->n_weight++].bias = bias;
+    s->weight[s->n_weight++].w = w;
 }
 
 static void put(struct shown *s, const char *key, double v, int kind)
@@ -94,7 +92,7 @@ static void show_matmul(struct shown *s, const struct dev_matmul *p)
     takes(s, p->act, dev_mat_cols(p->w[0]));
     for (int i = 0; i < p->n_mat; i++) {
         gives(s, p->y[i], dev_mat_rows(p->w[i]));
-        has(s, NULL, p->w[i], p->bias[i] != NULL);
+        has(s, NULL, p->w[i]);
     }
 }
 
@@ -124,8 +122,8 @@ static void show_mla(struct shown *s, const struct dev_attn_mla *p)
 {
     takes(s, p->q, (int64_t)p->n_head * (p->nope + p->rope));
     gives(s, p->y, (int64_t)p->n_head * p->v);
-    has(s, "keys", p->w_kb, false);
-    has(s, "values", p->w_vb, false);
+    has(s, "keys", p->w_kb);
+    has(s, "values", p->w_vb);
     whole(s, "cache_group", p->group);
     whole(s, "cache_layer", p->layer);
     whole(s, "heads", p->n_head);
@@ -136,20 +134,21 @@ static void show_mla(struct shown *s, const struct dev_attn_mla *p)
     real(s, "scale", p->scale);
 }
 
-static void show_glu(struct shown *s, const struct dev_glu *g)
+static void show_glu(struct shown *s, const dev_mat *gate_up)
 {
+    const struct glu *g = &dev_mat_epilogue(gate_up)->glu;
     real(s, "limit", g->limit);
     real(s, "alpha", g->alpha > 0 ? g->alpha : 1.0f);
-    yes(s, "plus1", g->plus1);
+    yes(s, "plus1", g->plus != 0);
 }
 
 static void show_ffn(struct shown *s, const struct dev_ffn *p)
 {
     takes(s, p->act, dev_mat_cols(p->gate_up));
     gives(s, p->y, dev_mat_rows(p->down));
-    has(s, "gate_up", p->gate_up, p->gate_up_bias);
-    has(s, "down", p->down, p->down_bias);
-    show_glu(s, &p->glu);
+    has(s, "gate_up", p->gate_up);
+    has(s, "down", p->down);
+    show_glu(s, p->gate_up);
 }
 
 static void show_route(struct shown *s, const struct dev_route *p)
@@ -172,11 +171,11 @@ static void show_moe(struct shown *s, const struct dev_moe *p)
     takes(s, p->id, p->k);
     takes(s, p->add, dev_mat_rows(p->down));
     gives(s, p->y, dev_mat_rows(p->down));
-    has(s, "gate_up", p->gate_up, p->gate_up_bias);
-    has(s, "down", p->down, p->down_bias);
+    has(s, "gate_up", p->gate_up);
+    has(s, "down", p->down);
     whole(s, "experts", p->n_expert);
     whole(s, "used", p->k);
-    show_glu(s, &p->glu);
+    show_glu(s, p->gate_up);
 }
 
 static void show_kv_put(struct shown *s, const struct dev_kv_put *p)
@@ -192,7 +191,7 @@ static void show(struct shown *s, const struct dev_op *op)
     switch (op->kind) {
     case DEV_OP_embed:
         gives(s, op->u.embed.y, dev_mat_cols(op->u.embed.w));
-        has(s, NULL, op->u.embed.w, false);
+        has(s, NULL, op->u.embed.w);
         real(s, "scale", op->u.embed.scale);
         break;
     case DEV_OP_norm:
@@ -279,7 +278,7 @@ static void put_weights(struct json_w *w, const struct shown *s)
         text_jw_key(w, "type");
         text_jw_strz(w, d.type);
         text_jw_key(w, "bias");
-        text_jw_bool(w, s->weight[i].bias);
+        text_jw_bool(w, dev_mat_epilogue(s->weight[i].w)->bias != NULL);
         text_jw_obj_end(w);
     }
     text_jw_arr_end(w);

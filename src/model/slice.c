@@ -19,7 +19,6 @@ static const enum cut cut_of[N_ROLE] = {
     [ROLE_UP_EXPS] = ROWS,  [ROLE_DOWN_EXPS] = ROWS,  [ROLE_GATE_SHEXP] = ROWS,
     [ROLE_UP_SHEXP] = ROWS, [ROLE_DOWN_SHEXP] = ROWS, [ROLE_MTP_EH] = ROWS,
     [ROLE_MTP_HEAD] = ROWS, [ROLE_MTP_EMBED] = ROWS,  [ROLE_GATE_UP_EXPS] = ROWS,
-    [ROLE_SINKS] = HEADS,
 };
 
 /* Key heads whose rows fill tiles, of width d. */
@@ -58,7 +57,6 @@ static int64_t head_rows(const struct arch_cfg *c, enum arch_role role)
     return role == ROLE_KV_B    ? c->d_nope + c->d_v
            : role == ROLE_K_B   ? c->kv_lora
            : role == ROLE_V_B   ? c->d_v
-           : role == ROLE_SINKS ? 1
                                 : c->d_head;
 }
 
@@ -157,6 +155,7 @@ struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_d
                                   enum arch_role role, int64_t rows)
 {
     if (d->n_slot && model_part_of(role) == MODEL_EXPERTS) return (struct model_slice){0, rows};
+    if (c->per_head >> role & 1) return (struct model_slice){d->head0, d->n_head};
     switch (cut_of[role]) {
     case HEADS:
         return (struct model_slice){d->head0 * head_rows(c, role), d->n_head * head_rows(c, role)};

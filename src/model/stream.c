@@ -56,14 +56,6 @@ static sl_status check(const struct model *m, sl_err *err)
                    "and place say where)");
 }
 
-static bool is_like(const struct dev_image *a, const struct dev_image *b)
-{
-    for (int i = 0; i < 2; i++)
-        if (!a->fmt[i] != !b->fmt[i] || (a->fmt[i] && strcmp(a->fmt[i], b->fmt[i]) != 0))
-            return false;
-    return a->rows == b->rows && a->cols == b->cols && a->is_pair == b->is_pair;
-}
-
 /* Rooms for matrices like the stack's, in every buffer: those that are there already, or new ones.
  */
 static sl_status room_of(struct model *m, const dev_mat *of, sl_err *err)
@@ -72,7 +64,7 @@ static sl_status room_of(struct model *m, const dev_mat *of, sl_err *err)
     struct dev_image like;
     dev_mat_view(of, 0, &like);
     for (int i = 0; i < s->n_room; i++)
-        if (is_like(&s->room[i].like, &like)) return SL_OK;
+        if (dev_image_is_like(&s->room[i].like, &like)) return SL_OK;
     if (s->n_room == MODEL_STREAM_ROOMS)
         return SL_FAIL(err, UNSUPPORTED, "stream-from: experts of more than %d kinds",
                        MODEL_STREAM_ROOMS);
@@ -90,19 +82,9 @@ static dev_mat *room(const struct model *m, const dev_mat *of, int buf)
     struct dev_image like;
     dev_mat_view(of, 0, &like);
     for (int i = 0; i < m->stream.n_room; i++)
-        if (is_like(&m->stream.room[i].like, &like)) return m->stream.room[i].mat[buf];
+        if (dev_image_is_like(&m->stream.room[i].like, &like)) return m->stream.room[i].mat[buf];
     ASSERT(!"a room of every kind");
     return NULL;
-}
-
-static sl_status bias_rooms(struct model *m, const float *of, int64_t n, float **out, sl_err *err)
-{
-    void *p = NULL;
-    for (int i = 0; of && !out[i] && i < MODEL_STREAM_BUFS; i++) {
-        SL_TRY(dev_alloc(m->d, MEM_WEIGHTS, m->stream.n_slot * n * 4, &p, err));
-        out[i] = p;
-    }
-    return SL_OK;
 }
 
 /* Which experts each slab of the layer brings; rest_of: -1 those that are on the device anyway. */
@@ -147,11 +129,8 @@ static sl_status open_layer(struct model *m, int il, struct dev_slots **all, sl_
     struct stream *s = &m->stream;
     const struct layer *l = model_layer(m, il);
     const struct hot *h = model_hot_of(m, il);
-    int64_t D = m->cfg.d_model, F = m->cfg.d_ff_expert;
     SL_TRY(room_of(m, l->gate_up_exps, err));
     SL_TRY(room_of(m, l->down_exps, err));
-    SL_TRY(bias_rooms(m, l->gate_up_bias, 2 * F, s->gate_up_bias, err));
-    SL_TRY(bias_rooms(m, l->down_bias, D, s->down_bias, err));
     if (h || !*all) SL_TRY(new_slabs(m, h ? h->rest_of : NULL, h ? &s->slab[il] : all, err));
     if (!h) s->slab[il] = *all;
     s->n_layer++;
@@ -213,9 +192,7 @@ static void send(struct emit *e, int il, int i)
     e->side = model_side(m, MODEL_ATTN);
     e->layer = il;
     EMIT(e, send, .from_gate_up = l->gate_up_exps, .from_down = l->down_exps,
-         .from_gate_up_bias = l->gate_up_bias, .from_down_bias = l->down_bias,
          .gate_up = room(m, l->gate_up_exps, buf), .down = room(m, l->down_exps, buf),
-         .gate_up_bias = s->gate_up_bias[buf], .down_bias = s->down_bias[buf],
          .slots = &s->slab[il][i]);
     e->layer = layer;
 }
@@ -237,8 +214,6 @@ void model_stream_emit(struct emit *e, const struct layer *l, struct chosen chos
         p.slots = &s->slab[e->layer][i];
         p.gate_up = room(m, l->gate_up_exps, buf);
         p.down = room(m, l->down_exps, buf);
-        p.gate_up_bias = l->gate_up_bias ? s->gate_up_bias[buf] : NULL;
-        p.down_bias = l->down_bias ? s->down_bias[buf] : NULL;
         p.terms = home->terms;
         e->side = home;
         model_op(e, DEV_OP_moe)->u.moe = p;

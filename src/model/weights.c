@@ -23,65 +23,16 @@ static sl_status want_shape(const struct weight *w, int64_t rows, int64_t cols, 
                    (long long)w->rows, (long long)w->cols, (long long)rows, (long long)cols);
 }
 
-/* A matrix with its scales, which are numbers. */
-static sl_status get_biased(const io_model *io, const char *name, struct weight *w, sl_err *err)
-{
-    SL_TRY(io_weight(io, name, w, err));
-    sl_status st = weight_check(w, err);
-    if (st) status_prefix(err, "%s", io_path(io));
-    return st;
-}
-
-/* Is there a bias of that matrix with anything in it? Old GPTQ files have some full of zeros. */
-static bool has_bias(const io_model *io, const char *name)
-{
-    size_t n = strlen(name), k = strlen(".weight");
-    if (n <= k || strcmp(name + n - k, ".weight") != 0) return false;
-    const struct tensor *t = io_findf(io, "%.*s.bias", (int)(n - k), name);
-    return t && !tensor_is_zero(t);
-}
-
-/* The same for a layer that has no place for a bias, be it a tensor or among the scales. */
-static sl_status get_unbiased(const io_model *io, const char *name, struct weight *w, sl_err *err)
-{
-    void *p = NULL;
-    bool any = false;
-    SL_TRY(get_biased(io, name, w, err));
-    if (has_bias(io, name))
-        return SL_FAIL(err, UNSUPPORTED, "%s: %.100s has a bias, which this layer has no place for",
-                       io_path(io), name);
-    if (w->scheme != TENSOR_SCHEME_GROUP) return SL_OK;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)w->rows, sizeof(float), &p, err));
-    sl_status st = io_weight_bias(io, name, w, p, &any, err);
-    mem_free(p);
-    if (st || !any) return st;
-    return SL_FAIL(err, UNSUPPORTED,
-                   "%s: %.100s: its quant_bias holds a bias, which this layer has no place for",
-                   io_path(io), name);
-}
-
-static bool takes_bias(const struct arch_cfg *c, enum arch_role role)
-{
-    switch (role) {
-    case ROLE_Q:
-    case ROLE_K:
-    case ROLE_V:
-    case ROLE_O:
-        return !c->kv_lora;
-    case ROLE_ROUTER:
-    case ROLE_GATE_EXPS:
-    case ROLE_UP_EXPS:
-    case ROLE_DOWN_EXPS:
-        return c->moe_bias;
-    default:
-        return false;
-    }
-}
-
 sl_status model_load_weight(const struct model *m, const char *name, const struct want *s,
                             struct weight *w, sl_err *err)
 {
-    SL_TRY((takes_bias(&m->cfg, s->role) ? get_biased : get_unbiased)(m->io, name, w, err));
+    SL_TRY(io_weight(m->io, name, w, err));
+    sl_status st = weight_check(w, err); /* scales are numbers */
+    if (st) {
+        status_prefix(err, "%s", io_path(m->io));
+        return st;
+    }
+    SL_TRY(model_load_unbiased(m, name, s->role, w, err));
     return want_shape(w, s->rows, s->cols, err);
 }
 
@@ -122,7 +73,7 @@ static struct side *side_of(const struct model *m, enum arch_role role)
     return model_side_in(m, m->load_layer, model_part_of(role));
 }
 
-static void count(struct model *m, enum arch_role role, int64_t n)
+void model_load_count(struct model *m, enum arch_role role, int64_t n)
 {
     side_of(m, role)->weight_bytes += n;
     m->weight_bytes += n;
@@ -189,7 +140,7 @@ sl_status model_load_pack(struct model *m, const struct want *w, const struct we
         dev *d = side_of(m, w->role)->d;
         io_reading_next(&m->reading, a, b, w->n);
         SL_TRY(dev_mat_load(d, &of, out, err));
-        count(m, w->role, dev_mat_bytes(*out));
+        model_load_count(m, w->role, dev_mat_bytes(*out));
     }
     return m->cancelled ? SL_FAIL(err, CANCELLED, "cancelled while packing %s", a->name) : SL_OK;
 }
@@ -213,7 +164,7 @@ static sl_status load_picked(struct model *m, const struct want *w, const struct
     io_reading_next(&m->reading, NULL, NULL, 0);
     mem_free(mem);
     SL_TRY(st);
-    count(m, w->role, dev_mat_bytes(*out));
+    model_load_count(m, w->role, dev_mat_bytes(*out));
     return m->cancelled ? SL_FAIL(err, CANCELLED, "cancelled while packing %s", w->name) : SL_OK;
 }
 
@@ -222,14 +173,18 @@ sl_status model_load_part(struct model *m, const struct want *w, struct weight *
 {
     struct part p = part_of(m, w);
     if (is_none(&p)) return SL_OK;
-    if (p.pick) return load_picked(m, w, &p, (const struct weight *const[]){a, b}, out, err);
+    if (p.pick) {
+        SL_TRY(load_picked(m, w, &p, (const struct weight *const[]){a, b}, out, err));
+        return model_load_end(m, w, *out, err);
+    }
     for (int i = 0; i < p.n; i++) {
         a[i] = weight_slice(&a[p.i0 + i], p.row0, p.n_row);
         if (b) b[i] = weight_slice(&b[p.i0 + i], p.row0, p.n_row);
     }
     struct want ours = *w;
     ours.n = p.n;
-    return model_load_pack(m, &ours, a, b, out, err);
+    SL_TRY(model_load_pack(m, &ours, a, b, out, err));
+    return model_load_end(m, w, *out, err);
 }
 
 static sl_status check_packed(const struct want *w, const char *path, const struct io_pack_mat *p,
@@ -269,10 +224,10 @@ sl_status model_load_map(struct model *m, const struct want *w, dev_mat **out, s
         status_prefix(err, "%.100s", path);
         return st;
     }
-    count(m, w->role, dev_mat_bytes(*out));
+    model_load_count(m, w->role, dev_mat_bytes(*out));
     if (model_load_tell(m, dev_mat_bytes(*out)))
         return SL_FAIL(err, CANCELLED, "cancelled while mapping %s", path);
-    return SL_OK;
+    return model_load_end(m, w, *out, err);
 }
 
 sl_status model_load_matrix(struct model *m, const struct want *w, dev_mat **out, sl_err *err)
@@ -311,7 +266,7 @@ sl_status model_load_put(struct model *m, enum arch_role role, const float *host
     if (n == 0) return SL_OK;
     SL_TRY(dev_alloc(d, MEM_WEIGHTS, n * 4, &p, err));
     SL_TRY(dev_put(d, p, host, n * 4, err));
-    count(m, role, n * 4);
+    model_load_count(m, role, n * 4);
     *out = p;
     return SL_OK;
 }
@@ -343,36 +298,4 @@ sl_status model_load_role_vector(struct model *m, int il, enum arch_role role, i
     char name[LOAD_NAME];
     arch_tensor_name(&m->cfg.naming, role, il, "weight", name, sizeof name);
     return model_load_vector(m, name, role, n, out, err);
-}
-
-/* A bias that is stored among the scales of a matrix: it stands for the layer's own. */
-static sl_status stored_bias(struct model *m, const struct want *s, float **out, bool *any,
-                             sl_err *err)
-{
-    char own[LOAD_NAME];
-    struct weight w;
-    void *host = NULL;
-    *any = false;
-    if (io_model_pack(m->io)) return SL_OK; /* it has become the layer's own there */
-    arch_tensor_name(&m->cfg.naming, s->role, s->layer, "bias", own, sizeof own);
-    SL_TRY(io_weight(m->io, s->name, &w, err));
-    if (w.scheme != TENSOR_SCHEME_GROUP || w.rows != s->rows) return SL_OK;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)s->rows, sizeof(float), &host, err));
-    sl_status st = io_weight_bias(m->io, s->name, &w, host, any, err);
-    if (!st && *any) st = put_part(m, s->role, host, s->rows, out, err);
-    if (!st && *any && m->out) st = io_pack_out_vector(m->out, own, host, s->rows, err);
-    mem_free(host);
-    return st;
-}
-
-sl_status model_load_bias(struct model *m, const struct want *w, bool must, float **out,
-                          sl_err *err)
-{
-    char name[LOAD_NAME];
-    bool any;
-    SL_TRY(stored_bias(m, w, out, &any, err));
-    if (any || !arch_reads_bias(m->io, &m->cfg, w->role)) return SL_OK;
-    arch_tensor_name(&m->cfg.naming, w->role, w->layer, "bias", name, sizeof name);
-    if (!must && !io_find(m->io, name)) return SL_OK;
-    return model_load_vector(m, name, w->role, w->rows, out, err);
 }

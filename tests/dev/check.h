@@ -65,6 +65,8 @@ double *weight_numbers(const struct weight *w);
 #define STACK_MAX 16
 dev_mat *expert_stack(dev *d, const struct weight *a, const struct weight *b, const int32_t *expert,
                       int n);
+/* Products of m, which may be const, end with a bias (NULL: none) and a unit. */
+void end_with(const dev_mat *m, struct dev_epilogue e);
 
 /* Workspace for steps of n_tok tokens, up to n_tok sequences and 64 positions with the operators.
  */

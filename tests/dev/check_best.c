@@ -78,14 +78,14 @@ static void check_product(dev *d, int n)
     x[D + 3] = NAN;
     MUST(dev_mat_load(d, &(struct dev_weights){.first = &w, .n = 1, .use = DEV_USE_MATMUL}, &m,
                       &err_));
+    end_with(m, (struct dev_epilogue){.bias = bias, .n_bias = 1, .n_row = n});
     const dev_mat *in = m;
     MUST(dev_act_open(d, &(struct dev_inputs){&in, 1, D, T}, &a, &err_));
     struct dev_op op[] = {
         {.kind = DEV_OP_rows, .layer = -1, .u.rows = {.x = x, .n = D, .act = a}},
         {.kind = DEV_OP_matmul,
          .layer = -1,
-         .u.matmul =
-             {.act = a, .n_row = DEV_ROWS_WANTED, .n_mat = 1, .w = {m}, .bias = {bias}, .y = {y}}},
+         .u.matmul = {.act = a, .n_row = DEV_ROWS_WANTED, .n_mat = 1, .w = {m}, .y = {y}}},
         {.kind = DEV_OP_best, .layer = -1, .u.best = {.x = y, .n = n, .id = id}}};
     MUST(dev_prog_open(d, op, 3, &p, &err_));
     if (dev_prog_fused(p, T) != 2) FAIL("best: not run together with its product");

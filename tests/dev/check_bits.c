@@ -34,7 +34,7 @@ struct weights {
     float *norm, *freq, *x[SEQ]; /* x: [LEN][D] layer input of each sequence */
     /* in every other layer with keys and values per head, else NULL and 0 */
     float *sink, *gate_up_bias, *down_bias;
-    struct dev_glu glu;
+    struct glu glu;
 };
 
 /* One device with the layer on it. */
@@ -68,6 +68,12 @@ static void rig_open(struct rig *r, const struct weights *w, int n_thread, enum 
     r->router = load(r->d, &w->router, NULL, 1, DEV_USE_EXACT);
     r->egu = load(r->d, w->eg, w->eu, E, DEV_USE_EXPERTS);
     r->ed = load(r->d, w->ed, NULL, E, DEV_USE_EXPERTS);
+    for (int i = 0; i < 2; i++) {
+        const struct dev_epilogue up = {w->gate_up_bias, i ? E : 1, 2 * F, NULL, w->glu},
+                                  down = {.bias = w->down_bias, .n_bias = i ? E : 1, .n_row = D};
+        end_with(i ? r->egu : r->gu, up);
+        end_with(i ? r->ed : r->down, down);
+    }
     const dev_mat *in[6] = {r->q, r->k, r->gu, r->router, r->egu};
     if (a->is_mla) {
         r->wkb = load(r->d, w->wkb, NULL, a->n_head, DEV_USE_EXACT);
@@ -186,10 +192,7 @@ static void layer(struct rig *r, const struct weights *w, const struct dev_step 
                               .down = r->down,
                               .h_act = r->hact,
                               .h = h,
-                              .y = y,
-                              .glu = w->glu,
-                              .gate_up_bias = w->gate_up_bias,
-                              .down_bias = w->down_bias});
+                              .y = y});
     dev_moe(d, b,
             &(struct dev_moe){.act = r->act,
                               .k = K,
@@ -198,9 +201,6 @@ static void layer(struct rig *r, const struct weights *w, const struct dev_step 
                               .weight = weight,
                               .gate_up = r->egu,
                               .down = r->ed,
-                              .glu = w->glu,
-                              .gate_up_bias = w->gate_up_bias,
-                              .down_bias = w->down_bias,
                               .add = y,
                               .y = y});
     dev_add(d, b, &(struct dev_add){.x = x, .y = y, .n = D});
@@ -300,7 +300,7 @@ static struct weights *make_weights(int is_mla)
         w->sink = rand_array(a->n_head);
         w->gate_up_bias = rand_array(E * 2 * F);
         w->down_bias = rand_array(E * D);
-        w->glu = (struct dev_glu){.limit = 1.5f, .alpha = 1.702f, .plus1 = true};
+        w->glu = (struct glu){.limit = 1.5f, .alpha = 1.702f, .plus = 1};
     }
     w->norm = rand_array(D);
     w->freq = rand_array(ROPE);

@@ -118,6 +118,11 @@ dev_mat *expert_stack(dev *d, const struct weight *a, const struct weight *b, co
     return m;
 }
 
+void end_with(const dev_mat *m, struct dev_epilogue e)
+{
+    MUST(dev_mat_end((dev_mat *)(uintptr_t)m, &e, &err_));
+}
+
 double *weight_numbers(const struct weight *w)
 {
     double *p = get_mem(sizeof(double) * (size_t)(w->rows * w->cols));

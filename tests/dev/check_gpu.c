@@ -171,6 +171,15 @@ void act_for(dev_mat *const m[2], int n_col, dev_act *out[2])
     }
 }
 
+void end_both(dev_mat *const w[2], bool is_biased, int n_bias, int n_row, struct glu glu)
+{
+    struct buf b = make_buf((int64_t)n_bias * n_row);
+    const struct dev_epilogue e = {is_biased ? b.x : NULL, n_bias, n_row, NULL, glu};
+    for (int k = 0; k < 2; k++)
+        MUST(dev_mat_end(w[k], &e, &err_));
+    free(b.x);
+}
+
 static void check_product(const struct format *f, enum dev_use use, enum dev_acts acts)
 {
     static const char *const used[] = {"matmul", "embed", "experts", "plain", "latent", "exact"};
@@ -183,6 +192,7 @@ static void check_product(const struct format *f, enum dev_use use, enum dev_act
     make_mat(f, &(struct dev_image){.n = 1, .rows = rows, .cols = cols}, use, w);
     make_mat(f, &(struct dev_image){.n = 1, .rows = ff, .cols = cols, .is_pair = 1}, use, up);
     make_mat(f, &(struct dev_image){.n = 1, .rows = rows, .cols = ff}, use, down);
+    end_both(w, rand_int(0, 1), 1, rows, (struct glu){0});
     act_for(w, cols, a);
     act_for(up, cols, a2);
     act_for(down, ff, h);
@@ -191,12 +201,10 @@ static void check_product(const struct format *f, enum dev_use use, enum dev_act
         int T = tokens[i];
         struct dev_step s = make_step(T);
         struct buf x = make_buf((int64_t)T * cols), y = make_buf((int64_t)T * rows);
-        struct buf bias = make_buf(rows), hid = make_buf((int64_t)T * ff);
-        struct buf z = make_buf((int64_t)T * rows);
+        struct buf hid = make_buf((int64_t)T * ff), z = make_buf((int64_t)T * rows);
         begin(&s);
         BOTH(prep, &s, .x = x.at[k], .n = cols, .act = a[k]);
-        BOTH(matmul, &s, .act = a[k], .n_mat = 1, .w = {w[k]},
-             .bias = {i % 2 ? bias.at[k] : NULL}, .y = {y.at[k]});
+        BOTH(matmul, &s, .act = a[k], .n_mat = 1, .w = {w[k]}, .y = {y.at[k]});
         BOTH(prep, &s, .x = x.at[k], .n = cols, .act = a2[k]);
         BOTH(ffn, &s, .act = a2[k], .gate_up = up[k], .down = down[k], .h_act = h[k],
              .h = hid.at[k], .y = z.at[k]);
@@ -206,7 +214,7 @@ static void check_product(const struct format *f, enum dev_use use, enum dev_act
         snprintf(what, sizeof what, "ffn of %s as %s, acts %d, [%d, %d, %d] T %d", f->name,
                  used[use], acts, rows, ff, cols, T);
         same(what, &z);
-        free(x.x), free(y.x), free(bias.x), free(hid.x), free(z.x);
+        free(x.x), free(y.x), free(hid.x), free(z.x);
     }
     close_both();
 }
@@ -397,13 +405,15 @@ static void check_moe(const struct format *f, int trial)
     make_mat(f, &(struct dev_image){.n = E, .rows = F, .cols = D, .is_pair = 1}, DEV_USE_EXPERTS,
              up);
     make_mat(f, &(struct dev_image){.n = E, .rows = D, .cols = F}, DEV_USE_EXPERTS, down);
+    end_both(up, trial % 5 == 0, E, 2 * F,
+             (struct glu){.limit = trial % 4 == 3 ? 7.0f : 0.0f, .plus = trial % 8 == 7});
+    end_both(down, trial % 5 == 0, E, D, (struct glu){0});
     act_for(up, D, a);
     for (int i = 0; i < E; i++)
         bias[i] = rand_f();
     struct buf logit = make_buf((int64_t)T * E), id = make_buf((int64_t)T * K);
     struct buf w = make_buf((int64_t)T * K), x = make_buf((int64_t)T * D);
     struct buf y = make_buf((int64_t)T * D), add = make_buf((int64_t)T * D);
-    struct buf ub = make_buf(2 * (int64_t)E * F), db = make_buf((int64_t)E * D);
     struct buf terms = make_buf((int64_t)T * K * D);
     struct in_slots h = {0};
     dev_prog *prog[2];
@@ -432,9 +442,6 @@ static void check_moe(const struct format *f, int trial)
                                        .weight = w.at[k],
                                        .gate_up = up[k],
                                        .down = down[k],
-                                       .glu = {.limit = trial % 4 == 3 ? 7.0f : 0.0f},
-                                       .gate_up_bias = trial % 5 ? NULL : ub.at[k],
-                                       .down_bias = trial % 5 ? NULL : db.at[k],
                                        .add = trial % 2 ? add.at[k] : NULL,
                                        .y = y.at[k]};
         apart(&op[2].u.moe, &h, terms.at[k]);
@@ -452,8 +459,7 @@ static void check_moe(const struct format *f, int trial)
     same(what, &terms);
     for (int k = 0; k < 2; k++)
         dev_prog_close(prog[k]);
-    free(logit.x), free(id.x), free(w.x), free(x.x), free(y.x), free(add.x), free(ub.x), free(db.x);
-    free(terms.x);
+    free(logit.x), free(id.x), free(w.x), free(x.x), free(y.x), free(add.x), free(terms.x);
     close_both();
 }
 

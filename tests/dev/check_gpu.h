@@ -60,6 +60,8 @@ extern const struct format formats[GPU_N_FMT];
 void make_mat(const struct format *f, const struct dev_image *shape, enum dev_use use,
               dev_mat *out[2]);
 void free_mats(void); /* what make_mat made */
+/* Products of w end with random biases, n_bias of n_row, where is_biased, and with glu. */
+void end_both(dev_mat *const w[2], bool is_biased, int n_bias, int n_row, struct glu glu);
 void open_both(enum dev_acts acts);
 void close_both(void);
 void act_for(dev_mat *const m[2], int n_col, dev_act *out[2]);

@@ -10,10 +10,9 @@ struct sent {
     int E, K, D, F, T, n_late;
     dev_mat *up[2], *down[2], *room_up[BUFS], *room_down[BUFS]; /* stacks; rooms of the device */
     dev_act *a[2];
-    struct buf logit, id, w, x, y, late, add, before, terms, ub, db, room_ub[BUFS], room_db[BUFS];
+    struct buf logit, id, w, x, y, late, add, before, terms;
     struct dev_slots slab[16];
     int32_t mem[16][2 * SLOTS + 65];
-    bool biased;
 };
 
 static void make_rooms(struct sent *c)
@@ -24,8 +23,6 @@ static void make_rooms(struct sent *c)
     for (int i = 0; i < BUFS; i++) {
         MUST(dev_mat_room(g.d[1], &up, SLOTS, DEV_USE_EXPERTS, &c->room_up[i], &err_));
         MUST(dev_mat_room(g.d[1], &down, SLOTS, DEV_USE_EXPERTS, &c->room_down[i], &err_));
-        c->room_ub[i] = make_buf(2 * SLOTS * (int64_t)c->F);
-        c->room_db[i] = make_buf(SLOTS * (int64_t)c->D);
     }
     for (int s = 0; s * SLOTS < c->E; s++) {
         int32_t *m = c->mem[s];
@@ -45,9 +42,7 @@ static struct dev_moe moe_of(const struct sent *c, int k)
                             .id = (int32_t *)(void *)c->id.at[k],
                             .weight = c->w.at[k],
                             .gate_up = c->up[k],
-                            .down = c->down[k],
-                            .gate_up_bias = c->biased ? c->ub.at[k] : NULL,
-                            .down_bias = c->biased ? c->db.at[k] : NULL};
+                            .down = c->down[k]};
 }
 
 /* What the CPU computes at once the device does slab by slab, and then adds up. */
@@ -72,18 +67,12 @@ static int list_sent(const struct sent *c, int k, struct dev_op *op)
         op[n].kind = DEV_OP_send;
         op[n++].u.send = (struct dev_send){.from_gate_up = c->up[0],
                                            .from_down = c->down[0],
-                                           .from_gate_up_bias = c->biased ? c->ub.x : NULL,
-                                           .from_down_bias = c->biased ? c->db.x : NULL,
                                            .gate_up = c->room_up[b],
                                            .down = c->room_down[b],
-                                           .gate_up_bias = c->biased ? c->room_ub[b].at[1] : NULL,
-                                           .down_bias = c->biased ? c->room_db[b].at[1] : NULL,
                                            .slots = &c->slab[s]};
         p.slots = &c->slab[s];
         p.gate_up = c->room_up[b];
         p.down = c->room_down[b];
-        p.gate_up_bias = op[n - 1].u.send.gate_up_bias;
-        p.down_bias = op[n - 1].u.send.down_bias;
         p.terms = c->terms.at[1];
         op[n].kind = DEV_OP_moe;
         op[n++].u.moe = p;
@@ -134,7 +123,7 @@ static void run_sent(const struct sent *c, const struct dev_step *s)
 static void check_sent(const struct format *f, int trial)
 {
     char what[80];
-    struct sent c = {.E = rand_int(4, 14), .K = rand_int(1, 4), .biased = trial % 3 == 0};
+    struct sent c = {.E = rand_int(4, 14), .K = rand_int(1, 4)};
     int32_t n_prompt[3];
     c.D = 8 * rand_int(2, 12), c.F = 8 * rand_int(2, 9);
     c.T = tokens[trial % N_TOKENS];
@@ -148,7 +137,8 @@ static void check_sent(const struct format *f, int trial)
     c.y = make_buf((int64_t)c.T * c.D), c.late = make_buf((int64_t)c.T * c.D);
     c.add = make_buf((int64_t)c.T * c.D), c.before = make_buf((int64_t)c.T * c.D);
     c.terms = make_buf((int64_t)c.T * c.K * c.D);
-    c.ub = make_buf(2 * (int64_t)c.E * c.F), c.db = make_buf((int64_t)c.E * c.D);
+    end_both(c.up, trial % 3 == 0, c.E, 2 * c.F, (struct glu){.limit = trial % 2 ? 7.0f : 0.0f});
+    end_both(c.down, trial % 3 == 0, c.E, c.D, (struct glu){0});
     make_rooms(&c);
     dev_mat *const first[2] = {c.up[0], c.room_up[0]};
     act_for(first, c.D, c.a);
@@ -162,10 +152,8 @@ static void check_sent(const struct format *f, int trial)
     same(what, &c.id);
     same(what, &c.y);
     same(what, &c.late);
-    for (int i = 0; i < BUFS; i++)
-        free(c.room_ub[i].x), free(c.room_db[i].x);
     free(c.logit.x), free(c.id.x), free(c.w.x), free(c.x.x), free(c.y.x), free(c.late.x);
-    free(c.add.x), free(c.before.x), free(c.terms.x), free(c.ub.x), free(c.db.x);
+    free(c.add.x), free(c.before.x), free(c.terms.x);
     close_both();
 }
 

@@ -155,12 +155,15 @@ static void check_matmul(void)
             n_mat = rand_int(1, 4);
         struct weight w[4];
         dev_mat *m[4];
+        const float *bias[4];
         struct dev_matmul p = {.n_row = T, .n_mat = n_mat};
         for (int i = 0; i < n_mat; i++) {
             w[i] = rand_weight(types[rand_int(0, 3)], rand_int(1, 150), cols);
             w[i].tensor_scale = 1.5f;
             p.w[i] = m[i] = load(d, &w[i], NULL, 1, DEV_USE_MATMUL);
-            p.bias[i] = rand_int(0, 1) ? rand_array(w[i].rows) : NULL;
+            bias[i] = rand_int(0, 1) ? rand_array(w[i].rows) : NULL;
+            end_with(m[i], (struct dev_epilogue){
+                               .bias = bias[i], .n_bias = 1, .n_row = (int)w[i].rows});
             p.ldy[i] = rand_int(0, 1) ? w[i].rows + 3 : 0;
             p.y[i] = rand_array(T * (w[i].rows + 3));
         }
@@ -184,8 +187,8 @@ static void check_matmul(void)
             for (int t = 0; t < T; t++) {
                 product((struct matrix){num, n, cols}, x + (p.rows ? rows[t] : t) * cols,
                         acts == DEV_ACTS_F32 ? 0 : 0.02, want, tol);
-                for (int r = 0; r < n && p.bias[i]; r++) {
-                    want[r] += p.bias[i][r];
+                for (int r = 0; r < n && bias[i]; r++) {
+                    want[r] += bias[i][r];
                     tol[r] += U * fabs(want[r]);
                 }
                 compare("matmul", p.y[i] + t * (p.ldy[i] ? p.ldy[i] : n), want, tol, n);
@@ -258,7 +261,7 @@ static void check_heads(void)
 struct ffn_of {
     const double *gate, *up, *down;
     int D, F;
-    struct dev_glu glu;
+    struct glu glu;
     const float *gate_up_bias, *down_bias; /* of this block, or NULL */
 };
 
@@ -277,7 +280,7 @@ static void glu_row(const struct ffn_of *f, double *gv, double *gt, const double
             wide = U * (fabs(x) + fabs(u));
         }
         x = fmin(x, limit);
-        u = fmax(fmin(u, limit), -limit) + f->glu.plus1;
+        u = fmax(fmin(u, limit), -limit) + f->glu.plus;
         double s = x / (1 + exp(-alpha * x));
         gt[i] = 1.1 * (gt[i] + wide) * fabs(u) + fabs(s) * (ut[i] + wide + U * fabs(u)) +
                 10 * U * fabs(s * u);
@@ -310,12 +313,19 @@ static void ffn_row(const struct ffn_of *f, const float *x, double *y, double *t
 }
 
 /* None in every other trial. */
-static struct dev_glu rand_glu(int trial)
+static struct glu rand_glu(int trial)
 {
-    if (trial % 2 == 0) return (struct dev_glu){0};
-    return (struct dev_glu){.limit = rand_int(0, 2) ? 0.5f : 0,
-                            .alpha = rand_int(0, 1) ? 1.702f : 0,
-                            .plus1 = rand_int(0, 1)};
+    if (trial % 2 == 0) return (struct glu){0};
+    return (struct glu){.limit = rand_int(0, 2) ? 0.5f : 0,
+                        .alpha = rand_int(0, 1) ? 1.702f : 0,
+                        .plus = (float)rand_int(0, 1)};
+}
+
+/* gate_up and down of n blocks of such shapes; biases: of all of them, or NULL. */
+static void end_block(const struct ffn_of *f, int n, const dev_mat *gate_up, const dev_mat *down)
+{
+    end_with(gate_up, (struct dev_epilogue){f->gate_up_bias, n, 2 * f->F, NULL, f->glu});
+    end_with(down, (struct dev_epilogue){.bias = f->down_bias, .n_bias = n, .n_row = f->D});
 }
 
 static void check_ffn(void)
@@ -344,6 +354,7 @@ static void check_ffn(void)
                             NULL};
         if (trial % 4 == 2) of.gate_up_bias = rand_array(2 * F);
         if (trial % 4 >= 2) of.down_bias = rand_array(D);
+        end_block(&of, 1, gu, dn);
         dev_prep(d, &b, &(struct dev_prep){.x = x, .n = D, .act = a});
         dev_ffn(d, &b,
                 &(struct dev_ffn){.act = a,
@@ -351,10 +362,7 @@ static void check_ffn(void)
                                   .down = dn,
                                   .h_act = ha,
                                   .h = h,
-                                  .y = y,
-                                  .glu = of.glu,
-                                  .gate_up_bias = of.gate_up_bias,
-                                  .down_bias = of.down_bias});
+                                  .y = y});
         double want[128], tol[128];
         for (int t = 0; t < T; t++) {
             ffn_row(&of, x + t * D, want, tol);
@@ -428,7 +436,7 @@ static void check_moe(void)
         int T = trial == 0 ? 1 : rand_int(1, 50);
         struct weight wg[9], wu[9], wd[9];
         struct ffn_of of[9];
-        struct dev_glu glu = rand_glu(trial);
+        struct glu glu = rand_glu(trial);
         const float *gate_up_bias = NULL, *down_bias = NULL;
         if (trial % 4 >= 2) gate_up_bias = rand_array((int64_t)E * 2 * F);
         if (trial % 4 == 3) down_bias = rand_array((int64_t)E * D);
@@ -450,6 +458,7 @@ static void check_moe(void)
         }
         dev_mat *gu = load(d, wg, wu, E, DEV_USE_EXPERTS),
                 *dn = load(d, wd, NULL, E, DEV_USE_EXPERTS);
+        end_block(&of[0], E, gu, dn);
         struct dev_op op = {.kind = DEV_OP_moe,
                             .u.moe = {.k = K, .n_expert = E, .gate_up = gu, .down = dn}};
         reserve(d, 50, &op, 1);
@@ -472,9 +481,6 @@ static void check_moe(void)
                                   .weight = weight,
                                   .gate_up = gu,
                                   .down = dn,
-                                  .glu = glu,
-                                  .gate_up_bias = gate_up_bias,
-                                  .down_bias = down_bias,
                                   .add = trial % 2 ? add : NULL,
                                   .y = y});
         check_moe_rows(

@@ -112,8 +112,6 @@ static int heads(const struct rig *r, int i, struct dev_op *op)
     const struct shape *p = r->p;
     int n = 0, nk = C * DH;
     OP(matmul, {.act = r->act, .n_mat = 3, .w = {m->q, m->k, m->v}, .y = {r->q, r->k, r->v}});
-    for (int k = 0; p->bias && k < 3; k++)
-        op[n - 1].u.matmul.bias[k] = w->bias[k];
     if (p->head_norm) {
         OP(norm, head_norm(r->q, w->head_norm[0], H));
         OP(norm, head_norm(r->k, w->head_norm[1], C));
@@ -170,15 +168,10 @@ static int latents(const struct rig *r, int i, struct dev_op *op)
 
 static int gated(const struct rig *r, int i, float *y, struct dev_op *op)
 {
-    const struct layer_weights *w = &r->w->of[i];
     const struct layer_mats *m = &r->of[i];
     int n = 0;
     OP(ffn,
        {.act = r->act, .gate_up = m->gu, .down = m->down, .h_act = r->hact, .h = r->h, .y = y});
-    if (!r->p->glu) return n;
-    op[0].u.ffn.glu = (struct dev_glu){.limit = 1.5f, .alpha = 1.7f, .plus1 = true};
-    op[0].u.ffn.gate_up_bias = w->ffn_bias[0];
-    op[0].u.ffn.down_bias = w->ffn_bias[1];
     return n;
 }
 
@@ -190,7 +183,6 @@ static int experts(const struct rig *r, int i, struct dev_op *op)
     bool shared = p->ffn == MOE_SHARED;
     int n = 0;
     OP(matmul, {.act = r->act, .n_mat = 1, .w = {m->router}, .y = {r->logit}});
-    if (p->bias) op[n - 1].u.matmul.bias[0] = w->router_bias[0];
     OP(route, {.logit = r->logit,
                .bias = p->sigmoid ? w->router_bias[1] : NULL,
                .n_expert = E,
@@ -212,11 +204,6 @@ static int experts(const struct rig *r, int i, struct dev_op *op)
              .down = m->down_e,
              .add = shared ? r->shared : NULL,
              .y = r->y});
-    if (p->glu) {
-        op[n - 1].u.moe.glu = (struct dev_glu){.limit = 1.2f, .alpha = 1.1f};
-        op[n - 1].u.moe.gate_up_bias = w->expert_bias[0];
-        op[n - 1].u.moe.down_bias = w->expert_bias[1];
-    }
     return n;
 }
 
@@ -237,7 +224,6 @@ static int layer(const struct rig *r, int i, struct dev_op *op)
     n += (p->mixer == GQA ? heads : latents)(r, i, op + n);
     OP(prep, {.x = r->a, .n = H * DH, .act = r->oact});
     OP(matmul, {.act = r->oact, .n_mat = 1, .w = {m->o}, .y = {r->y}});
-    if (p->bias) op[n - 1].u.matmul.bias[0] = w->bias[3];
     OP(norm, {.x = r->x, .r = r->y, .w = w->norm[1], .eps = 1e-5f, .n = D, .act = r->act});
     n += is_dense(p, i) ? gated(r, i, r->y, op + n) : experts(r, i, op + n);
     if (i == p->split) /* an operator that no region has */
@@ -286,6 +272,29 @@ static void step(struct rig *r, const struct dev_step *b)
         }
 }
 
+/* Biases and units of a layer's matrices. */
+static void end_layer(const struct rig *r, const struct layer_weights *w,
+                      const struct layer_mats *m)
+{
+    const struct shape *p = r->p;
+    const dev_mat *plain[] = {p->mixer == GQA ? m->q : NULL, m->k, m->v, m->o, m->router};
+    const float *bias[] = {w->bias[0], w->bias[1], w->bias[2], w->bias[3], w->router_bias[0]};
+    for (int k = 0; p->bias && k < BASE_COUNT_OF(plain); k++)
+        if (plain[k])
+            end_with(plain[k], (struct dev_epilogue){
+                                   .bias = bias[k], .n_bias = 1, .n_row = dev_mat_rows(plain[k])});
+    if (!p->glu) return;
+    const int32_t *of = p->slots ? slot_expert : NULL;
+    const struct glu dense = {.limit = 1.5f, .alpha = 1.7f, .plus = 1},
+                     moe = {.limit = 1.2f, .alpha = 1.1f};
+    end_with(m->gu, (struct dev_epilogue){w->ffn_bias[0], 1, 2 * F, NULL, dense});
+    end_with(m->down, (struct dev_epilogue){.bias = w->ffn_bias[1], .n_bias = 1, .n_row = D});
+    if (!m->gu_e) return;
+    end_with(m->gu_e, (struct dev_epilogue){w->expert_bias[0], E, 2 * FE, of, moe});
+    end_with(m->down_e,
+             (struct dev_epilogue){.bias = w->expert_bias[1], .n_bias = E, .n_row = D, .of = of});
+}
+
 static void load_layer(struct rig *r, int i)
 {
     const struct layer_weights *w = &r->w->of[i];
@@ -306,10 +315,12 @@ static void load_layer(struct rig *r, int i)
     m->o = load_as(d, &w->o, NULL, 1, DEV_USE_PLAIN);
     m->gu = load(d, &w->gate, &w->up);
     m->down = load(d, &w->down, NULL);
-    if (r->p->ffn == DENSE) return;
-    m->router = load_as(d, &w->router, NULL, 1, DEV_USE_EXACT);
-    m->gu_e = load_as(d, w->gate_e, w->up_e, N_SLOT, DEV_USE_EXPERTS);
-    m->down_e = load_as(d, w->down_e, NULL, N_SLOT, DEV_USE_EXPERTS);
+    if (r->p->ffn != DENSE) {
+        m->router = load_as(d, &w->router, NULL, 1, DEV_USE_EXACT);
+        m->gu_e = load_as(d, w->gate_e, w->up_e, N_SLOT, DEV_USE_EXPERTS);
+        m->down_e = load_as(d, w->down_e, NULL, N_SLOT, DEV_USE_EXPERTS);
+    }
+    end_layer(r, w, m);
 }
 
 static void acts_open(struct rig *r)

@@ -48,6 +48,10 @@ static void run(const struct experts *s, const int32_t *expert, int n, bool is, 
     MUST(dev_open("cpu", &o, &d, &err_));
     const dev_mat *gate_up = expert_stack(d, s->gate, s->up, expert, n),
                   *down = expert_stack(d, s->down, NULL, expert, n);
+    end_with(gate_up, (struct dev_epilogue){
+                          .bias = s->gate_up_bias, .n_bias = E, .n_row = 2 * F, .of = expert});
+    end_with(down, (struct dev_epilogue){
+                       .bias = s->down_bias, .n_bias = E, .n_row = D, .of = expert});
     struct dev_op op = {
         .kind = DEV_OP_moe,
         .u.moe = {.k = K, .n_expert = E, .slots = &slots, .gate_up = gate_up, .down = down}};
@@ -63,8 +67,6 @@ static void run(const struct experts *s, const int32_t *expert, int n, bool is, 
                         .slots = is ? &slots : NULL,
                         .gate_up = gate_up,
                         .down = down,
-                        .gate_up_bias = s->gate_up_bias,
-                        .down_bias = s->down_bias,
                         .add = s->add,
                         .y = y};
     dev_moe(d, &b, &p);

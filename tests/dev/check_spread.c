@@ -86,6 +86,10 @@ static void run(struct setup *a, int rank, float *y)
     MUST(dev_open("cpu", &o, &d, &err_));
     const dev_mat *gate_up = expert_stack(d, s->gate, s->up, a->expert + slots.begin, n_here),
                   *down = expert_stack(d, s->down, NULL, a->expert + slots.begin, n_here);
+    end_with(down, (struct dev_epilogue){.bias = s->down_bias,
+                                         .n_bias = E,
+                                         .n_row = D,
+                                         .of = a->expert + slots.begin});
     struct dev_op op = {
         .kind = DEV_OP_moe,
         .u.moe = {.k = K, .n_expert = E, .slots = &slots, .gate_up = gate_up, .down = down}};
@@ -117,7 +121,6 @@ static void run(struct setup *a, int rank, float *y)
                         .slots = &slots,
                         .gate_up = gate_up,
                         .down = down,
-                        .down_bias = s->down_bias,
                         .add = s->add + tok0 * D,
                         .spread = R > 1 ? &spread : NULL,
                         .combine = a->combine,

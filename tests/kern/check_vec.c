@@ -168,11 +168,12 @@ static void check_silu_pairs_f32(void (*f)(float *, const float *, int))
 }
 
 static void check_glu_pairs_f32(void (*f)(float *, const float *, const float *, const float *, int,
-                                          const struct vec_glu *))
+                                          const struct glu *))
 {
     int n = rand_size(), t = (n + 15) / 16, biased = rand_int(0, 1);
-    struct vec_glu p = {rand_int(0, 2) ? 1.5f : INFINITY, rand_int(0, 1) ? 1.702f : 1.0f,
-                        (float)rand_int(0, 1)};
+    struct glu p = {rand_int(0, 2) ? 1.5f : 0, rand_int(0, 1) ? 1.702f : 0,
+                    (float)rand_int(0, 1)};
+    double limit = p.limit > 0 ? p.limit : INFINITY, alpha = p.alpha > 0 ? p.alpha : 1;
     float *y = rand_v(32 * t, 5), *a = rand_v(n, 1), *b = rand_v(n, 1);
     const float *bg = biased ? rand_v(n, 1) : NULL, *bu = biased ? rand_v(n, 1) : NULL;
     y[0] = NAN; /* of a gate, of an up: it stays */
@@ -191,8 +192,8 @@ static void check_glu_pairs_f32(void (*f)(float *, const float *, const float *,
             if (!isnan(a[i])) fail("a value that is not a number is lost", a[i], NAN);
             continue;
         }
-        double x = fmin(g, p.limit), v = fmax(fmin(u, p.limit), -p.limit) + p.add;
-        double want = x / (1 + exp(-p.alpha * x)) * v;
+        double x = fmin(g, limit), v = fmax(fmin(u, limit), -limit) + p.plus;
+        double want = x / (1 + exp(-alpha * x)) * v;
         near(a[i], want, 14 * U * fabs(want) + 1e-30);
     }
 }

@@ -198,9 +198,10 @@ TEST(arch_reads_gpt_oss)
         assert_int_equal(r.cfg.layer[0].n_window, i ? 0 : 128);
         assert_int_equal(r.cfg.layer[1].n_window, i ? 128 : 0);
         assert_int_equal(r.cfg.layer[1].ffn, ARCH_MOE);
-        assert_true(r.cfg.sinks && r.cfg.moe_bias && r.cfg.attn_bias && r.cfg.o_bias &&
+        assert_true(r.cfg.per_head == ARCH_BIT(SINKS) && r.cfg.biased && r.cfg.attn_bias &&
+                    r.cfg.o_bias &&
                     r.cfg.yarn_real && r.cfg.route_norm && !r.cfg.route_sigmoid);
-        assert_true(r.cfg.glu.limit == 6.5f && r.cfg.glu.alpha == 1.702f && r.cfg.glu.plus1);
+        assert_true(r.cfg.glu.limit == 6.5f && r.cfg.glu.alpha == 1.702f && r.cfg.glu.plus == 1.0f);
         assert_true(fabs(r.cfg.yarn_mscale - (0.1 * log(32.0) + 1)) < 1e-12);
         mem_arena_fini(&r.arena);
     }

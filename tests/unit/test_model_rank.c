@@ -154,51 +154,40 @@ static const struct layer *layer_of(const model *m, int i)
 
 /* ---- vectors: of the rows of a matrix ---- */
 
-static void check_vector(const float *whole, const float *part, const dev_mat *of, int64_t *next)
+/* Of a matrix, a pair or stacks of them; *next: of the rows of one matrix. */
+static void check_bias(const dev_mat *whole, const dev_mat *part, int64_t *next)
 {
-    assert_int_equal(part != NULL, whole != NULL && of != NULL);
-    if (!part) return;
-    assert_memory_equal(part, whole + *next, sizeof(float) * (size_t)dev_mat_rows(of));
-    *next += dev_mat_rows(of);
-}
-
-/* Biases of experts: [E, 2F], gates then ups, and [E, D]. */
-static void check_expert_biases(const struct layer *a, const struct layer *b, int E, int64_t f0,
-                                int64_t d0)
-{
-    if (!a->gate_up_bias) return;
-    int64_t F = dev_mat_rows(a->gate_up_exps),
-            f = b->gate_up_exps ? dev_mat_rows(b->gate_up_exps) : 0, D = dev_mat_rows(a->down_exps),
-            d = b->down_exps ? dev_mat_rows(b->down_exps) : 0;
-    for (int64_t e = 0; e < E; e++)
-        for (int up = 0; up < 2; up++) {
-            if (f)
-                assert_memory_equal(b->gate_up_bias + (2 * e + up) * f,
-                                    a->gate_up_bias + (2 * e + up) * F + f0,
-                                    sizeof(float) * (size_t)f);
-            if (d)
-                assert_memory_equal(b->down_bias + e * d, a->down_bias + e * D + d0,
-                                    sizeof(float) * (size_t)d);
-        }
+    const struct dev_epilogue *a = whole ? dev_mat_epilogue(whole) : NULL,
+                              *b = part ? dev_mat_epilogue(part) : NULL;
+    assert_int_equal(b && b->bias, a && a->bias && part);
+    if (!b || !b->bias) return;
+    int n = a->n_row / dev_mat_rows(whole), rows = dev_mat_rows(part); /* n: halves of a pair */
+    assert_int_equal(b->n_row, n * rows);
+    assert_int_equal(b->n_bias, a->n_bias);
+    assert_memory_equal(&a->glu, &b->glu, sizeof a->glu);
+    for (int64_t i = 0; i < (int64_t)n * a->n_bias; i++)
+        assert_memory_equal(b->bias + i * rows, a->bias + i * dev_mat_rows(whole) + *next,
+                            sizeof(float) * (size_t)rows);
+    *next += rows;
 }
 
 static void check_vectors(const model *whole, const model *part, int i, struct cursor *c)
 {
     const struct layer *a = layer_of(whole, i), *b = layer_of(part, i);
     int64_t *next = c->next + i * 8;
-    check_vector(a->q_bias, b->q_bias, b->q, &next[0]);
-    if (a->k_bias) next[1] = first_key(part, next[1]);
-    if (a->v_bias) next[2] = first_key(part, next[2]);
-    check_vector(a->k_bias, b->k_bias, b->k, &next[1]);
-    check_vector(a->v_bias, b->v_bias, b->v, &next[2]);
-    check_vector(a->o_bias, b->o_bias, b->o, &next[3]);
-    if (a->sink && b->q) {
-        assert_memory_equal(b->sink, a->sink + next[4], sizeof(float) * (size_t)part->dims.n_head);
+    if (a->k && dev_mat_epilogue(a->k)->bias) next[1] = first_key(part, next[1]);
+    if (a->v && dev_mat_epilogue(a->v)->bias) next[2] = first_key(part, next[2]);
+    check_bias(a->q, b->q, &next[0]);
+    check_bias(a->k, b->k, &next[1]);
+    check_bias(a->v, b->v, &next[2]);
+    check_bias(a->o, b->o, &next[3]);
+    if (a->per_head[ROLE_SINKS] && b->q) {
+        assert_memory_equal(b->per_head[ROLE_SINKS], a->per_head[ROLE_SINKS] + next[4],
+                            sizeof(float) * (size_t)part->dims.n_head);
         next[4] += part->dims.n_head;
     }
-    check_expert_biases(a, b, whole->cfg.n_expert, next[5], next[6]);
-    next[5] += b->gate_up_exps ? dev_mat_rows(b->gate_up_exps) : 0;
-    next[6] += b->down_exps ? dev_mat_rows(b->down_exps) : 0;
+    check_bias(a->gate_up_exps, b->gate_up_exps, &next[5]);
+    check_bias(a->down_exps, b->down_exps, &next[6]);
 }
 
 /* ---- all of a model ---- */

@@ -247,7 +247,7 @@ static sl_status check_mat_room(dev *d, const struct dev_image *like, int n, enu
     struct check *c = dev_check_of(d);
     dev_mat *in = NULL;
     SL_TRY(dev_check_count(c, CHECK_ALLOC, "room for matrices", err));
-    SL_TRY(dev_mat_room(c->in, like, n, use, &in, err));
+    SL_TRY(c->in->cls->mat_room(c->in, like, n, use, &in, err));
     return add_mat(c, in, out, err);
 }
 
@@ -257,7 +257,15 @@ static sl_status check_mat_fill(dev_mat *m, int at, const struct dev_image *one,
     dev_check_drain(c);
     SL_TRY(dev_check_count(c, CHECK_SUBMIT, "matrix", err));
     dev_check_clock_copy(c, (int64_t)dev_image_bytes(one));
-    return dev_mat_fill(((struct check_mat *)m)->in, at, one, err);
+    return c->in->cls->mat_fill(((struct check_mat *)m)->in, at, one, err);
+}
+
+static void check_mat_ended(dev_mat *m)
+{
+    dev_mat *in = ((struct check_mat *)m)->in;
+    const float *bias = m->epilogue.bias;
+    in->epilogue = m->epilogue;
+    if (bias) in->epilogue.bias = dev_check_mem(dev_check_of(m->d), bias, sizeof *bias);
 }
 
 static sl_status check_slots_put(dev *d, const struct dev_slots *s, int n_expert, sl_err *err)
@@ -369,12 +377,13 @@ static double check_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
     .sync = check_sync, .is_late = true, .takes_late = true, .host_run = check_host_run,           \
     .mat_load = check_mat_load, .layout = KERN_MM_LAYOUT, .mat_map = check_mat_map,                \
     .mat_pack = check_mat_pack, .mat_room = check_mat_room, .mat_fill = check_mat_fill,            \
-    .slots_put = check_slots_put, .act_open = check_act_open, .kv_bytes = check_kv_bytes,          \
-    .kv_auto = check_kv_auto, .kv_open = check_kv_open, .kv_touch = check_kv_touch,                \
-    .kv_poison = check_kv_poison, .keep_bytes = check_keep_bytes, .reserve = check_reserve,        \
-    .step_begin = dev_check_step_begin, .mark = dev_check_mark, .wait_mark = dev_check_wait_mark,  \
-    .lacks = dev_check_lacks, .probe_read_gbps = check_probe_read_gbps,                            \
-    .probe_int8_gops = check_probe_int8_gops, .probe_attn_gops = check_probe_attn_gops
+    .mat_ended = check_mat_ended, .slots_put = check_slots_put, .act_open = check_act_open,        \
+    .kv_bytes = check_kv_bytes, .kv_auto = check_kv_auto, .kv_open = check_kv_open,                \
+    .kv_touch = check_kv_touch, .kv_poison = check_kv_poison, .keep_bytes = check_keep_bytes,      \
+    .reserve = check_reserve, .step_begin = dev_check_step_begin, .mark = dev_check_mark,          \
+    .wait_mark = dev_check_wait_mark, .lacks = dev_check_lacks,                                    \
+    .probe_read_gbps = check_probe_read_gbps, .probe_int8_gops = check_probe_int8_gops,            \
+    .probe_attn_gops = check_probe_attn_gops
 
 #define X(name, params) .name = dev_check_##name,
 const struct dev_class dev_check_class = {

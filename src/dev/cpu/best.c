@@ -119,7 +119,6 @@ static void product_run(void *arg, int worker, int n_w)
     while (dev_cpu_work_take(c, &c->work[0], worker, &at)) {
         int from = 16 * at.tile0, n = BASE_MIN(16 * at.n_tile, w->m.n_row - from);
         dev_cpu_product(c, worker, &at, &in, p->y[0], ldy);
-        if (p->bias[0]) dev_cpu_product_bias(c, &at, p->bias[0], j->n_row, p->y[0], ldy);
         for (int i = 0; i < j->n_row; i++)
             if (dev_row_wants(j->b, i, DEV_WANT_BEST))
                 own[i] = better(own[i], look(p->y[0] + i * ldy + from, from, n));
@@ -137,7 +136,7 @@ static bool run_product(struct cpu *c, dev_kv *kv, const struct dev_step *b, str
     if (!(b->want & DEV_WANT_BEST)) return false;
     if (j.n_row == 0) return true;
     dev_cpu_work_clear(&c->work[0]);
-    dev_cpu_work_add(&c->work[0], &dev_cpu_mat_of(s->product->w[0])->m, NULL, j.n_row, 16);
+    dev_cpu_work_add(&c->work[0], dev_cpu_mat_of(s->product->w[0]), 0, j.n_row, 16);
     dev_cpu_work_split(c, &c->work[0]);
     par_run(c->team, product_run, &j);
     finish(c, b, j.n_row, j.n_w, s->best->id);

@@ -181,28 +181,19 @@ sl_status dev_cpu_mat_fill(dev_mat *m, int at, const struct dev_image *one, sl_e
     return SL_OK;
 }
 
-/* Slot i's row of a bias. */
-static void send_bias(float *to, const float *from, int slot, int expert, int n)
-{
-    if (from)
-        memcpy(to + (int64_t)slot * n, from + (int64_t)expert * n, (size_t)n * sizeof *to);
-}
-
 void dev_cpu_send(dev *d, const struct dev_step *b, const struct dev_send *p)
 {
     struct dev_image one;
-    int n_up = 2 * dev_mat_rows(p->gate_up), n_down = dev_mat_rows(p->down);
     (void)d;
     (void)b;
     for (int i = 0; i < p->slots->n; i++) {
         int e = p->slots->expert[i];
         if (e < 0) continue;
         dev_mat_view(p->from_gate_up, e, &one);
-        (void)dev_cpu_mat_fill(p->gate_up, i, &one, NULL); /* can not fail */
+        sl_status up = dev_mat_fill(p->gate_up, i, &one, NULL);
         dev_mat_view(p->from_down, e, &one);
-        (void)dev_cpu_mat_fill(p->down, i, &one, NULL);
-        send_bias(p->gate_up_bias, p->from_gate_up_bias, i, e, n_up);
-        send_bias(p->down_bias, p->from_down_bias, i, e, n_down);
+        sl_status down = dev_mat_fill(p->down, i, &one, NULL);
+        ASSERT(!up && !down); /* memory is copied */
     }
 }
 

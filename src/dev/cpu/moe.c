@@ -28,7 +28,6 @@ static int first_here(const struct dev_moe *p)
 
 static int64_t expert_at(const struct dev_moe *p, int64_t place)
 {
-    if (p->terms) return place; /* biases are those of slots */
     return p->slots ? p->slots->expert[first_here(p) + place] : place;
 }
 
@@ -247,17 +246,14 @@ void dev_cpu_moe_up(const struct cpu_moe *m, int worker, const struct mm_act_buf
     int64_t n_ff = m->gate_up->m.n_row;
     const int32_t *token = c->moe.slot_row + c->moe.expert_slot0[first_here(p)];
     struct cpu_piece at = {0};
-    struct vec_glu glu;
     struct cpu_hidden out = {.ldh = n_ff, .act = m->parts ? &c->moe.act : NULL};
-    out.glu = dev_cpu_glu(&p->glu, p->gate_up_bias, &glu);
     if (out.act && p->h_all) out.group0 = dev_cpu_parts_begin(p->ranks, p->part);
     while (dev_cpu_work_take(c, &c->work[0], worker, &at)) {
         struct rows s = rows_of(m, at.seg->user);
         out.h = c->moe.h + s.begin * n_ff;
         out.row0 = s.begin;
-        if (p->gate_up_bias) out.bias = p->gate_up_bias + 2 * expert_at(p, at.seg->user) * n_ff;
         const struct cpu_cols in = {.x = x, .idx = token + s.begin, .n_tok = s.n};
-        dev_cpu_product_silu(c, worker, &at, &in, m->gate_up, &out);
+        dev_cpu_product_pairs(c, worker, &at, &in, m->gate_up, &out);
     }
 }
 
@@ -275,7 +271,6 @@ void dev_cpu_moe_prep(const struct cpu_moe *m, int worker, int n_w)
 
 void dev_cpu_moe_down(const struct cpu_moe *m, int worker)
 {
-    const struct dev_moe *p = m->p;
     struct cpu *c = m->c;
     int64_t n_out = m->down->m.n_row;
     struct cpu_piece at = {0};
@@ -284,9 +279,6 @@ void dev_cpu_moe_down(const struct cpu_moe *m, int worker)
         float *y = c->moe.y + s.begin * n_out;
         const struct cpu_cols in = {&c->moe.act, m->down->form, c->iota + s.begin, s.n};
         dev_cpu_product(c, worker, &at, &in, y, n_out);
-        if (p->down_bias)
-            dev_cpu_product_bias(c, &at, p->down_bias + expert_at(p, at.seg->user) * n_out, s.n, y,
-                                 n_out);
     }
 }
 
@@ -398,10 +390,8 @@ void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p
     for (int e = 0; e < dev_cpu_moe_n_here(p); e++) {
         int n = rows_of(m, e).n;
         if (n == 0) continue;
-        struct mm_mat gate_up = dev_cpu_mat_at(m->gate_up, e), down = dev_cpu_mat_at(m->down, e);
-        struct mm_mat up = dev_cpu_mat2_at(m->gate_up, e);
-        dev_cpu_work_add(&c->work[0], &gate_up, &up, n, m->parts ? 32 : 16)->user = e;
-        dev_cpu_work_add(&c->work[1], &down, NULL, n, 16)->user = e;
+        dev_cpu_work_add(&c->work[0], m->gate_up, e, n, m->parts ? 32 : 16)->user = e;
+        dev_cpu_work_add(&c->work[1], m->down, e, n, 16)->user = e;
     }
     kern_mm_act_init(&c->moe.act, 1u << m->down->form, m->down->m.n_col, m->n_slot, c->moe.mem);
     c->moe.act.is_parts = dev_cpu_takes_parts(m->down);

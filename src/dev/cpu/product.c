@@ -42,7 +42,6 @@ void dev_cpu_matmul_take(struct cpu *c, int worker, struct cpu_work *set,
         float *y = out_of(p, i, n_row);
         const struct cpu_cols in = {x, w->form, s.begin ? c->iota + s.begin : p->rows, s.n};
         dev_cpu_product(c, worker, &at, &in, y, ldy);
-        if (p->bias[i]) dev_cpu_product_bias(c, &at, p->bias[i], s.n, y, ldy);
     }
 }
 
@@ -63,7 +62,7 @@ void dev_cpu_matmul(dev *d, const struct dev_step *b, const struct dev_matmul *p
     dev_cpu_work_clear(&c->work[0]);
     for (int i = 0; i < p->n_mat; i++) {
         int n = share_of(p, i, j.n_row).n;
-        dev_cpu_work_add(&c->work[0], &dev_cpu_mat_of(p->w[i])->m, NULL, n, 16)->user = i;
+        dev_cpu_work_add(&c->work[0], dev_cpu_mat_of(p->w[i]), 0, n, 16)->user = i;
     }
     dev_cpu_work_split(c, &c->work[0]);
     par_run(c->team, matmul_run, &j);
@@ -111,10 +110,8 @@ void dev_cpu_heads(struct cpu *c, const struct dev_matmul_heads *p, const int32_
     ASSERT((int64_t)j.n_tok * p->n_head <= c->heads.n_row && j.w->m.n_col <= c->heads.n_col);
     kern_mm_act_init(&j.x, 1u << j.w->form, j.w->m.n_col, j.n_tok * p->n_head, c->heads.mem);
     dev_cpu_work_clear(&c->work[0]);
-    for (int h = 0; h < p->n_head; h++) {
-        struct mm_mat m = dev_cpu_mat_at(j.w, h);
-        dev_cpu_work_add(&c->work[0], &m, NULL, j.n_tok, 16)->user = h;
-    }
+    for (int h = 0; h < p->n_head; h++)
+        dev_cpu_work_add(&c->work[0], j.w, h, j.n_tok, 16)->user = h;
     dev_cpu_work_split(c, &c->work[0]);
     par_run(c->team, heads_run, &j);
 }
@@ -144,14 +141,11 @@ static void ffn_up(void *arg, int worker, int n_w)
     const struct mm_act_buf *x = &((const struct cpu_act *)p->act)->b;
     int64_t n_ff = j->gate_up->m.n_row;
     struct cpu_piece at = {0};
-    struct vec_glu glu;
     struct cpu_hidden out = {.h = p->h, .ldh = n_ff, .act = j->parts ? &j->hx : NULL};
-    out.glu = dev_cpu_glu(&p->glu, p->gate_up_bias, &glu);
-    out.bias = p->gate_up_bias;
     if (j->parts && p->ranks) out.group0 = dev_cpu_parts_begin(p->ranks, p->part);
     const struct cpu_cols in = {.x = x, .n_tok = j->n_row};
     while (dev_cpu_work_take(c, &c->work[0], worker, &at))
-        dev_cpu_product_silu(c, worker, &at, &in, j->gate_up, &out);
+        dev_cpu_product_pairs(c, worker, &at, &in, j->gate_up, &out);
 }
 
 static void ffn_down(void *arg, int worker, int n_w)
@@ -173,11 +167,8 @@ static void ffn_down(void *arg, int worker, int n_w)
         par_barrier(c->team);
     }
     const struct cpu_cols in = {&j->hx, j->down->form, NULL, j->n_row};
-    while (dev_cpu_work_take(c, &c->work[1], worker, &at)) {
-        int64_t ldy = j->down->m.n_row;
-        dev_cpu_product(c, worker, &at, &in, p->y, ldy);
-        if (p->down_bias) dev_cpu_product_bias(c, &at, p->down_bias, j->n_row, p->y, ldy);
-    }
+    while (dev_cpu_work_take(c, &c->work[1], worker, &at))
+        dev_cpu_product(c, worker, &at, &in, p->y, j->down->m.n_row);
 }
 
 static void ffn_run(void *arg, int worker, int n_w)
@@ -216,10 +207,10 @@ void dev_cpu_ffn(dev *d, const struct dev_step *b, const struct dev_ffn *p)
     j.parts = !p->keep_h && j.hx.is_parts && (!p->ranks || dev_cpu_parts_shared(p->ranks, p->part));
     ASSERT(j.n_row <= c->n_tok_max);
     dev_cpu_work_clear(&c->work[0]);
-    dev_cpu_work_add(&c->work[0], &j.gate_up->m, &j.gate_up->m2, j.n_row, j.parts ? 32 : 16);
+    dev_cpu_work_add(&c->work[0], j.gate_up, 0, j.n_row, j.parts ? 32 : 16);
     dev_cpu_work_split(c, &c->work[0]);
     dev_cpu_work_clear(&c->work[1]);
-    dev_cpu_work_add(&c->work[1], &j.down->m, NULL, j.n_row, 16);
+    dev_cpu_work_add(&c->work[1], j.down, 0, j.n_row, 16);
     dev_cpu_work_split(c, &c->work[1]);
     if (!p->ranks)
         par_run(c->team, ffn_run, &j);

@@ -3,8 +3,6 @@
 #ifndef DEV_CPU_PRODUCT_H
 #define DEV_CPU_PRODUCT_H
 
-#include <math.h>
-
 #include "dev/cpu/work.h"
 #include "kern/vec.h"
 
@@ -19,44 +17,30 @@ struct cpu_cols {
     const int32_t *idx; /* [n_tok] */
     int n_tok;
 };
-/* One piece times them into y: token j at y + j * ldy, its column 0 is row 0 of the matrix; rows
- * beyond n_row are not written. */
+/* One piece times them into y, with its bias: token j at y + j * ldy, its column 0 is row 0 of the
+ * matrix; rows beyond n_row are not written. */
 void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p,
                      const struct cpu_cols *in, float *y, int64_t ldy);
-/* y += bias (of the whole matrix) for the rows of a piece. */
-void dev_cpu_product_bias(struct cpu *c, const struct cpu_piece *p, const float *bias, int n_tok,
-                          float *y, int64_t ldy);
 /* What a worker takes of w, the matrices of p times n_row rows of x, into p->y. */
 void dev_cpu_matmul_take(struct cpu *c, int worker, struct cpu_work *w, const struct mm_act_buf *x,
                          const struct dev_matmul *p, int n_row);
-/* Where silu(gate) * up of tokens goes: rows h + j * ldh, or straight into prepared activations
+/* Where what pairs make of tokens goes: rows h + j * ldh, or straight into prepared activations
  * act, token j to row0 + j, from group0 on (dev_cpu_takes_parts). */
 struct cpu_hidden {
     float *h;
     int64_t ldh;
     struct mm_act_buf *act;
     int row0, group0;
-    const struct vec_glu *glu; /* NULL: plain silu(gate) * up */
-    const float *bias;         /* with glu: of the gates, then of the ups; or NULL */
 };
-/* What a gated unit of these parameters and this bias (may be NULL) takes; NULL: plain silu. */
-static inline const struct vec_glu *dev_cpu_glu(const struct dev_glu *p, const float *bias,
-                                                struct vec_glu *out)
-{
-    *out = (struct vec_glu){.limit = p->limit > 0 ? p->limit : HUGE_VALF,
-                            .alpha = p->alpha > 0 ? p->alpha : 1.0f,
-                            .add = p->plus1 ? 1.0f : 0.0f};
-    return p->limit > 0 || p->alpha > 0 || p->plus1 || bias ? out : NULL;
-}
 /* Groups of 32 outputs can be prepared by themselves: one int8 plane, and they divide the width. */
 static inline int dev_cpu_takes_parts(const struct cpu_mat *down)
 {
     return down->form == MM_ACT_INT8 && down->m.n_col % 32 == 0;
 }
-/* A piece of the pairs w: silu(gate) * up, or what out->glu says. The form is w's, not in's. */
-void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
-                          const struct cpu_cols *in, const struct cpu_mat *w,
-                          const struct cpu_hidden *out);
+/* A piece of the pairs w, and its epilogue. The form is w's, not in's. */
+void dev_cpu_product_pairs(struct cpu *c, int worker, const struct cpu_piece *p,
+                           const struct cpu_cols *in, const struct cpu_mat *w,
+                           const struct cpu_hidden *out);
 /* Memory of products by head. */
 struct cpu_heads {
     void *mem;

@@ -82,7 +82,7 @@ static sl_status open_set(struct cpu *c, struct fixed *f, const struct dev_matmu
     if (!p) return SL_OK;
     SL_TRY(begin_set(c, f, p->n_mat, mat(p->w[0])->n_col, err));
     for (int i = 0; i < p->n_mat; i++) {
-        dev_cpu_work_add(&f->w, mat(p->w[i]), NULL, n_tok, 16)->user = i;
+        dev_cpu_work_add(&f->w, dev_cpu_mat_of(p->w[i]), 0, n_tok, 16)->user = i;
         f->form |= forms_of(p->w[i]);
     }
     return settle(c, f, err);
@@ -92,10 +92,8 @@ static sl_status open_heads(struct cpu *c, struct fixed *f, const dev_mat *w, in
                             sl_err *err)
 {
     SL_TRY(begin_set(c, f, n_head, mat(w)->n_col, err));
-    for (int h = 0; h < n_head; h++) {
-        struct mm_mat m = dev_cpu_mat_at(dev_cpu_mat_of(w), h);
-        dev_cpu_work_add(&f->w, &m, NULL, n_tok, 16)->user = h;
-    }
+    for (int h = 0; h < n_head; h++)
+        dev_cpu_work_add(&f->w, dev_cpu_mat_of(w), h, n_tok, 16)->user = h;
     f->form = 1u << dev_cpu_mat_of(w)->form;
     return settle(c, f, err);
 }
@@ -107,11 +105,10 @@ static sl_status open_ffn(struct cpu *c, struct region_layer *l, int n_tok, sl_e
     struct fixed *g = &l->set[SET_GATE_UP];
     if (!p) return SL_OK;
     l->parts = dev_cpu_takes_parts(dev_cpu_mat_of(p->down));
-    l->down = (struct dev_matmul){.n_mat = 1, .w = {p->down}, .bias = {p->down_bias}};
+    l->down = (struct dev_matmul){.n_mat = 1, .w = {p->down}};
     SL_TRY(open_set(c, &l->set[SET_DOWN], &l->down, n_tok, err));
     SL_TRY(begin_set(c, g, 1, mat(p->gate_up)->n_col, err));
-    dev_cpu_work_add(&g->w, mat(p->gate_up), &dev_cpu_mat_of(p->gate_up)->m2, n_tok,
-                     l->parts ? 32 : 16);
+    dev_cpu_work_add(&g->w, dev_cpu_mat_of(p->gate_up), 0, n_tok, l->parts ? 32 : 16);
     g->form = forms_of(p->gate_up);
     return settle(c, g, err);
 }

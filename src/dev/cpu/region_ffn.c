@@ -22,14 +22,11 @@ static void take_gate_up(struct mine *m)
     const struct dev_ffn *p = l->p.ffn;
     struct mm_act_buf hidden = hidden_of(m);
     struct cpu_piece at = {0};
-    struct vec_glu glu;
     struct cpu_hidden out = {.h = p->h, .ldh = l->set[SET_DOWN].n_col};
     out.act = l->parts ? &hidden : NULL;
-    out.glu = dev_cpu_glu(&p->glu, p->gate_up_bias, &glu);
-    out.bias = p->gate_up_bias;
     const struct cpu_cols in = {.x = &m->in, .n_tok = m->j->b->n_tok};
     while (dev_cpu_work_take(c, &l->set[SET_GATE_UP].w, m->worker, &at))
-        dev_cpu_product_silu(c, m->worker, &at, &in, dev_cpu_mat_of(p->gate_up), &out);
+        dev_cpu_product_pairs(c, m->worker, &at, &in, dev_cpu_mat_of(p->gate_up), &out);
 }
 
 /* My share of down; after it m->in is another. */

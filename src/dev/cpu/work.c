@@ -63,15 +63,20 @@ static size_t unit_bytes(const struct cpu_seg *s)
     return (s->m.tile_bytes + second) * (size_t)s->unit;
 }
 
-struct cpu_seg *dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m,
-                                 const struct mm_mat *m2, int n_tok, int rows)
+struct cpu_seg *dev_cpu_work_add(struct cpu_work *w, const struct cpu_mat *of, int i, int n_tok,
+                                 int rows)
 {
     ASSERT(w->n_seg < w->n_seg_max);
     struct cpu_seg *s = &w->seg[w->n_seg];
-    int begin = w->n_seg ? s[-1].end : 0, unit = unit_tiles(m) * rows / 16;
-    *s = (struct cpu_seg){
-        .m = *m, .unit = unit, .begin = begin, .end = begin + m->n_tile / unit, .n_tok = n_tok};
-    if (m2) s->m2 = *m2;
+    struct mm_mat m = dev_cpu_mat_at(of, i);
+    int begin = w->n_seg ? s[-1].end : 0, unit = unit_tiles(&m) * rows / 16;
+    *s = (struct cpu_seg){.m = m,
+                          .m2 = dev_cpu_mat2_at(of, i),
+                          .bias = dev_mat_bias(&of->head, i),
+                          .unit = unit,
+                          .begin = begin,
+                          .end = begin + m.n_tile / unit,
+                          .n_tok = n_tok};
     w->n_tok = BASE_MAX(w->n_tok, n_tok);
     w->n_seg++;
     return s;
@@ -230,8 +235,8 @@ int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_
     return 1;
 }
 
-void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p,
-                     const struct cpu_cols *in, float *y, int64_t ldy)
+static void product(struct cpu *c, int worker, const struct cpu_piece *p, const struct cpu_cols *in,
+                    float *y, int64_t ldy)
 {
     const struct mm_mat *m = &p->seg->m;
     struct cpu_scratch *s = &c->scratch[worker];
@@ -247,17 +252,18 @@ void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p,
         memcpy(y + j * ldy + 16 * tile, s->tile + 16 * j, sizeof(float) * (size_t)rest);
 }
 
-void dev_cpu_product_bias(struct cpu *c, const struct cpu_piece *p, const float *bias, int n_tok,
-                          float *y, int64_t ldy)
+void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p,
+                     const struct cpu_cols *in, float *y, int64_t ldy)
 {
     int r0 = 16 * p->tile0, n = BASE_MIN(16 * p->n_tile, p->seg->m.n_row - r0);
-    for (int t = 0; t < n_tok; t++)
-        c->k.add_f32(y + t * ldy + r0, bias + r0, n);
+    product(c, worker, p, in, y, ldy);
+    for (int t = 0; p->seg->bias && t < in->n_tok; t++)
+        c->k.add_f32(y + t * ldy + r0, p->seg->bias + r0, n);
 }
 
-void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
-                          const struct cpu_cols *in, const struct cpu_mat *w,
-                          const struct cpu_hidden *out)
+void dev_cpu_product_pairs(struct cpu *c, int worker, const struct cpu_piece *p,
+                           const struct cpu_cols *in, const struct cpu_mat *w,
+                           const struct cpu_hidden *out)
 {
     const struct mm_act_buf *x = in->x;
     const int32_t *idx = in->idx ? in->idx : c->iota;
@@ -267,7 +273,9 @@ void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
     int row0 = unit0 * 16, n = BASE_MIN(n_unit * 16, m->n_row - row0);
     int n_tok = in->n_tok, n_set = (n_tok + CPU_SET - 1) / CPU_SET;
     int64_t ld = 32 * (int64_t)n_unit;
-    const float *bg = out->bias ? out->bias + row0 : NULL, *bu = bg ? bg + m->n_row : NULL;
+    const struct glu *glu = &w->head.epilogue.glu;
+    const float *bg = p->seg->bias ? p->seg->bias + row0 : NULL, *bu = bg ? bg + m->n_row : NULL;
+    bool is_silu = glu_is_silu(glu) && !bg;
     for (int i = 0; i < n_set; i++) {
         int j0 = (int)((int64_t)n_tok * i / n_set),
             n_j = (int)((int64_t)n_tok * (i + 1) / n_set) - j0;
@@ -280,10 +288,10 @@ void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
         }
         for (int j = 0; j < n_j; j++) {
             float *h = out->act ? s->row : out->h + (j0 + j) * out->ldh + row0;
-            if (out->glu)
-                c->k.glu_pairs_f32(h, s->tile + j * ld, bg, bu, n, out->glu);
-            else
+            if (is_silu)
                 c->k.silu_pairs_f32(h, s->tile + j * ld, n);
+            else
+                c->k.glu_pairs_f32(h, s->tile + j * ld, bg, bu, n, glu);
             if (out->act) kern_mm_prep_part(out->act, out->row0 + j0 + j, out->group0 + row0 / 32,
                                             n / 32, h);
         }

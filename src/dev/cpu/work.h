@@ -12,6 +12,7 @@ struct cpu;
  * pair): worker w begins at its own range of about equal bytes and helps the others at the end. */
 struct cpu_seg {
     struct mm_mat m, m2;
+    const float *bias; /* of its rows, of a pair those of both halves; or NULL */
     int unit;       /* stream tiles of m in a unit */
     int begin, end; /* units */
     int n_tok;      /* its columns */
@@ -52,10 +53,10 @@ struct cpu_piece {
 };
 
 void dev_cpu_work_clear(struct cpu_work *w);
-/* m2: the second half of a pair of two formats, NULL or without data otherwise; n_tok: columns;
- * rows: of a matrix in a unit, 16 or (then they must divide n_row) 32. */
-struct cpu_seg *dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m,
-                                 const struct mm_mat *m2, int n_tok, int rows);
+/* Matrix i of that stack; n_tok: columns; rows: of a matrix in a unit, 16 or (then they must divide
+ * n_row) 32. */
+struct cpu_seg *dev_cpu_work_add(struct cpu_work *w, const struct cpu_mat *of, int i, int n_tok,
+                                 int rows);
 /* After the last add. */
 void dev_cpu_work_split(struct cpu *c, struct cpu_work *w);
 /* The parts of split, for sets of products that stay: ranges; where workers begin, into start

@@ -45,17 +45,28 @@ uint64_t dev_gpu_parts(const struct gpu *c, const struct gpu_spans *s)
     return s->n_part ? c->parts : 0;
 }
 
+/* ROW_END of gpu/kernel/spans.inc: what the end of a row obeys. */
+struct row_end {
+    uint64_t sink;
+};
+
+static struct row_end end_of(const struct dev_attn *p)
+{
+    return (struct row_end){p ? at(p->sink) : 0};
+}
+
 void dev_gpu_fold(struct gpu *c, const struct dev_step *b, const struct gpu_spans *s, int span0,
                   const struct gpu_folded *to)
 {
     struct {
-        uint64_t part, run, pos, sink, y;
+        uint64_t part, run, pos, y;
+        struct row_end end;
         uint32_t n_part, span0, d, n_window, is_last, pad;
     } k = {.part = c->parts,
            .run = c->parts + 4 * (uint64_t)PARTS * (uint64_t)(c->part_d + 2),
            .pos = step_of(c, b)->pos,
-           .sink = to->sink,
            .y = to->y,
+           .end = end_of(to->p),
            .n_part = (uint32_t)s->n_part,
            .span0 = (uint32_t)span0,
            .d = (uint32_t)to->d,
@@ -91,10 +102,11 @@ void dev_gpu_attn(dev *d, const struct dev_step *b, const struct dev_attn *p)
     int n_kv = kv->s.group[p->group].n_head, n_group = p->n_head / n_kv, n_h, n_t;
     const struct gpu_step *t = step_of(c, b);
     struct gpu_spans spans = dev_gpu_spans(b, p->n_head, BASE_MAX(p->n_window, 0));
-    struct gpu_folded to = {.sink = at(p->sink), .y = at(p->y), .d = p->d_v};
+    struct gpu_folded to = {.y = at(p->y), .d = p->d_v, .p = p};
     share_rows(b, spans.n_part ? 0 : p->n_head * b->n_tok, n_group, &n_h, &n_t);
     struct {
-        uint64_t pieces, pos, seq_of, blk, q, y, sink, part;
+        uint64_t pieces, pos, seq_of, blk, q, y, part;
+        struct row_end end;
         uint32_t per, type, page, layers, blk_tok;
         uint32_t d_k, d_v, n_kv, n_group, ld_blk, n_window;
         float scale;
@@ -105,8 +117,8 @@ void dev_gpu_attn(dev *d, const struct dev_step *b, const struct dev_attn *p)
            .blk = t->blk[p->group],
            .q = at(p->q),
            .y = at(p->y),
-           .sink = at(p->sink),
            .part = dev_gpu_parts(c, &spans),
+           .end = end_of(p),
            .per = (uint32_t)g->p.per,
            .type = (uint32_t)(n_t << 16 | n_h << 8) | (uint32_t)kv->s.type,
            .page = (uint32_t)g->page,

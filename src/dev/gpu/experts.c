@@ -106,20 +106,17 @@ void dev_gpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
     struct gpu *c = dev_gpu_of(d);
     const struct gpu_mat *down = (const struct gpu_mat *)p->down;
     int F = down->head.cols, D = down->head.rows, n_tok = dev_n_row(b, p->n_tok), n = n_tok * p->k;
-    struct gpu_block e = {.glu = &p->glu,
-                          .gate_up = p->gate_up,
+    struct gpu_block e = {.gate_up = p->gate_up,
                           .down = p->down,
                           .up = {.act = (const struct gpu_act *)p->act,
                                  .n_row = n,
                                  .y = c->moe.glu,
-                                 .bias = at(p->gate_up_bias),
                                  .ldy = 2 * (int64_t)F,
                                  .ids = at(p->id),
                                  .per = p->k},
                           .q = {.act = &c->moe.act,
                                 .n_row = n,
                                 .y = c->moe.y,
-                                .bias = at(p->down_bias),
                                 .ldy = D,
                                 .ids = at(p->id),
                                 .per = 1},

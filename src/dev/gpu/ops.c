@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators as launches. The structs of constants are those of the kernels (kernel/), field by
  * field. */
-#include <math.h>
 #include <string.h>
 
 #include "dev/gpu/ops.h"
@@ -156,7 +155,7 @@ static void product_half(struct gpu *c, struct gpu_mat *w, int half,
                           .scale = w->scale,
                           .act = in.at,
                           .y = p->y,
-                          .bias = p->bias,
+                          .bias = at(w->head.epilogue.bias),
                           .ids = p->ids,
                           .piece_tiles = n * (uint32_t)h->p.per,
                           .tile_bytes = (uint32_t)h->unit_bytes / n,
@@ -201,7 +200,6 @@ void dev_gpu_matmul(dev *d, const struct dev_step *b, const struct dev_matmul *p
         struct gpu_product q = {.act = (const struct gpu_act *)p->act,
                             .n_row = dev_n_row(b, p->n_row),
                             .y = at(p->y[i]),
-                            .bias = at(p->bias[i]),
                             .ldy = p->ldy[i] ? p->ldy[i] : rows};
         if (q.n_row == 0) return;
         dev_gpu_product(c, p->w[i], &q);
@@ -210,16 +208,14 @@ void dev_gpu_matmul(dev *d, const struct dev_step *b, const struct dev_matmul *p
 }
 
 /* h->x of the gates and ups at h->from. */
-static void gate(struct gpu *c, const struct dev_glu *glu, bool has_bias, const struct gpu_rows *h)
+static void gate(struct gpu *c, const struct dev_epilogue *e, const struct gpu_rows *h)
 {
     struct {
         uint64_t y, h;
         uint32_t n, plain;
-        float limit, alpha, plus;
-    } k = {h->from, h->x, (uint32_t)h->n,
-           !(glu->limit > 0 || glu->alpha > 0 || glu->plus1 || has_bias),
-           glu->limit > 0 ? glu->limit : HUGE_VALF, glu->alpha > 0 ? glu->alpha : 1.0f,
-           glu->plus1 ? 1.0f : 0.0f};
+        struct glu glu;
+        uint32_t pad; /* no bytes that nobody writes */
+    } k = {h->from, h->x, (uint32_t)h->n, glu_is_silu(&e->glu) && !e->bias, e->glu, 0};
     EACH_PART(c, i, n, h->n_row) {
         LAUNCH(c, GPU_glu, GRID(groups(h->n, 64), n, 1), k);
         if (i) dev_gpu_beside(c);
@@ -235,7 +231,7 @@ void dev_gpu_block(struct gpu *c, const struct gpu_block *b)
     struct gpu_rows h = b->h;
     h.from = b->up.y;
     dev_gpu_product(c, b->gate_up, &b->up);
-    gate(c, b->glu, b->up.bias != 0, &h);
+    gate(c, dev_mat_epilogue(b->gate_up), &h);
     h.from = 0;
     dev_gpu_prep_form(c, b->q.act, form, &h, form == MM_ACT_INT8 && h.n % 32 == 0);
     dev_gpu_product(c, b->down, &b->q);
@@ -246,18 +242,15 @@ void dev_gpu_ffn(dev *d, const struct dev_step *b, const struct dev_ffn *p)
     struct gpu *c = dev_gpu_of(d);
     const struct gpu_mat *down = (const struct gpu_mat *)p->down;
     int n = down->head.cols, n_row = dev_n_row(b, p->n_row);
-    const struct gpu_block k = {.glu = &p->glu,
-                                .gate_up = p->gate_up,
+    const struct gpu_block k = {.gate_up = p->gate_up,
                                 .down = p->down,
                                 .up = {.act = (const struct gpu_act *)p->act,
                                        .n_row = n_row,
                                        .y = c->glu,
-                                       .bias = at(p->gate_up_bias),
                                        .ldy = 2 * (int64_t)n},
                                 .q = {.act = (const struct gpu_act *)p->h_act,
                                       .n_row = n_row,
                                       .y = at(p->y),
-                                      .bias = at(p->down_bias),
                                       .ldy = down->head.rows},
                                 .h = {.x = at(p->h), .n = n, .n_row = n_row, .ldx = n}};
     if (n_row) dev_gpu_block(c, &k);

@@ -34,7 +34,7 @@ void dev_gpu_prep_form(struct gpu *c, const struct gpu_act *a, enum mm_act form,
 struct gpu_product {
     const struct gpu_act *act;
     int n_row;
-    uint64_t y, bias;
+    uint64_t y;
     int64_t ldy;
     uint64_t ids; /* 0: the first matrix for all; else [n_row] whose each row is, of token / per */
     int per;
@@ -42,10 +42,9 @@ struct gpu_product {
 /* Both halves of a pair go side by side: gates, then ups. */
 void dev_gpu_product(struct gpu *c, const dev_mat *w, const struct gpu_product *p);
 
-/* A gated block: up.y, rows of n gates and n ups, are of gate_up; h.x [h.n_row, n] silu(gate) * up,
- * or what glu says; q, whose act these become, of down. */
+/* A gated block: up.y, rows of n gates and n ups, are of gate_up; h.x [h.n_row, n] is what its
+ * epilogue makes of them; q, whose act these become, of down. */
 struct gpu_block {
-    const struct dev_glu *glu;
     const dev_mat *gate_up, *down;
     struct gpu_product up, q;
     struct gpu_rows h;
@@ -59,8 +58,9 @@ struct gpu_spans {
     int n_part;                  /* at a time by workgroups of their own; 0: by one, all of a row */
 };
 struct gpu_folded {
-    uint64_t sink, y;
-    int d; /* of values */
+    uint64_t y;
+    int d;                    /* of values */
+    const struct dev_attn *p; /* whose rows they are; NULL: of latents */
 };
 struct gpu_spans dev_gpu_spans(const struct dev_step *b, int n_head, int n_window);
 /* Where partial results of s->n_part spans go; 0: there are none. */

@@ -113,14 +113,11 @@ static void put_stack(struct sender *s, const struct gpu_mat *m, const dev_mat *
         dev_mat_view(from, slots->expert[i], &one);
         put(s, m->scale + 8 * (uint64_t)i, one.scale, 8);
     }
-}
-
-static void put_bias(struct sender *s, float *to, const float *from, int n,
-                     const struct dev_slots *slots)
-{
-    for (int i = 0; from && i < slots->n; i++)
-        if (slots->expert[i] >= 0)
-            put(s, at(to + (int64_t)i * n), from + (int64_t)slots->expert[i] * n, 4 * (uint64_t)n);
+    for (int i = 0; m->head.epilogue.bias && i < slots->n; i++) {
+        if (slots->expert[i] < 0) continue;
+        dev_mat_view(from, slots->expert[i], &one);
+        put(s, at(dev_mat_bias(&m->head, i)), one.epilogue.bias, 4 * (uint64_t)one.epilogue.n_row);
+    }
 }
 
 void dev_gpu_send(dev *d, const struct dev_step *b, const struct dev_send *p)
@@ -136,8 +133,6 @@ void dev_gpu_send(dev *d, const struct dev_step *b, const struct dev_send *p)
     if (dev_gpu_seen(c, up->scale, 8) && dev_gpu_wait(c, s.after, NULL)) return;
     put_stack(&s, up, p->from_gate_up, p->slots);
     put_stack(&s, down, p->from_down, p->slots);
-    put_bias(&s, p->gate_up_bias, p->from_gate_up_bias, 2 * up->head.rows, p->slots);
-    put_bias(&s, p->down_bias, p->from_down_bias, down->head.rows, p->slots);
     if (!c->why.code) send_rest(&s);
 }
 
