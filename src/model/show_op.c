@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an operator of a program is, said once for people and for programs: operands with their
+ * widths, matrices, parameters, and a sentence. */
+#include "model/show.h"
+
+struct name {
+    const void *at;
+    const char *text;
+};
+
+static const char *name_of(const struct model *m, const void *p)
+{
+    const struct side *d = model_side(m, MODEL_ATTN); /* the model is on one device */
+    const struct name all[] = {{d->x, "x"},
+                               {d->r, "r"},
+                               {d->q, "q"},
+                               {d->k, "k"},
+                               {d->v, "v"},
+                               {d->y, "y"},
+                               {d->qa, "q_latent"},
+                               {d->h, "h"},
+                               {d->hidden, "hidden"},
+                               {d->logits, "logits"},
+                               {d->best, "best"},
+                               {d->eh_in, "pair"},
+                               {d->logit_r, "scores"},
+                               {d->id_r, "experts"},
+                               {d->shared, "shared"},
+                               {d->a_attn, "in_attn"},
+                               {d->a_q_a, "in_q_b"},
+                               {d->a_o, "in_o"},
+                               {d->a_ffn, "in_ffn"},
+                               {d->a_h, "in_down"},
+                               {d->a_head, "in_head"},
+                               {d->a_eh, "in_eh"}};
+    const struct name *best = NULL;
+    for (int i = 0; i < BASE_COUNT_OF(all); i++)
+        if (all[i].at && (uintptr_t)all[i].at <= (uintptr_t)p &&
+            (!best || (uintptr_t)best->at < (uintptr_t)all[i].at))
+            best = &all[i];
+    return best ? best->text : "?";
+}
+
+static void takes(struct shown *s, const void *p, int64_t cols)
+{
+    ASSERT(s->n_in < SHOWN_OPERANDS);
+    if (p) s->in[s->n_in++] = (struct shown_operand){name_of(s->m, p), cols};
+}
+
+static void gives(struct shown *s, const void *p, int64_t cols)
+{
+    ASSERT(s->n_out < SHOWN_OPERANDS);
+    if (p) s->out[s->n_out++] = (struct shown_operand){name_of(s->m, p), cols};
+}
+
+static void put(struct shown *s, const char *key, double v, int kind)
+{
+    ASSERT(s->n_param < SHOWN_PARAMS);
+    s->param[s->n_param].key = key;
+    s->param[s->n_param].v = v;
+    s->param[s->n_param++].kind = kind;
+}
+
+static void whole(struct shown *s, const char *key, int v)
+{
+    put(s, key, v, SHOWN_INT);
+}
+
+static void real(struct shown *s, const char *key, float v)
+{
+    put(s, key, (double)v, SHOWN_REAL);
+}
+
+static void yes(struct shown *s, const char *key, bool v)
+{
+    put(s, key, v, SHOWN_BOOL);
+}
+
+#define SAY(s, ...) str_printf(&(s)->text, __VA_ARGS__)
+#define NAME(s, p) name_of((s)->m, p)
+
+/* A matrix of the operator: "[576 x 1536] q4_0", "64 of [32 x 128] f32 + bias". */
+static void has(struct shown *s, const char *as, const dev_mat *w)
+{
+    struct dev_dry_mat d = dev_dry_mat(w);
+    ASSERT(s->n_weight < SHOWN_WEIGHTS);
+    s->weight[s->n_weight].as = as;
+    s->weight[s->n_weight++].w = w;
+    if (d.n > 1) SAY(s, "%d of ", d.n);
+    SAY(s, "[%d x %d] %s%s", d.rows, d.cols, d.type, dev_mat_epilogue(w)->bias ? " + bias" : "");
+}
+
+/* ---- operators ---- */
+
+static void show_embed(struct shown *s, const struct dev_embed *p)
+{
+    gives(s, p->y, dev_mat_cols(p->w));
+    SAY(s, "%s = the tokens' rows of ", NAME(s, p->y));
+    has(s, NULL, p->w);
+    real(s, "scale", p->scale);
+}
+
+static void show_norm(struct shown *s, const struct dev_norm *p)
+{
+    int n_head = BASE_MAX(p->n_head, 1);
+    takes(s, p->x, (int64_t)n_head * p->n);
+    takes(s, p->r, p->n);
+    gives(s, p->act, p->n);
+    gives(s, p->y, (int64_t)n_head * p->n);
+    SAY(s, "%s = rmsnorm(%s", p->act ? NAME(s, p->act) : NAME(s, p->y), NAME(s, p->x));
+    if (p->r) SAY(s, " += %s", NAME(s, p->r));
+    SAY(s, ")");
+    whole(s, "heads", n_head);
+    if (n_head > 1)
+        SAY(s, ", %d heads of %d", n_head, p->n);
+    else
+        SAY(s, " of %d", p->n);
+    real(s, "eps", p->eps);
+    SAY(s, ", eps %g", (double)p->eps);
+    yes(s, "gather", p->gather);
+    if (p->gather) SAY(s, ", rows of the pass before");
+}
+
+static void show_prep(struct shown *s, const struct dev_prep *p)
+{
+    takes(s, p->x, p->n);
+    gives(s, p->act, p->n);
+    SAY(s, "%s = %s of %d", NAME(s, p->act), NAME(s, p->x), p->n);
+}
+
+static void show_matmul(struct shown *s, const struct dev_matmul *p)
+{
+    takes(s, p->act, dev_mat_cols(p->w[0]));
+    for (int i = 0; i < p->n_mat; i++) {
+        gives(s, p->y[i], dev_mat_rows(p->w[i]));
+        SAY(s, "%s%s", i ? ", " : "", NAME(s, p->y[i]));
+    }
+    SAY(s, " = %s by ", NAME(s, p->act));
+    for (int i = 0; i < p->n_mat; i++) {
+        if (i) SAY(s, ", ");
+        has(s, NULL, p->w[i]);
+    }
+    s->wanted = p->n_row == DEV_ROWS_WANTED;
+}
+
+static void show_rope(struct shown *s, const struct dev_rope *p)
+{
+    takes(s, p->x, p->n_head * p->ldx_h);
+    gives(s, p->x, p->n_head * p->ldx_h);
+    whole(s, "heads", p->n_head);
+    whole(s, "rotated", p->n_rot);
+    yes(s, "pairs", p->style);
+    real(s, "times", p->mscale);
+    SAY(s, "%s: %d head%s, %d values in %s", NAME(s, p->x), p->n_head, p->n_head == 1 ? "" : "s",
+        p->n_rot, p->style ? "pairs" : "halves");
+}
+
+static void show_kv_put(struct shown *s, const struct dev_kv_put *p)
+{
+    takes(s, p->k, p->ldk);
+    takes(s, p->v, p->ldv);
+    whole(s, "cache_group", p->group);
+    whole(s, "cache_layer", p->layer);
+    SAY(s, "cache = %s%s%s", NAME(s, p->k), p->v ? ", " : "", p->v ? NAME(s, p->v) : "");
+}
+
+static void show_attn(struct shown *s, const struct dev_attn *p)
+{
+    takes(s, p->q, (int64_t)p->n_head * p->d_k);
+    gives(s, p->y, (int64_t)p->n_head * p->d_v);
+    whole(s, "cache_group", p->group);
+    whole(s, "cache_layer", p->layer);
+    whole(s, "heads", p->n_head);
+    real(s, "scale", p->scale);
+    SAY(s, "%s = attention of %s over cache: %d heads, scale %g", NAME(s, p->y), NAME(s, p->q),
+        p->n_head, (double)p->scale);
+    whole(s, "window", p->n_window);
+    if (p->n_window) SAY(s, ", window %d", p->n_window);
+    yes(s, "sinks", p->sink);
+    if (p->sink) SAY(s, ", sinks");
+}
+
+static void show_mla(struct shown *s, const struct dev_attn_mla *p)
+{
+    takes(s, p->q, (int64_t)p->n_head * (p->nope + p->rope));
+    gives(s, p->y, (int64_t)p->n_head * p->v);
+    SAY(s, "%s = attention of %s over cache: %d heads of %d + %d, latents of %d, scale %g; keys ",
+        NAME(s, p->y), NAME(s, p->q), p->n_head, p->nope, p->rope, p->r, (double)p->scale);
+    has(s, "keys", p->w_kb);
+    SAY(s, ", values ");
+    has(s, "values", p->w_vb);
+    whole(s, "cache_group", p->group);
+    whole(s, "cache_layer", p->layer);
+    whole(s, "heads", p->n_head);
+    whole(s, "latent", p->r);
+    whole(s, "nope", p->nope);
+    whole(s, "rope", p->rope);
+    whole(s, "value", p->v);
+    real(s, "scale", p->scale);
+}
+
+static void show_pair(struct shown *s, const dev_mat *gate_up, const dev_mat *down)
+{
+    SAY(s, "gate and up ");
+    has(s, "gate_up", gate_up);
+    SAY(s, ", down ");
+    has(s, "down", down);
+}
+
+static void show_glu(struct shown *s, const struct glu *g)
+{
+    real(s, "limit", g->limit);
+    if (g->limit > 0) SAY(s, ", values to +-%g", (double)g->limit);
+    real(s, "alpha", g->alpha > 0 ? g->alpha : 1.0f);
+    if (g->alpha > 0) SAY(s, ", sigmoid of %g g", (double)g->alpha);
+    yes(s, "plus1", g->plus != 0);
+    if (g->plus != 0) SAY(s, ", up + %g", (double)g->plus);
+}
+
+static void show_ffn(struct shown *s, const struct dev_ffn *p)
+{
+    takes(s, p->act, dev_mat_cols(p->gate_up));
+    gives(s, p->y, dev_mat_rows(p->down));
+    SAY(s, "%s = %s by ", NAME(s, p->y), NAME(s, p->act));
+    show_pair(s, p->gate_up, p->down);
+    show_glu(s, &dev_mat_epilogue(p->gate_up)->glu);
+}
+
+static void show_route(struct shown *s, const struct dev_route *p)
+{
+    takes(s, p->logit, p->n_expert);
+    gives(s, p->id, p->k);
+    whole(s, "experts", p->n_expert);
+    whole(s, "used", p->k);
+    yes(s, "sigmoid", p->sigmoid);
+    SAY(s, "%s = %d of %d by %s of %s", NAME(s, p->id), p->k, p->n_expert,
+        p->sigmoid ? "sigmoid" : "softmax", NAME(s, p->logit));
+    yes(s, "bias", p->bias);
+    if (p->bias) SAY(s, " + bias");
+    whole(s, "groups", BASE_MAX(p->n_group, 1));
+    whole(s, "groups_used", BASE_MAX(p->k_group, 1));
+    if (p->n_group > 1) SAY(s, ", from %d of %d groups", p->k_group, p->n_group);
+    yes(s, "norm", p->norm);
+    if (p->norm) SAY(s, ", weights sum to 1");
+    real(s, "scale", p->scale);
+    if (p->scale != 1.0f) SAY(s, ", times %g", (double)p->scale);
+}
+
+static void show_moe(struct shown *s, const struct dev_moe *p)
+{
+    takes(s, p->act, dev_mat_cols(p->gate_up));
+    takes(s, p->id, p->k);
+    takes(s, p->add, dev_mat_rows(p->down));
+    gives(s, p->y, dev_mat_rows(p->down));
+    SAY(s, "%s = %s by %s", NAME(s, p->y), NAME(s, p->act), NAME(s, p->id));
+    if (p->add) SAY(s, " + %s", NAME(s, p->add));
+    SAY(s, ": ");
+    show_pair(s, p->gate_up, p->down);
+    whole(s, "experts", p->n_expert);
+    whole(s, "used", p->k);
+    show_glu(s, &dev_mat_epilogue(p->gate_up)->glu);
+}
+
+static void show_rows(struct shown *s, const struct dev_rows *p)
+{
+    takes(s, p->x, p->n);
+    gives(s, p->act, p->n);
+    s->wanted = true;
+    SAY(s, "%s = %s, the rows that are wanted", NAME(s, p->act), NAME(s, p->x));
+}
+
+static void show_best(struct shown *s, const struct dev_best *p)
+{
+    takes(s, p->x, p->n);
+    gives(s, p->id, 1);
+    s->wanted = true;
+    SAY(s, "%s = largest of %s, of %d", NAME(s, p->id), NAME(s, p->x), p->n);
+}
+
+void model_op_show(struct shown *s, const struct model *m, const struct dev_op *op)
+{
+    *s = (struct shown){.m = m};
+    str_init(&s->text, MEM_MISC, 0);
+    switch (op->kind) {
+#define SHOW(name, show)                                                                           \
+    case DEV_OP_##name:                                                                            \
+        show(s, &op->u.name);                                                                      \
+        break;
+        SHOW(embed, show_embed)
+        SHOW(norm, show_norm)
+        SHOW(prep, show_prep)
+        SHOW(matmul, show_matmul)
+        SHOW(rope, show_rope)
+        SHOW(kv_put, show_kv_put)
+        SHOW(attn, show_attn)
+        SHOW(attn_mla, show_mla)
+        SHOW(ffn, show_ffn)
+        SHOW(route, show_route)
+        SHOW(moe, show_moe)
+        SHOW(rows, show_rows)
+        SHOW(best, show_best)
+#undef SHOW
+    default: /* in no program of a model on one device without a tap */
+        break;
+    }
+}
+
+void model_op_show_end(struct shown *s)
+{
+    str_fini(&s->text);
+}
