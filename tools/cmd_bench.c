@@ -72,8 +72,9 @@ struct test {
 };
 
 struct result {
-    double tps, tps_min, tps_max, ms_per_step, bytes_per_step, gbps, probe_gbps, pct_bandwidth,
-        gops, pct_int8_peak, attn_gflop_per_step, attn_gops_peak, pct_limit, device_ms, rss_mb;
+    double tps, tps_min, tps_max, ms_per_step, bytes_per_step, gbps, probe_gbps, probe_gops,
+        pct_bandwidth, gops, pct_int8_peak, attn_gflop_per_step, attn_gops_peak, pct_limit,
+        device_ms, rss_mb;
 };
 
 #define REPEAT_MAX 1000
@@ -261,6 +262,7 @@ static sl_status measure(struct bench *b, const struct test *t, struct result *r
         r->attn_gflop_per_step += b->op[i].flops / n_step * 1e-9;
     }
     r->attn_gops_peak = attn_peak;
+    r->probe_gops = gops_peak;
     r->bytes_per_step = t->prefill ? NAN : bytes / n_step;
     r->gbps = r->bytes_per_step / r->ms_per_step * 1e-6;
     r->pct_bandwidth = 100 * r->gbps / r->probe_gbps;
@@ -314,7 +316,7 @@ static const char *test_name(const struct test *t, char *buf, size_t n)
 
 /* What --json and --csv say of a result; NaN: nothing (bytes of a prompt; the time of a device that
  * there is not). */
-#define N_FIELD 14
+#define N_FIELD 15
 struct field {
     const char *key;
     int digits;
@@ -330,6 +332,7 @@ static void list_fields(const struct result *r, struct field f[N_FIELD])
                                        {"bytes_per_step", 15, r->bytes_per_step},
                                        {"gbps", 6, r->gbps},
                                        {"probe_gbps", 6, r->probe_gbps},
+                                       {"probe_gops", 6, r->probe_gops},
                                        {"pct_bandwidth", 6, r->pct_bandwidth},
                                        {"gops", 6, r->gops},
                                        {"pct_int8_peak", 6, r->pct_int8_peak},

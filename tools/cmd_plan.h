@@ -26,7 +26,7 @@ struct plan_opts {
 struct plan_point {
     bool prefill;
     double tokens, batch, depth, ctx; /* ctx: mean context of the steps; 0 = depth + tokens/2 */
-    double tps, probe, threads;
+    double tps, probe, probe_gops, threads;
     double bytes; /* of weights read in a decode step, counted by the engine; 0 unknown */
     bool fit;
     double got;
@@ -57,7 +57,8 @@ struct plan_cluster {
 struct plan_cpu {
     const char *host;
     double gbps, gops, mem; /* reads, 8-bit products, bytes available on its host */
-    double op_us;           /* an operator that begins and ends */
+    double alone_gbps, alone_gops; /* while the other ranks of its host rest */
+    double op_us;                  /* an operator that begins and ends */
 };
 
 /* What one run works with. */
@@ -105,10 +106,14 @@ void plan_print_start(const struct plan_run *r, const struct plan_option *o, con
 /* A layout of CPU ranks as serve's --layout takes it; "" for one rank. */
 #define PLAN_LAYOUT_TEXT 384
 void plan_layout_text(const struct plan_layout *l, char out[PLAN_LAYOUT_TEXT]);
+/* Reads and 8-bit products, as probes say. */
+struct plan_speed {
+    double gbps, gops;
+};
 /* This engine's constants for r->q.model on one CPU, in GB/s and Top/s: fitted on the file of
- * --bench, else what the probes say: reads, and 8-bit products. Sets r->model.spread where the file
- * tells. */
-sl_status plan_here(struct plan_run *r, double gbps, double gops, struct plan_consts *k,
+ * --bench, else what the probes say. s: becomes what probes said beside that file's tests, where it
+ * tells. Sets r->model.spread where the file tells. */
+sl_status plan_here(struct plan_run *r, struct plan_speed *s, struct plan_consts *k,
                     sl_err *err) BASE_MUST_USE;
 
 int plan_cmd_search(struct plan_run *r);

@@ -12,6 +12,7 @@
 struct part {
     dist *end;
     struct dev_opts opts;
+    struct rank_turn turn;
     struct rank_speed speed;
     struct rank_ways way;
     sl_status st;
@@ -22,9 +23,12 @@ struct part {
 static void measure(void *arg)
 {
     struct part *p = arg;
-    p->st = rank_speed_get(&p->opts, &p->speed, &p->err);
-    if (p->st) dist_fail(p->end, &p->err);
-    if (!p->st) p->st = rank_ways_get(p->end, dist_size(p->end), &p->way, &p->err);
+    dev *d = NULL;
+    p->st = dev_open("cpu", &p->opts, &d, &p->err);
+    if (p->st && p->end) dist_fail(p->end, &p->err);
+    if (!p->st) p->st = rank_speed_get(p->end, d, &p->turn, &p->speed, &p->err);
+    dev_close(d);
+    if (!p->st && p->end) p->st = rank_ways_get(p->end, dist_size(p->end), &p->way, &p->err);
 }
 
 static sl_status run_parts(struct part *p, int n, sl_err *err)
@@ -49,8 +53,10 @@ static sl_status run_parts(struct part *p, int n, sl_err *err)
 static void put(const struct part *p, double mem, struct plan_cpu *out)
 {
     *out = (struct plan_cpu){.host = "here",
-                             .gbps = p->speed.read_gbps,
-                             .gops = p->speed.int8_gops,
+                             .gbps = p->speed.all.gbps,
+                             .gops = p->speed.all.gops,
+                             .alone_gbps = p->speed.alone.gbps,
+                             .alone_gops = p->speed.alone.gops,
                              .mem = mem,
                              .op_us = p->speed.op_us};
 }
@@ -80,14 +86,10 @@ sl_status plan_box(struct plan_run *r, sl_err *err)
     if (n > 1) SL_TRY(dist_team_open(n, &team, end, err));
     for (int i = 0; i < n; i++)
         part[i] = (struct part){.end = n > 1 ? end[i] : NULL,
-                                .opts = {.n_thread = threads / n, .rank = i, .n_rank = n}};
-    sl_status st;
-    if (n > 1) {
-        st = run_parts(part, n, err);
-        dist_close(end[0]);
-    } else {
-        st = rank_speed_get(&part[0].opts, &part[0].speed, err);
-    }
+                                .opts = {.n_thread = threads / n, .rank = i, .n_rank = n},
+                                .turn = {i, n}};
+    sl_status st = run_parts(part, n, err);
+    if (n > 1) dist_close(end[0]);
     SL_TRY(st);
     for (int i = 0; i < n; i++)
         put(&part[i], (double)top.mem_available, &c->rank[c->n++]);

@@ -37,6 +37,8 @@ static sl_status read_rank(const struct json *o, const char *where, struct plan_
     if (!*out->host) return SL_FAIL(err, FORMAT, "%.200s: host is missing", where);
     SL_TRY(positive(o, where, "read_gbps", &out->gbps, err));
     SL_TRY(positive(o, where, "int8_gops", &out->gops, err));
+    SL_TRY(maybe(o, where, "alone_gbps", out->gbps, &out->alone_gbps, err));
+    SL_TRY(maybe(o, where, "alone_gops", out->gops, &out->alone_gops, err));
     SL_TRY(maybe(o, where, "op_us", OP_US, &out->op_us, err));
     return positive(o, where, "mem_available", &out->mem, err);
 }
@@ -124,8 +126,14 @@ static sl_status put_ranks(struct plan_run *r, sl_err *err)
         int host = 0;
         while (strcmp(c->rank[host].host, c->rank[i].host) != 0)
             host++;
-        to[i] =
-            (struct plan_rank){c->rank[i].gbps * 1e9, c->rank[i].gops * 1e9, c->rank[i].mem, host};
+        const struct plan_cpu *a = &c->rank[i];
+        to[i] = (struct plan_rank){.bw = a->gbps * 1e9,
+                                   .ops = a->gops * 1e9,
+                                   .mem = a->mem,
+                                   .host = host,
+                                   .n_here = on_host(c, i, c->n),
+                                   .bw_alone = a->alone_gbps * 1e9,
+                                   .ops_alone = a->alone_gops * 1e9};
     }
     return SL_OK;
 }
@@ -177,9 +185,10 @@ sl_status plan_query_cluster(struct plan_run *r, sl_err *err)
                                   NULL};
     SL_TRY(put_ranks(r, err));
     q->team = team;
-    SL_TRY(plan_here(r, one->gbps, one->gops, &q->here, err));
-    q->here.v[PLAN_CPU_GBPS] /= one->gbps;
-    q->here.v[PLAN_CPU_TOPS] /= one->gops * 1e-3;
+    struct plan_speed base = {one->alone_gbps, one->alone_gops}; /* of one rank, as of --bench */
+    SL_TRY(plan_here(r, &base, &q->here, err));
+    q->here.v[PLAN_CPU_GBPS] /= base.gbps;
+    q->here.v[PLAN_CPU_TOPS] /= base.gops * 1e-3;
     q->here.trust = o->bench ? PLAN_CALIBRATED : PLAN_UNCALIBRATED;
     snprintf(q->here.engine, sizeof q->here.engine, "%s",
              o->bench ? o->bench : "what doctor measured");

@@ -85,7 +85,7 @@ static sl_status look_beside(struct device_plan *x, sl_err *err)
         gops = dev_probe_int8_gops(d, PROBE_MS);
         dev_close(d);
     }
-    SL_TRY(plan_here(x->r, gbps, gops, &k, err));
+    SL_TRY(plan_here(x->r, &(struct plan_speed){gbps, gops}, &k, err));
     x->card.host_bw = k.v[PLAN_CPU_GBPS] * 1e9;
     x->card.host_ops = k.v[PLAN_CPU_TOPS] * 1e12;
     return SL_OK;

@@ -90,6 +90,7 @@ static sl_status read_bench(struct plan_run *r, struct machine *m, sl_err *err)
         SL_TRY(text_json_real(o, "depth", 0, &p->depth, err));
         SL_TRY(text_json_real(o, "tps", 0, &p->tps, err));
         SL_TRY(text_json_real(o, "probe_gbps", 0, &p->probe, err));
+        SL_TRY(text_json_real(o, "probe_gops", 0, &p->probe_gops, err));
         SL_TRY(text_json_real(o, "threads", 0, &p->threads, err));
         SL_TRY(text_json_real(o, "bytes_per_step", 0, &p->bytes, err));
         if (!(p->tps > 0) || !(p->tokens > 0) || !(p->batch > 0)) {
@@ -308,14 +309,32 @@ static void fit(const struct plan_run *r, struct machine *m, const struct here *
     cost(m, x);
 }
 
-sl_status plan_here(struct plan_run *r, double gbps, double gops, struct plan_consts *k,
-                    sl_err *err)
+/* The middle one of what the probes beside each test say, where all have some. */
+static void probes_of(const struct machine *m, struct plan_speed *s)
+{
+    double v[64];
+    int n = BASE_MIN(m->n, 64);
+    double gbps = 0, gops = 0;
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < n; k++)
+            v[k] = i ? m->p[k].probe_gops : m->p[k].probe;
+        qsort(v, (size_t)n, sizeof *v, compute_by_value);
+        if (n == 0 || !(v[0] > 0)) return;
+        *(i ? &gops : &gbps) = v[n / 2];
+    }
+    *s = (struct plan_speed){gbps, gops};
+}
+
+sl_status plan_here(struct plan_run *r, struct plan_speed *s, struct plan_consts *k, sl_err *err)
 {
     struct machine m = {0};
     struct plan_device dev;
     struct plan_model counted;
     if (r->o->bench) SL_TRY(read_bench(r, &m, err));
-    fit(r, &m, &(struct here){&dev, &counted, gbps, gops, m.n > 0, r->q.team ? &r->q.links : NULL});
+    probes_of(&m, s);
+    struct plan_team one = r->q.links;
+    one.rank = NULL; /* what was measured is the device itself */
+    fit(r, &m, &(struct here){&dev, &counted, s->gbps, s->gops, m.n > 0, r->q.team ? &one : NULL});
     r->model = counted;
     r->q.model = &r->model;
     *k = m.c.k;

@@ -34,8 +34,26 @@ struct cpus {
     int32_t n_core, n_pu, cpu[64]; /* the first of them */
 };
 
+/* Which of the ranks of its host each is; of the host with most, how many. */
+static struct rank_turn turn_of(const struct cpus *all, int n, int mine)
+{
+    struct rank_turn t = {0};
+    for (int r = 0; r < n; r++) {
+        int same = 0, before = 0;
+        for (int k = 0; k < n; k++) {
+            bool here = strcmp(all[k].host, all[r].host) == 0;
+            same += here;
+            before += here && k < r;
+        }
+        t.n = BASE_MAX(t.n, same);
+        if (r == mine) t.i = before;
+    }
+    return t;
+}
+
 /* Ranks that may run on the same CPUs share them, as an engine's do. */
-static sl_status deal_cpus(dist *d, const struct os_topology *top, struct dev_opts *o, sl_err *err)
+static sl_status deal_cpus(dist *d, const struct os_topology *top, struct dev_opts *o,
+                           struct rank_turn *turn, sl_err *err)
 {
     static struct cpus all[DIST_RANK_MAX];
     struct cpus mine = {.n_core = top->n_core, .n_pu = top->n_pu};
@@ -54,18 +72,27 @@ static sl_status deal_cpus(dist *d, const struct os_topology *top, struct dev_op
     o->n_thread = BASE_MAX(n / n_same, 1);
     o->n_rank = n_same > 1 ? n_same : 0;
     dist_set_crowded(d, o->n_thread * n_same > top->n_pu);
+    *turn = turn_of(all, dist_size(d), dist_rank(d));
     return SL_OK;
 }
 
-static sl_status look(dist *at, struct row *r, const struct opt_common *o, sl_err *err)
+/* What a rank has found so far. */
+struct look {
+    struct row row;
+    struct rank_turn turn;
+    dev *d;
+};
+
+static sl_status look(dist *at, struct look *to, const struct opt_common *o, sl_err *err)
 {
+    struct row *r = &to->row;
     struct os_topology top;
     int cpu = -1;
     struct dev_opts dopts = {.n_thread = o->threads};
     SL_TRY(os_topology_get(&top, err));
-    SL_TRY(deal_cpus(at, &top, &dopts, err));
+    SL_TRY(deal_cpus(at, &top, &dopts, &to->turn, err));
     (void)os_team_cpus(&(struct os_team){1, 0, 1}, &cpu);
-    SL_TRY(rank_speed_get(&dopts, &r->speed, err));
+    SL_TRY(dev_open("cpu", &dopts, &to->d, err));
     os_host_name(r->host, sizeof r->host);
     r->n_core = top.n_core;
     r->n_numa = top.n_numa;
@@ -119,11 +146,10 @@ static void print_text(const struct ranks_report *r)
     for (int i = 0; i < r->n; i++) {
         const struct row *a = &r->row[i];
         printf("rank %-7d %s: %d cores, %d memory node%s, %s, %.1f GB/s and %.0f Gop/s with %d "
-               "threads, %.1f GiB and %.1f GiB of /dev/shm available\n",
+               "threads (alone %.1f and %.0f), %.1f GiB and %.1f GiB of /dev/shm available\n",
                i, a->host, a->n_core, a->n_numa, a->n_numa == 1 ? "" : "s", a->speed.isa,
-               a->speed.read_gbps, a->speed.int8_gops, a->speed.n_thread,
-               (double)a->mem_available * gib,
-               (double)a->shm_free * gib);
+               a->speed.all.gbps, a->speed.all.gops, a->speed.n_thread, a->speed.alone.gbps,
+               a->speed.alone.gops, (double)a->mem_available * gib, (double)a->shm_free * gib);
     }
     printf("a join       %.1f us, %.2f GB/s into each rank\n", r->way.all.us, r->way.all.gbps);
     if (r->n_host > 1 && r->n_per_host > 1)
@@ -160,12 +186,18 @@ static void row_json(const struct row *a, struct json_w *w)
         text_jw_key(w, num[i].key);
         text_jw_int(w, num[i].v);
     }
-    text_jw_key(w, "read_gbps");
-    text_jw_real(w, a->speed.read_gbps, 6);
-    text_jw_key(w, "int8_gops");
-    text_jw_real(w, a->speed.int8_gops, 6);
-    text_jw_key(w, "op_us");
-    text_jw_real(w, a->speed.op_us, 6);
+    const struct {
+        const char *key;
+        double v;
+    } real[] = {{"read_gbps", a->speed.all.gbps},
+                {"int8_gops", a->speed.all.gops},
+                {"alone_gbps", a->speed.alone.gbps},
+                {"alone_gops", a->speed.alone.gops},
+                {"op_us", a->speed.op_us}};
+    for (int i = 0; i < BASE_COUNT_OF(real); i++) {
+        text_jw_key(w, real[i].key);
+        text_jw_real(w, real[i].v, 6);
+    }
     text_jw_obj_end(w);
 }
 
@@ -206,12 +238,15 @@ static sl_status print_json(const struct ranks_report *r, sl_err *err)
 
 static sl_status gather(dist *d, const struct opt_common *o, struct ranks_report *r, sl_err *err)
 {
-    struct row mine = {0};
+    struct look mine = {0};
     r->n = dist_size(d);
-    SL_TRY(dist_gate(d, look(d, &mine, o, err), err));
-    SL_TRY(dist_all(d, &mine, r->row, sizeof mine, err));
+    sl_status st = dist_gate(d, look(d, &mine, o, err), err);
+    if (!st) st = dist_room(d, RANK_PROBE_ROW, 64, err);
+    if (!st) st = rank_speed_get(d, mine.d, &mine.turn, &mine.row.speed, err);
+    dev_close(mine.d);
+    SL_TRY(st);
+    SL_TRY(dist_all(d, &mine.row, r->row, sizeof mine.row, err));
     judge(r);
-    SL_TRY(dist_room(d, RANK_PROBE_ROW, 64, err));
     return rank_ways_get(d, r->n_per_host, &r->way, err);
 }
 

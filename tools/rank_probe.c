@@ -51,31 +51,90 @@ static double time_op(dev *d)
     return quartile(s);
 }
 
-/* The second best of several short ones. */
-static double probe(dev *d, double (*of)(dev *d, int ms))
+/* A number of each rank's, side by side. */
+static void join_one(dist *e, const float *x, float *y)
 {
-    double best = 0, next = 0;
-    for (int i = 0; i < PROBES; i++) {
-        double v = of(d, PROBE_MS);
-        next = v > best ? best : v > next ? v : next;
-        best = v > best ? v : best;
-    }
-    return next;
+    int32_t one[DIST_RANK_MAX];
+    for (int r = 0; r < dist_size(e); r++)
+        one[r] = 1;
+    dist_cols(e, &(struct dist_cols){.x = x, .y = y, .n_row = 1, .n = dist_size(e), .part = one});
 }
 
-sl_status rank_speed_get(const struct dev_opts *o, struct rank_speed *out, sl_err *err)
+/* Where ranks meet. x: what this one says, in turn: others may still read the last one. */
+struct meet {
+    dist *e; /* NULL: it is the only rank */
+    float x[2];
+    unsigned n;
+};
+
+/* What all ranks say, added up; they go on from here at the same time. */
+static double sum_of(struct meet *m, double mine)
 {
-    dev *d = NULL;
+    float *x = &m->x[m->n++ & 1], y[DIST_RANK_MAX] = {0};
+    double sum = 0;
+    if (!m->e) return mine;
+    *x = (float)mine;
+    join_one(m->e, x, y);
+    for (int r = 0; r < dist_size(m->e); r++)
+        sum += y[r];
+    return sum;
+}
+
+/* After it no rank of a team reads memory of another's any more. */
+static void last_join(dist *e)
+{
+    static const float none = 0;
+    float y[DIST_RANK_MAX];
+    dist_set_join(e, dist_size(e));
+    join_one(e, &none, y);
+}
+
+/* This rank's of the second best of several short times, in which all ranks that measure begin
+ * together: what they share is divided then. is_mine: this one measures. */
+static double probe(struct meet *m, dev *d, double (*of)(dev *d, int ms), bool is_mine)
+{
+    double mine[PROBES], sum[PROBES];
+    int best = 0, next = -1;
+    (void)sum_of(m, 0);
+    for (int i = 0; i < PROBES; i++) {
+        mine[i] = is_mine ? of(d, PROBE_MS) : 0;
+        sum[i] = sum_of(m, mine[i]);
+        if (i == 0) continue;
+        if (sum[i] > sum[best]) {
+            next = best;
+            best = i;
+        } else if (next < 0 || sum[i] > sum[next]) {
+            next = i;
+        }
+    }
+    return mine[next];
+}
+
+static struct rank_pace pace_of(struct meet *m, dev *d, bool is_mine)
+{
+    double gbps = probe(m, d, dev_probe_read_gbps, is_mine);
+    return (struct rank_pace){gbps, probe(m, d, dev_probe_int8_gops, is_mine)};
+}
+
+sl_status rank_speed_get(dist *e, dev *d, const struct rank_turn *t, struct rank_speed *out,
+                         sl_err *err)
+{
     struct dev_info di;
-    SL_TRY(dev_open("cpu", o, &d, err));
+    struct meet m = {.e = e};
     dev_info_get(d, &di);
     snprintf(out->isa, sizeof out->isa, "%s", di.isa);
     out->n_thread = di.n_thread;
-    out->read_gbps = probe(d, dev_probe_read_gbps);
-    out->int8_gops = probe(d, dev_probe_int8_gops);
+    if (e) dist_set_join(e, dist_size(e));
+    out->all = pace_of(&m, d, true);
+    out->alone = out->all;
+    for (int i = 0; i < t->n && t->n > 1; i++) {
+        struct rank_pace p = pace_of(&m, d, i == t->i);
+        if (i == t->i) out->alone = p;
+    }
     out->op_us = time_op(d);
-    dev_close(d);
-    return SL_OK;
+    if (!e) return SL_OK;
+    last_join(e);
+    return dist_status(e, err);
 }
 
 /* Rows that are moved to be timed: x this rank's n_col columns, y all ranks'. work: what a rank
@@ -223,15 +282,6 @@ static sl_status time_all(struct rows *w, int n_here, struct rank_ways *out, sl_
     return time_way(w, end, &out->hop, err);
 }
 
-/* After it no rank of a team reads x of another's any more. */
-static void last_join(struct rows *w)
-{
-    static float none[SMALL];
-    struct rows r = {.d = w->d, .x = none, .y = w->y, .n_join = dist_size(w->d)};
-    dist_set_join(w->d, r.n_join);
-    join(&r, SMALL);
-}
-
 sl_status rank_ways_get(dist *d, int n_here, struct rank_ways *out, sl_err *err)
 {
     void *x = NULL, *y = NULL;
@@ -241,7 +291,7 @@ sl_status rank_ways_get(dist *d, int n_here, struct rank_ways *out, sl_err *err)
     if (!st) memset(y, 0, (size_t)LARGE * n * sizeof(float));
     struct rows w = {.d = d, .x = x, .y = y};
     if (!st) st = time_all(&w, n_here, out, err);
-    if (!st) last_join(&w);
+    if (!st) last_join(d);
     mem_free(x);
     mem_free(y);
     return st;

@@ -7,13 +7,24 @@
 #include "dev/dev.h"
 #include "dist/dist.h"
 
+/* GB/s of reads, Gop/s of 8-bit products. */
+struct rank_pace {
+    double gbps, gops;
+};
 struct rank_speed {
     char isa[24];
     int32_t n_thread;
-    double read_gbps, int8_gops, op_us; /* op: workers begin, and are waited for */
+    struct rank_pace all;   /* while all ranks do the same */
+    struct rank_pace alone; /* while the others of its host rest */
+    double op_us;           /* workers begin, and are waited for */
 };
-/* Opens a device for it, at the same time as the other ranks. Errors: as dev_open. */
-sl_status rank_speed_get(const struct dev_opts *o, struct rank_speed *out,
+/* Which of the ranks of its host this one is, and how many the host with most has. */
+struct rank_turn {
+    int i, n;
+};
+/* Of a rank's device; all ranks call it at the same time. e: its end, opened with n_join 1, with
+ * room for rows; NULL where it is the only one. Errors: as dist_status. */
+sl_status rank_speed_get(dist *e, dev *d, const struct rank_turn *t, struct rank_speed *out,
                          sl_err *err) BASE_MUST_USE;
 
 /* A short move, and the bytes that come into each rank of a long one. */

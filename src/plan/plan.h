@@ -165,10 +165,12 @@ struct plan_link {
     double lat, bw;
 };
 #define PLAN_RANK_MAX 64 /* ranks that share a model, at most */
-/* One of them: bytes and 8-bit products a second; its host, by number, and bytes there. */
+/* One of them: bytes and 8-bit products a second while all n_here ranks of its host work, and while
+ * the others there rest (0: no more than that); its host, by number, and bytes there. */
 struct plan_rank {
     double bw, ops, mem;
-    int host;
+    int host, n_here;
+    double bw_alone, ops_alone;
 };
 /* CPU ranks as they were measured. */
 struct plan_team {

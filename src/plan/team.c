@@ -19,6 +19,7 @@ struct stage {
 
 /* What a rank does in a step. */
 struct work {
+    double busy;      /* of all ranks, those that work at the same time */
     double tok, rows; /* of the rank; whose logits are wanted */
     double all;       /* tokens that come to the group's experts */
     double seq, ctx;  /* that decode; 0 in a prompt */
@@ -74,7 +75,7 @@ static int stages(const struct plan_case *c, struct stage *out)
 /* ---- shares ---- */
 
 /* A rank's place in its stage: its part of what a group shares, and of whole experts; how fast it
- * is and what it has, over what the case says of a rank. */
+ * is beside those that work at the same time and what it has, over what the case says of a rank. */
 struct seat {
     double of_group, of_stage, bw, ops, mem;
     bool even;
@@ -94,12 +95,39 @@ static int seats(const struct plan_case *c)
     return c->lay.n_weight > 0 ? c->lay.n_weight : 1;
 }
 
-static struct seat seat_of(const struct plan_case *c, int at)
+/* What one of n ranks of a host has, of which so many work: what all of them have together is
+ * divided by these, but none has more than alone. */
+static double beside(double all, double alone, double n, double at_work)
+{
+    return alone > all ? fmin(alone, all * n / fmin(n, at_work)) : all;
+}
+
+/* Of the ranks on seat `at` of each stage, or with even shares of all, the least. */
+static void slowest(const struct plan_case *c, int at, double busy, struct seat *s)
 {
     const struct plan_layout *l = &c->lay;
     const struct plan_team *t = c->team;
+    int from = l->n_weight ? at : 0, step = l->n_weight ? l->n_weight : 1;
+    for (int i = from; i < l->ranks; i += step) {
+        const struct plan_rank *r = &t->rank[i];
+        int same = neighbours(t, l, i);
+        double work = fmax(1, same * busy);
+        double bw = beside(r->bw, r->bw_alone, r->n_here, work) / c->dev->bw,
+               ops = beside(r->ops, r->ops_alone, r->n_here, work) / c->dev->peak[PLAN_NUM_INT8],
+               mem = l->n_weight ? r->mem / same / c->dev->mem : 1;
+        s->bw = i == from ? bw : fmin(s->bw, bw);
+        s->ops = i == from ? ops : fmin(s->ops, ops);
+        s->mem = i == from ? mem : fmin(s->mem, mem);
+    }
+}
+
+/* busy: as of struct work. */
+static struct seat seat_of(const struct plan_case *c, int at, double busy)
+{
+    const struct plan_layout *l = &c->lay;
     double tp = fmax(1, l->tp), all = 0, group = 0, n_exp = l->ep > 1 ? l->ep : tp;
     struct seat s = {1 / tp, 1 / n_exp, 1, 1, 1, true};
+    if (c->team && c->team->rank) slowest(c, at, busy, &s);
     if (!l->n_weight) return s;
     for (int i = 0; i < l->n_weight; i++) {
         all += l->weight[i];
@@ -108,14 +136,6 @@ static struct seat seat_of(const struct plan_case *c, int at)
     s.even = false;
     s.of_group = l->weight[at] / group;
     s.of_stage = l->ep > 1 ? l->weight[at] / all : s.of_group;
-    for (int i = at; t->rank && i < l->ranks; i += l->n_weight) { /* in each stage */
-        const struct plan_rank *r = &t->rank[i];
-        double bw = r->bw / c->dev->bw, ops = r->ops / c->dev->peak[PLAN_NUM_INT8],
-               mem = r->mem / neighbours(t, l, i) / c->dev->mem;
-        s.bw = i == at ? bw : fmin(s.bw, bw);
-        s.ops = i == at ? ops : fmin(s.ops, ops);
-        s.mem = i == at ? mem : fmin(s.mem, mem);
-    }
     return s;
 }
 
@@ -275,7 +295,7 @@ static void stage_time(const struct plan_case *c, const struct stage *s, const s
 {
     struct plan_time one;
     for (int i = 0; i < seats(c); i++) {
-        struct seat of = seat_of(c, i);
+        struct seat of = seat_of(c, i, w->busy);
         seat_time(c, s, w, &of, &one);
         if (i == 0 || one.total > t->total) *t = one;
     }
@@ -318,7 +338,8 @@ void plan_team_step(const struct plan_case *c, double batch, double ctx, struct 
     double q = 1 + c->lay.mtp, dp = fmax(1, c->lay.dp), n_lane = lanes(c, batch);
     double in_lane = n_lane > 1 ? ceil(batch / n_lane) : batch, slowest = 0;
     double seq = dp > 1 ? ceil(in_lane / dp) : in_lane;
-    struct work w = {.tok = seq * q, .rows = seq * q, .seq = seq, .ctx = ctx};
+    struct work w = {
+        .busy = n_lane / n, .tok = seq * q, .rows = seq * q, .seq = seq, .ctx = ctx};
     w.all = all_tokens(c, in_lane * q);
     *t = (struct plan_time){0};
     for (int i = 0; i < n; i++) {
@@ -350,7 +371,8 @@ void plan_team_prefill(const struct plan_case *c, double n_req, double n_tok, do
     struct plan_time one;
     int n = stages(c, s);
     double tok = n_req * n_tok, dp = fmax(1, fmin(c->lay.dp, n_req)), cuts = pieces(c, tok);
-    struct work w = {.tok = tok / dp / cuts,
+    struct work w = {.busy = fmin(1, cuts / n),
+                     .tok = tok / dp / cuts,
                      .rows = fmax(1, n_req / dp / cuts),
                      .attn_flop = attn_flop / dp / cuts};
     w.all = all_tokens(c, tok / cuts);
@@ -404,7 +426,7 @@ void plan_team_memory(const struct plan_case *c, double batch, double ctx, struc
     double least = -1;
     for (int i = 0; i < n * seats(c); i++) { /* the rank that has room for the fewest sequences */
         const struct stage *at = &s[i / seats(c)];
-        struct seat of = seat_of(c, i % seats(c));
+        struct seat of = seat_of(c, i % seats(c), 1);
         struct plan_memory one = {.limit = out->limit * of.mem};
         one.weights = stage_weights(c, at, &of);
         if (l->mtp > 0 && at->last)

@@ -133,6 +133,32 @@ static struct plan_team unlike(struct plan_rank *rank, int n, const double *time
     return t;
 }
 
+/* Four ranks of a host read 100 GB/s together, and one of them alone 80. */
+TEST(plan_team_ranks_of_a_host_share_what_it_has)
+{
+    static struct plan_device dev = {
+        .vendor = PLAN_CPU, .dies = 1, .cards_per_node = 1, .mem = 64e9, .bw = 25e9};
+    dev.peak[PLAN_NUM_INT8] = 2e12;
+    const struct {
+        struct plan_layout l;
+        double batch, gbps; /* of each that works */
+    } rows[] = {{lay(1, 1, 1, 1), 1, 80}, {lay(2, 1, 1, 1), 1, 50}, {lay(4, 1, 1, 1), 1, 25},
+                {lay(1, 4, 1, 1), 1, 80}, /* one stage after the other */
+                {lay(1, 4, 1, 1), 2, 50}, {lay(1, 4, 1, 1), 8, 25}, {lay(2, 2, 1, 1), 1, 50}};
+    for (int i = 0; i < BASE_COUNT_OF(rows); i++) {
+        struct plan_rank rank[4];
+        struct plan_team t = unlike(rank, 4, (const double[]){1, 1, 1, 1});
+        struct plan_case c = here("qwen3-32b", rows[i].l), like = c;
+        for (int r = 0; r < 4; r++)
+            rank[r] = (struct plan_rank){25e9, 2e12, 64e9, 0, 4, 80e9, 2e12};
+        c.dev = like.dev = &dev;
+        c.team = &t;
+        double got = 25 * step(like, rows[i].batch).weights / step(c, rows[i].batch).weights;
+        if (fabs(got / rows[i].gbps - 1) > 1e-6)
+            fail_msg("%d: %.2f GB/s, not %.0f", i, got, rows[i].gbps);
+    }
+}
+
 TEST(plan_team_weighs_ranks_by_what_they_read)
 {
     const struct {
