@@ -253,6 +253,16 @@ static void put_content(struct putter *p, const struct json *m, const char *role
     str_fini(&s);
 }
 
+/* Where a family has a member of its own for reasoning, it is for that before calls, or of the
+ * message that the answer goes on with. Templates leave out that of answers that are over; some
+ * that are about leave out such an answer in its place, or say it as reasoning. */
+static bool tells_reason(const struct putter *p, const struct json *m, int at)
+{
+    const struct json *content = text_json_get(m, "content");
+    bool none = is_none(content) || (content->kind == JSON_STR_K && !content->n);
+    return none || api_has_calls(m) || (p->how->mark && (size_t)at + 1 == p->list->n);
+}
+
 static sl_status put_fields(struct putter *p, const struct json *m, const char *role, int at)
 {
     static const char *const pass[] = {"name", "tool_call_id"};
@@ -275,7 +285,7 @@ static sl_status put_fields(struct putter *p, const struct json *m, const char *
     if (!reason) reason = api_field(m, "reasoning");
     if (reason && reason->kind != JSON_STR_K)
         return SL_FAIL(p->err, REQUEST, "messages[%d].reasoning_content: must be a string", at);
-    if (puts_reason(p->how)) p->how->family->put_reason(&p->w, m, reason);
+    if (puts_reason(p->how) && tells_reason(p, m, at)) p->how->family->put_reason(&p->w, m, reason);
     if (!reason) return SL_OK;
     text_jw_key(&p->w, "reasoning_content");
     text_jw_str(&p->w, reason->s, reason->n);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids of calls in a history, for the family whose models read them. */
+/* What families want of a history: ids of calls, where models read them, and a member of its own
+ * for reasoning. */
 #include <stdio.h>
 #include <string.h>
 
@@ -63,5 +64,45 @@ TEST(api_ids_of_kimi_are_numbered_over_the_conversation)
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
         ids_of(row[i].family, row[i].messages, got, sizeof got);
         assert_string_equal(got, row[i].ids);
+    }
+}
+
+/* Templates of gpt-oss say no reasoning of answers that are over; some say such an answer as
+ * reasoning, or only that, where the message has a member for it. */
+TEST(api_harmony_history_has_reasoning_only_where_it_is_said)
+{
+#define USER "{\"role\":\"user\",\"content\":\"u\"}"
+#define THOUGHT(content, more)                                                                     \
+    "{\"role\":\"assistant\",\"reasoning_content\":\"r\",\"content\":" content more "}"
+    static const struct {
+        const char *messages, *mark, *thinking[2]; /* of the first two messages */
+    } row[] = {
+        {"[" THOUGHT("\"said\"", "") "," USER "]", NULL, {NULL, NULL}},
+        {"[" THOUGHT("\"\"", "") "," USER "]", NULL, {"r", NULL}},
+        {"[" USER "," THOUGHT("\"said\"", "") "]", NULL, {NULL, NULL}},
+        {"[" USER "," THOUGHT("\"said\"", "") "]", "|", {NULL, "r"}}, /* which goes on */
+        {"[" THOUGHT("\"said\"", ",\"tool_calls\":[" CALL("a", "f") "]") "," TOOL("a") "]",
+         NULL,
+         {"r\nsaid", NULL}},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        struct api_put how = {.family = api_family_named("harmony"), .mark = row[i].mark};
+        struct arena a;
+        struct str s;
+        const struct json *list = NULL, *got = NULL;
+        sl_err err;
+        mem_arena_init(&a, MEM_MISC, 0);
+        str_init(&s, MEM_MISC, 0);
+        ASSERT_OK(text_json_parse(&a, "m", row[i].messages, strlen(row[i].messages), &list, &err));
+        ASSERT_OK(api_messages_put(&a, &s, list, &how, &err));
+        ASSERT_OK(text_json_parse(&a, "out", str_c(&s), s.n, &got, &err));
+        const struct json *m = got->child;
+        for (int k = 0; k < 2; k++, m = m->next) {
+            const struct json *t = text_json_get(m, "thinking");
+            assert_true(!t == !row[i].thinking[k]);
+            if (t) assert_string_equal(t->s, row[i].thinking[k]);
+        }
+        str_fini(&s);
+        mem_arena_fini(&a);
     }
 }
