@@ -273,7 +273,9 @@ static sl_status set_json(const struct opt *o, const char *where, const struct j
     default:
         return SL_FAIL(err, REQUEST, "bad value: %s: a list or an object", where);
     }
-    return replace(o, where, text, dst, a, err);
+    char *kept = NULL; /* a text option keeps what it is given */
+    if (text == buf) SL_TRY(mem_arena_str(a, buf, strlen(buf), &kept, err));
+    return replace(o, where, kept ? kept : text, dst, a, err);
 }
 
 /* given: [rows of opts] those that the file says are set. */
