@@ -516,9 +516,13 @@ static bool drafts(const struct bench_opts *o, int *rc)
 }
 
 /* The first option about drafts that is given; NULL = none. */
-static const char *draft_option(const struct opt_common *c)
+static const char *draft_option(const struct bench_opts *o)
 {
+    const struct opt_common *c = &o->common;
     if (strcmp(compute_draft_source(c), "off") != 0) return c->draft ? "draft" : "draft-model";
+    if (o->prompts) return "prompts";
+    if (o->json_schema) return "json-schema";
+    if (o->temp >= 0) return "temp";
     return c->draft_max ? "draft-max" : c->draft_vocab ? "draft-vocab" : NULL;
 }
 
@@ -533,7 +537,7 @@ static bool other(struct bench_opts *o, int *rc)
     if (!o->p.n) o->p = (struct opt_ints){o->ablation ? work : default_prompt, 1};
     if (!o->b.n) o->b = (struct opt_ints){o->ablation ? work + 1 : one, 1};
     if (!o->kernels && !o->ablation && !o->replay) return drafts(o, rc);
-    const char *draft = draft_option(&o->common);
+    const char *draft = draft_option(o);
     if (draft && o->replay)
         *rc = cmd_usage("--%s: not with --replay: the drafts are those of the recording", draft);
     else if (draft)

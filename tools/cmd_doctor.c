@@ -300,8 +300,10 @@ static int run(struct cmd_ctx *x)
     struct report r;
     sl_err err = {0};
     if (o->ranks) return doctor_ranks(&o->common);
-    if (place_asked(&o->common) && !o->common.model)
-        return cmd_usage("--place: what lies where depends on the model: -m MODEL is needed");
+    const char *by = place_asked_by(&o->common);
+    if (!by && o->common.gpu_layers) by = "--gpu-layers";
+    if (by && !o->common.model)
+        return cmd_usage("%s: what lies where depends on the model: -m MODEL is needed", by);
     if (gather(&r, o, &x->arena, &err)) return cmd_fail(&err);
     if (!o->common.json)
         print_text(&r);

@@ -134,7 +134,6 @@ static int run(struct cmd_ctx *x)
         os_sandbox_drop(false);
     }
     if (!st) st = compute_open(&c, &o->common, &eo, &err);
-    if (!st) st = compute_experts_check(&c, &o->common, &err);
     if (!st) st = serving_prefill(&c, &o->prefill, &prefill, &err);
     if (!st) st = host(&c, path, o, &err);
     if (!st) st = record_check(c.record, &err);

@@ -493,6 +493,14 @@ static sl_status work(struct cmd_ctx *x, struct inspect *v, sl_err *err)
     return o->experts ? inspect_experts(v, &o->spread, &x->arena, err) : SL_OK;
 }
 
+/* On the command line; the environment is for all commands. */
+static bool is_model_given(const struct cmd_ctx *x)
+{
+    for (int i = 0; opts[i].name; i++)
+        if (strcmp(opts[i].name, "model") == 0) return x->rest.given[i];
+    return false;
+}
+
 static int run(struct cmd_ctx *x)
 {
     const struct inspect_opts *o = x->opts;
@@ -504,6 +512,8 @@ static int run(struct cmd_ctx *x)
             "--dump: MODEL and FILE are needed: sluice inspect MODEL --dump TENSOR FILE");
     if (!o->dump && x->rest.n > 1)
         return cmd_usage("unexpected argument: %.60s: see sluice inspect --help", x->rest.v[1]);
+    if (x->rest.n && is_model_given(x))
+        return cmd_usage("--model: %.60s is there already: one model", x->rest.v[0]);
     if (o->spread.file && (!o->experts || o->common.json))
         return cmd_usage(
             "--expert-stats: goes with --experts, without --json (the file is JSON itself)");

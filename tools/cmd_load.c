@@ -340,6 +340,10 @@ static int usage(const struct load_cmd_opts *o)
                          o->prefix ? "prefix" : "input", o->dataset ? "dataset" : "trace");
     if (!o->trace && o->speed != 1) return cmd_usage("--speed: of a trace: --trace FILE");
     if (o->trace && sla) return cmd_usage("--trace has its own times: no --sla-* search");
+    if (o->trace && (o->parallel.n || o->rate > 0 || o->number.n))
+        return cmd_usage("--trace has its own times: without --%s", o->parallel.n ? "parallel"
+                                                                    : o->rate > 0 ? "rate"
+                                                                                  : "number");
     return 0;
 }
 

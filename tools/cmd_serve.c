@@ -504,7 +504,6 @@ static sl_status open_all(struct compute *c, const struct serve_opts *o, struct 
         if (o->on_lost && sl_ranks(c->e, NULL, 0) > 1)
             return SL_FAIL(err, REQUEST,
                            "--on-lost reopen: not where ranks share the model (layout)");
-        SL_TRY(compute_experts_check(c, &o->common, err));
         SL_TRY(serving_prefill(c, &o->prefill, &live.prefill, err));
         SL_TRY(open_api(c, o, *ao, err));
         return open_port(c, o, tls[0], tls[1], err);

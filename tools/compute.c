@@ -175,6 +175,7 @@ sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
     if (compute_follows(o)) follow(c, &mo, &eo, o);
     sl_status st = sl_model_open(name, &mo, &c->m, err);
     if (!st) sl_model_info_get(c->m, &c->mi);
+    if (!st) st = compute_experts_check(c, o, err);
     if (!st) st = place_option(o, c->mi.n_layer, place, sizeof place, &eo.place, err);
     if (!st && look->fn) st = look->fn(c, look->user, err);
     if (!st && o->draft_model) st = open_draft_model(c, o, &mo, err);

@@ -75,6 +75,17 @@ static sl_status bad_value(const struct opt *o, const char *where, const char *t
     }
 }
 
+/* A name of a file, or a list of numbers, that is nothing. Of other texts "" may say something: no
+ * place after all, whatever SL_PLACE says. */
+static sl_status check_empty(const struct opt *o, const char *where, const char *text, sl_err *err)
+{
+    if (text[strspn(text, " \t\r\n")]) return SL_OK;
+    bool is_file = (o->kind == OPT_STR || o->kind == OPT_STRS) && o->arg && !*text &&
+                   strncmp(o->arg, "FILE", 4) == 0;
+    if (!is_file && o->kind != OPT_INTS) return SL_OK;
+    return SL_FAIL(err, REQUEST, "bad value: %s: empty: give %s", where, o->arg);
+}
+
 static bool in_range(const struct opt *o, double v)
 {
     return o->min == o->max || (v >= o->min && v <= o->max);
@@ -139,6 +150,7 @@ static sl_status set(const struct opt *o, const char *where, const char *text, v
 {
     char *at = (char *)dst + o->at, buf[64], *end;
     int64_t i = 0;
+    SL_TRY(check_empty(o, where, text, err));
     switch (o->kind) {
     case OPT_FLAG:
         if (!strcmp(text, "1") || !strcmp(text, "true") || !strcmp(text, "on") ||
@@ -532,6 +544,7 @@ sl_status opt_pairs_check(const struct opt *opts, const struct opt_pair *pairs, 
     static const struct opt_pair shared[] = {{"prefill-from", "prefill"},
                                              {"expert-half-life", "expert-stats"},
                                              {"place-mbps", "spare|rebalance"},
+                                             {"hot-from", "hot-experts"},
                                              {"dist-deadline-ms", "layout|prefill"},
                                              {0}};
     /* beside --attach such options are the engine's: the command says so */

@@ -32,11 +32,23 @@ static bool are_several(const struct opt_common *o)
     return o->device && !o->layout && o->device[dev_name_bytes(o->device)];
 }
 
+const char *place_asked_by(const struct opt_common *o)
+{
+    return o->place                                               ? "--place"
+           : o->experts_device                                    ? "--experts-device"
+           : o->cpu_moe                                           ? "--cpu-moe"
+           : o->n_cpu_moe                                         ? "--n-cpu-moe"
+           : o->override_tensor.n                                 ? "--override-tensor"
+           : o->split                                             ? "--split"
+           : o->hot_experts                                       ? "--hot-experts"
+           : o->stream_from && strcmp(o->stream_from, "off") != 0 ? "--stream-from"
+           : are_several(o)                                       ? "--device"
+                                                                  : NULL;
+}
+
 bool place_asked(const struct opt_common *o)
 {
-    return o->place || o->experts_device || o->cpu_moe || o->n_cpu_moe || o->hot_experts ||
-           o->split || o->override_tensor.n || are_several(o) ||
-           (o->stream_from && strcmp(o->stream_from, "off") != 0);
+    return place_asked_by(o) != NULL;
 }
 
 struct word {

@@ -11,6 +11,8 @@
 
 /* Does any option say where parts lie? (The environment's SL_PLACE is none.) */
 bool place_asked(const struct opt_common *o);
+/* Which one does, "--split"; NULL: none. */
+const char *place_asked_by(const struct opt_common *o);
 /* The device of attention, as the options say it, in buf or as it stands there: the first of
  * --device, or what --gpu-layers means; NULL: nothing. */
 const char *place_device(const struct opt_common *o, char *buf, size_t n);
