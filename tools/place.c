@@ -305,21 +305,18 @@ static bool is_cpu(const char *name)
     return strcmp(name, dev_name(0)) == 0;
 }
 
-/* Is layer il one whose experts lie on the CPU beside a device? */
+/* Is layer il one whose experts lie on the CPU beside a device, which has attention? */
 static bool lies_so(const struct place_table *t, const struct arch_cfg *c, int il)
 {
-    const uint8_t *in = t->p.in_layer;
-    int home = t->p.on[MODEL_ATTN];
-    int at = in ? in[il * MODEL_N_PART + MODEL_EXPERTS] : t->p.on[MODEL_EXPERTS];
-    return !is_cpu(t->p.name[home]) && c->layer[il].ffn == ARCH_MOE && is_cpu(t->p.name[at]);
+    int attn = model_place_at(&t->p, il, MODEL_ATTN), at = model_place_at(&t->p, il, MODEL_EXPERTS);
+    return !is_cpu(t->p.name[attn]) && c->layer[il].ffn == ARCH_MOE && is_cpu(t->p.name[at]);
 }
 
-/* What hot experts take on the device of attention. */
+/* What hot experts take on the devices of attention. */
 static sl_status add_hot(struct place_table *t, const io_model *io, const struct arch_cfg *c,
                          struct arena *a, sl_err *err)
 {
     void *p = NULL;
-    int home = t->p.on[MODEL_ATTN];
     if (!t->n_hot) return SL_OK;
     SL_TRY(mem_arena_array(a, (size_t)(c->n_layer + c->n_mtp), sizeof(int64_t), &p, err));
     int64_t *bytes = p;
@@ -328,6 +325,7 @@ static sl_status add_hot(struct place_table *t, const io_model *io, const struct
         if (!lies_so(t, c, il)) continue;
         t->n_hot_layer++;
         t->hot_one += bytes[il];
+        t->on[model_place_at(&t->p, il, MODEL_ATTN)].bytes += BASE_MAX(t->n_hot, 0) * bytes[il];
     }
     if (!t->n_hot_layer)
         return SL_FAIL(err, REQUEST, "--hot-experts: the experts of no layer lie on the CPU beside "
@@ -335,7 +333,6 @@ static sl_status add_hot(struct place_table *t, const io_model *io, const struct
     if (t->n_hot > c->n_expert)
         return SL_FAIL(err, REQUEST, "--hot-experts %d: this model has %d experts in a layer",
                        t->n_hot, c->n_expert);
-    if (t->n_hot > 0) t->on[home].bytes += t->n_hot * t->hot_one;
     return SL_OK;
 }
 
@@ -349,7 +346,8 @@ static sl_status add_stream(struct place_table *t, const io_model *io, const str
     int64_t *bytes = p;
     model_expert_bytes(c, io, bytes);
     for (int il = 0; il < c->n_layer; il++) {
-        if (!lies_so(t, c, il)) continue;
+        int attn = model_place_at(&t->p, il, MODEL_ATTN);
+        if (!lies_so(t, c, il) || attn != t->p.on[MODEL_ATTN]) continue;
         t->n_stream_layer++;
         t->stream_bytes += (c->n_expert - hot) * bytes[il];
         t->stream_one = BASE_MAX(t->stream_one, bytes[il]);
@@ -389,9 +387,11 @@ static void print_hot(const struct place_table *t)
 {
     char n[32];
     const char *home = t->p.name[t->p.on[MODEL_ATTN]];
+    bool one = t->p.n_dev <= 2;
     if (!t->n_hot) return;
     printf("%-12s %s on %s for each in all of %d layers", "hot experts",
-           inspect_bytes_text(t->hot_one, n, sizeof n), home, t->n_hot_layer);
+           inspect_bytes_text(t->hot_one, n, sizeof n), one ? home : "attention's devices",
+           t->n_hot_layer);
     if (t->n_hot > 0)
         printf(": %d take %s\n", t->n_hot,
                inspect_bytes_text(t->n_hot * t->hot_one, n, sizeof n));

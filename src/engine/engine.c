@@ -252,8 +252,10 @@ static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
     e->n_ctx = (int)wish;
     int64_t more = (int64_t)(e->n_seat - 1) * BASE_MIN(wish, DEFAULT_BATCH_TOK);
     *kv_tokens = asked ? BASE_MAX(asked, wish) : BASE_MIN(wish + more, BASE_MIN(most, INT_MAX / 2));
-    int home = e->place.p.on[MODEL_ATTN];
-    e->hot.room = r.of.room[home] - kv_bytes_in(e, &r.of, home, engine_blocks(*kv_tokens));
+    for (int i = 0; i < e->place.p.n_dev; i++) {
+        int pool = r.of.pool[i];
+        e->hot.room[i] = r.of.room[pool] - kv_bytes_in(e, &r.of, pool, engine_blocks(*kv_tokens));
+    }
     return SL_OK;
 }
 

@@ -248,7 +248,7 @@ struct engine_place {
 struct engine_hot {
     /* fixed after open */
     bool on, is_chosen;
-    int64_t room;           /* auto: bytes of e->d that nothing else takes */
+    int64_t room[MODEL_DEV_MAX]; /* auto: bytes of each device that nothing else takes */
     int64_t *bytes;         /* [L + MTP] of an expert, of the source */
     int32_t *n, *expert;    /* [L + MTP], and n_max each: as of model_hot */
     struct model_hot of;

@@ -20,6 +20,12 @@ static bool may(const sl_engine *e, int il)
     return model_may_be_hot(&e->place.p, &e->m->cfg, il);
 }
 
+/* The device on which those of layer il lie. */
+static int device_of(const sl_engine *e, int il)
+{
+    return model_place_at(&e->place.p, il, MODEL_ATTN);
+}
+
 static sl_status tables(sl_engine *e, sl_err *err)
 {
     struct arena *a = &e->place.arena;
@@ -55,7 +61,7 @@ sl_status engine_hot_bytes(sl_engine *e, sl_err *err)
         if (!may(e, il)) continue;
         e->hot.on = true;
         e->hot.n[il] = BASE_MAX(n, 0);
-        e->place.bytes[e->place.p.on[MODEL_ATTN]] += e->hot.n[il] * e->hot.bytes[il];
+        e->place.bytes[device_of(e, il)] += e->hot.n[il] * e->hot.bytes[il];
     }
     if (e->hot.on) return SL_OK;
     return SL_FAIL(err, REQUEST,
@@ -94,12 +100,15 @@ static void share_room(sl_engine *e)
     struct engine_hot *h = &e->hot;
     const int64_t *bytes = h->bytes;
     int E = e->m->cfg.n_expert;
-    double left = ROOM_SHARE * (double)h->room;
+    double left[MODEL_DEV_MAX];
+    for (int i = 0; i < MODEL_DEV_MAX; i++)
+        left[i] = ROOM_SHARE * (double)h->room[i];
     for (;;) {
         double most = -1;
         int at = -1;
         for (int il = 0; il < n_layers(e); il++) {
-            if (!may(e, il) || h->n[il] == E || (double)bytes[il] > left) continue;
+            bool fits = (double)bytes[il] <= left[device_of(e, il)];
+            if (!may(e, il) || h->n[il] == E || !fits) continue;
             const uint64_t *load = load_of(e, il);
             double sum = 0, next = 1.0 / E;
             for (int i = 0; load && i < E; i++)
@@ -111,25 +120,34 @@ static void share_room(sl_engine *e)
         }
         if (at < 0) return;
         h->n[at]++;
-        left -= (double)bytes[at];
+        left[device_of(e, at)] -= (double)bytes[at];
     }
 }
 
-static void tell(const sl_engine *e)
+/* Those on device i; how many. */
+static int64_t tell_on(const sl_engine *e, int i, bool *known)
 {
     int64_t n = 0, sum = 0;
     int n_layer = 0;
-    bool known = true;
     for (int il = 0; il < n_layers(e); il++) {
-        if (!may(e, il)) continue;
-        known &= load_of(e, il) != NULL;
+        if (!may(e, il) || device_of(e, il) != i) continue;
+        *known &= load_of(e, il) != NULL;
         n_layer++;
         n += e->hot.n[il];
         sum += e->hot.n[il] * e->hot.bytes[il];
     }
-    log_msg(LOG_DEBUG, "hot experts: %" PRId64 " in %d layers of %d, %.2f GiB on %s", n, n_layer,
-            e->m->cfg.n_expert, (double)sum / (1 << 30),
-            e->place.p.name[e->place.p.on[MODEL_ATTN]]);
+    if (n_layer)
+        log_msg(LOG_DEBUG, "hot experts: %" PRId64 " in %d layers of %d, %.2f GiB on %s", n,
+                n_layer, e->m->cfg.n_expert, (double)sum / (1 << 30), e->place.p.name[i]);
+    return n;
+}
+
+static void tell(const sl_engine *e)
+{
+    int64_t n = 0;
+    bool known = true;
+    for (int i = 0; i < e->place.p.n_dev; i++)
+        n += tell_on(e, i, &known);
     if (n == 0)
         log_msg(LOG_WARN, "hot-experts: auto: there is no memory left for any: a smaller -c leaves "
                           "more");

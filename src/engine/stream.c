@@ -20,7 +20,7 @@ static int64_t largest(const sl_engine *e, sl_err *err, sl_status *st)
     int64_t *bytes = p;
     model_expert_bytes(c, e->m->io, bytes);
     for (int il = 0; il < c->n_layer; il++)
-        if (model_may_be_hot(&e->place.p, c, il)) most = BASE_MAX(most, bytes[il]);
+        if (model_may_stream(&e->place.p, c, il)) most = BASE_MAX(most, bytes[il]);
     mem_free(p);
     return most;
 }

@@ -159,10 +159,11 @@ static bool has_part(const struct model *m, int il, enum model_part p)
     return model_has_layer(&m->cfg, &m->dims, il) && model_has_part(&m->cfg, il, p);
 }
 
-static bool any_hot(const struct model *m)
+/* Are any of a layer's experts hot, with its attention on that side? NULL: on any. */
+static bool any_hot(const struct model *m, const struct side *s)
 {
     for (int il = 0; il < m->cfg.n_layer + m->n_mtp; il++)
-        if (model_hot_of(m, il)) return true;
+        if (model_hot_of(m, il) && (!s || model_side_in(m, il, MODEL_ATTN) == s)) return true;
     return false;
 }
 
@@ -215,8 +216,8 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     int64_t nq = (int64_t)d->n_head * c->d_head,
             nk = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)d->n_head_kv * c->d_head;
     int64_t K = c->n_expert ? c->n_expert_used : 0;
-    unsigned home_attn = s == model_side(m, MODEL_ATTN) ? B_ATTN : 0; /* hot ones lie there */
-    unsigned sum = any_added(m) ? B_ATTN : 0, hot = any_hot(m) ? home_attn : 0;
+    unsigned home_attn = s == model_side(m, MODEL_ATTN) ? B_ATTN : 0; /* streamed ones come there */
+    unsigned sum = any_added(m) ? B_ATTN : 0, hot = any_hot(m, s) ? B_ATTN : 0;
     unsigned flow = m->stream.slab ? home_attn : 0, terms = hot | flow;
     bool many = m->ranks.join.n_rank > 1, spread = m->opts.spread;
     unsigned parts = parts_on(m, s);
@@ -243,8 +244,8 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->id_r, B_ROUTER | B_EXPERTS | terms, T, K},
         {&s->weight_odd, B_ROUTER | B_EXPERTS | flow, T, m->opts.n_late ? K : 0},
         {&s->id_odd, B_ROUTER | B_EXPERTS | terms, T, m->opts.n_late ? K : 0},
-        {&s->terms, (any_hot(m) ? B_EXPERTS : 0) | terms, T * K, D},
-        {&s->given, B_EXPERTS, T * K, any_hot(m) && dev_is_host(s->d) ? D : 0},
+        {&s->terms, (any_hot(m, NULL) ? B_EXPERTS : 0) | terms, T * K, D},
+        {&s->given, B_EXPERTS, T * K, any_hot(m, NULL) && dev_is_host(s->d) ? D : 0},
         {&s->late, B_EXPERTS | flow, T, m->opts.n_late ? D : 0},
         {&s->shared, B_SHARED | sum | flow, T, K && c->n_shared ? D : 0},
         {&s->y_cols, B_ATTN, T, cols(m, MODEL_CUT_HEADS)},

@@ -15,9 +15,13 @@ const struct hot *model_hot_of(const struct model *m, int il)
 bool model_may_be_hot(const struct model_place *p, const struct arch_cfg *c, int il)
 {
     int at = model_place_at(p, il, MODEL_EXPERTS), attn = model_place_at(p, il, MODEL_ATTN);
-    const dev *home = p->d[p->on[MODEL_ATTN]];
-    return c->layer[il].ffn == ARCH_MOE && p->d[attn] == home && dev_is_host(p->d[at]) &&
-           !dev_is_host(home);
+    return c->layer[il].ffn == ARCH_MOE && dev_is_host(p->d[at]) && !dev_is_host(p->d[attn]);
+}
+
+/* Where they lie. */
+static struct side *side_of(const struct model *m, int il)
+{
+    return model_side_in(m, il, MODEL_ATTN);
 }
 
 /* ---- which they are ---- */
@@ -86,7 +90,7 @@ sl_status model_hot_set(model *m, int il, const int32_t *expert, bool *changed, 
     if (!*changed) return SL_OK;
     set_slots(m, h, now);
     SL_TRY(model_stream_hot(m, il, err));
-    return dev_slots_put(m->d, &h->here, m->cfg.n_expert, err);
+    return dev_slots_put(side_of(m, il)->d, &h->here, m->cfg.n_expert, err);
 }
 
 const int32_t *model_hot_get(const model *m, int il, int *n)
@@ -118,12 +122,20 @@ static sl_status check(const struct model *m, const struct model_hot *o, sl_err 
     return SL_OK;
 }
 
-static sl_status room(struct model *m, const dev_mat *of, int n, dev_mat **out, sl_err *err)
+/* Room on a layer's side for n of its experts. */
+struct room {
+    struct model *m;
+    struct side *s;
+    int n;
+};
+
+static sl_status room(const struct room *r, const dev_mat *of, dev_mat **out, sl_err *err)
 {
+    struct model *m = r->m;
     struct dev_image like;
     dev_mat_view(of, 0, &like);
-    SL_TRY(dev_mat_room(m->d, &like, n, DEV_USE_EXPERTS, out, err));
-    model_side(m, MODEL_ATTN)->weight_bytes += dev_mat_bytes(*out);
+    SL_TRY(dev_mat_room(r->s->d, &like, r->n, DEV_USE_EXPERTS, out, err));
+    r->s->weight_bytes += dev_mat_bytes(*out);
     m->weight_bytes += dev_mat_bytes(*out);
     m->hot_bytes += dev_mat_bytes(*out);
     return SL_OK;
@@ -146,8 +158,9 @@ static sl_status open_layer(struct model *m, int il, int n, const int32_t *exper
     h->rest = (struct dev_slots){.n = (int)E, .expert = h->rest_of, .list = v + 3 * n + E};
     h->here.first = v + 3 * n + 2 * E;
     h->rest.first = h->here.first + E + 1;
-    SL_TRY(room(m, l->gate_up_exps, n, &h->gate_up, err));
-    SL_TRY(room(m, l->down_exps, n, &h->down, err));
+    struct room r = {m, side_of(m, il), n};
+    SL_TRY(room(&r, l->gate_up_exps, &h->gate_up, err));
+    SL_TRY(room(&r, l->down_exps, &h->down, err));
     h->bytes = (dev_mat_bytes(h->gate_up) + dev_mat_bytes(h->down)) / n;
     set_slots(m, h, expert);
     for (int i = 0; i < n; i++)
@@ -194,8 +207,8 @@ void model_hot_emit(struct emit *e, struct chosen chosen)
 {
     const struct model *m = e->m;
     const struct hot *h = model_hot_of(m, e->layer);
-    const struct side *home = model_side(m, MODEL_ATTN);
     if (!h || e->tap.fn) return;
+    const struct side *home = side_of(m, e->layer);
     struct dev_moe p = model_moe_of(e, home, model_layer(m, e->layer), chosen);
     p.slots = &h->here;
     p.gate_up = h->gate_up;
@@ -217,7 +230,7 @@ bool model_hot_rest(const struct emit *e, struct dev_moe *p)
 
 void model_hot_bring(struct emit *e)
 {
-    const struct side *home = model_side(e->m, MODEL_ATTN),
+    const struct side *home = side_of(e->m, e->layer),
                       *s = model_side_in(e->m, e->layer, MODEL_EXPERTS);
     model_move_emit(e, (struct at){home, home->terms}, (struct at){s, s->given},
                     e->m->cfg.n_expert_used * e->m->cfg.d_model, false);

@@ -161,14 +161,15 @@ struct model_hot {
     int n_max;
     const int32_t *expert;
 };
-/* May experts of layer il lie so, its attention being on the device that begins a pass? The devices
- * of p are open. */
+/* May experts of layer il lie so? Streamed: is its attention on the device that begins a pass, too?
+ * The devices of p are open. */
 bool model_may_be_hot(const struct model_place *p, const struct arch_cfg *c, int il);
 
 #define MODEL_STREAM_AUTO (-1)
 /* Experts of that many bytes, the largest of the model, which a buffer of the device holds. */
 int model_stream_slots(int n_expert, int64_t bytes);
 /* What that takes of the device's memory, beside weights, with steps of n_tok tokens. */
+bool model_may_stream(const struct model_place *p, const struct arch_cfg *c, int il);
 int64_t model_stream_bytes(const struct arch_cfg *c, int64_t expert_bytes, int n_tok);
 
 struct model_opts {

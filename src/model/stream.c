@@ -27,6 +27,12 @@ int64_t model_stream_bytes(const struct arch_cfg *c, int64_t expert_bytes, int n
            (int64_t)n_tok * c->n_expert_used * row;
 }
 
+bool model_may_stream(const struct model_place *p, const struct arch_cfg *c, int il)
+{
+    int attn = model_place_at(p, il, MODEL_ATTN);
+    return model_may_be_hot(p, c, il) && p->d[attn] == p->d[p->on[MODEL_ATTN]];
+}
+
 bool model_stream_of(const struct model *m, int il)
 {
     return m->stream.slab && il < m->cfg.n_layer + m->n_mtp && m->stream.slab[il];
@@ -50,7 +56,7 @@ static sl_status check(const struct model *m, sl_err *err)
         return SL_FAIL(err, UNSUPPORTED,
                        "stream-from: not with another form of experts' outputs (combine)");
     for (int il = 0; il < m->cfg.n_layer; il++)
-        if (model_may_be_hot(&m->place, &m->cfg, il)) return SL_OK;
+        if (model_may_stream(&m->place, &m->cfg, il)) return SL_OK;
     return SL_FAIL(err, REQUEST,
                    "stream-from: the experts of no layer lie on the CPU beside a device (device "
                    "and place say where)");
@@ -148,7 +154,7 @@ sl_status model_stream_open(struct model *m, sl_err *err)
     if (!m->opts.stream_from) return SL_OK;
     SL_TRY(check(m, err));
     for (int il = 0; il < n_layer; il++)
-        if (model_may_be_hot(&m->place, &m->cfg, il))
+        if (model_may_stream(&m->place, &m->cfg, il))
             most = BASE_MAX(most, layer_bytes(model_layer(m, il)) / m->cfg.n_expert);
     s->n_slot = model_stream_slots(m->cfg.n_expert, most);
     s->n_slab = (m->cfg.n_expert + s->n_slot - 1) / s->n_slot;
@@ -157,7 +163,7 @@ sl_status model_stream_open(struct model *m, sl_err *err)
     SL_TRY(mem_arena_array(&m->arena, (size_t)n_layer, sizeof *s->bytes, &p, err));
     s->bytes = p;
     for (int il = 0; il < n_layer; il++)
-        if (model_may_be_hot(&m->place, &m->cfg, il)) SL_TRY(open_layer(m, il, &all, err));
+        if (model_may_stream(&m->place, &m->cfg, il)) SL_TRY(open_layer(m, il, &all, err));
     s->from = BASE_MAX(m->opts.stream_from, 0);
     s->pass = -1;
     if (!m->hot) return SL_OK;

@@ -2,6 +2,7 @@
 /* Hot experts: whichever lie on the device beside the CPU, every row of logits has the bits of one
  * device; hits are those that routers counted; others become hot between requests, not under one;
  * what can not be is refused by name. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -134,6 +135,44 @@ TEST(engine_hot_has_the_bits_of_one_device_with_late_ones)
     has_the_bits("qwen3_moe", 1);
     has_the_bits("glm4_moe_lite.gguf", 2);
     has_the_bits("gpt_oss", 1);
+}
+
+/* Two devices that share the layers have hot experts each of its own. */
+static void has_them_on_two(const char *name, const char *second, int n_defer)
+{
+    struct got one, other;
+    sl_model *m = NULL;
+    sl_model_info mi;
+    char place[96];
+    int n, n_first = 0, n_second = 0, from = 0;
+    ASSERT_OK(sl_model_open(tiny(name), NULL, &m, &err));
+    sl_model_info_get(m, &mi);
+    sl_engine_opts o = opts_of("cpu", 0);
+    o.n_defer = n_defer;
+    run(m, &o, 1, &one, NULL);
+    for (int il = 0; il < mi.n_layer; il++)
+        if (m->cfg.layer[il].ffn == ARCH_MOE) from = il;
+    snprintf(place, sizeof place, "layers@%d-%d=%s;experts=cpu", from, mi.n_layer - 1, second);
+    o = opts_of("check", 2);
+    o.n_defer = n_defer;
+    o.place = place;
+    sl_engine *e = open_engine(m, &o, &other);
+    ask(e, 1, &other);
+    for (int il = 0; il < mi.n_layer; il++) {
+        (void)model_hot_get(e->net, il, &n);
+        *(il < from ? &n_first : &n_second) += n;
+    }
+    assert_true(n_first > 0 && n_second > 0);
+    check_same(&one, &other, place, 2);
+    sl_engine_close(e);
+    sl_model_close(m);
+}
+
+TEST(engine_hot_on_each_of_two_devices)
+{
+    has_them_on_two("glm4_moe_lite.gguf", "sim", 0);
+    has_them_on_two("qwen3_moe", "sim:clock=real,lat=1us,hand=1us", 0);
+    has_them_on_two("gpt_oss", "sim", 1);
 }
 
 #define E_MAX 64
