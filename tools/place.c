@@ -372,7 +372,7 @@ sl_status place_get(const io_model *io, const struct arch_cfg *c, const struct o
     SL_TRY(place_option(o, c->n_layer, buf, sizeof buf, &text, err));
     text = model_place_or_default(text);
     SL_TRY(model_place_parse(text ? text : "", c, home, a, &out->p, err));
-    model_place_bytes(&out->p, c, io, bytes);
+    model_place_bytes(&(struct model_placed){&out->p, c, NULL}, io, bytes);
     for (int i = 0; i < out->p.n_dev; i++) {
         out->on[i].bytes = bytes[i];
         SL_TRY(row(out, c, i, a, err));

@@ -508,6 +508,16 @@ int engine_cache_copies(sl_engine *e, const struct sched_plan *p);
 /* place.c: opens the devices of e->place as opts.device and opts.place say, and e->d. */
 sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err) BASE_MUST_USE;
 void engine_place_close(sl_engine *e); /* the devices too */
+/* The same of another rank, a thread's: place NULL: all is on home. Devices that are open when it
+ * fails are closed with the others. Errors: as model_place_parse, dev_open. */
+struct engine_stage {
+    const char *place, *home;
+    const struct arch_cfg *cfg;
+    const struct dev_opts *opts;
+};
+sl_status engine_place_rank(const struct engine_stage *s, struct arena *a, struct model_place *out,
+                            sl_err *err) BASE_MUST_USE;
+void engine_place_rank_close(struct model_place *p);
 /* The devices are closed, and opened again. */
 sl_status engine_place_again(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_place_tell(sl_engine *e); /* for sl_engine_devices, when all is open */

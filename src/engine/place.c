@@ -22,14 +22,20 @@ static void close_devices(struct model_place *p)
     }
 }
 
-static sl_status open_devices(sl_engine *e, sl_err *err)
+static sl_status open_each(struct model_place *p, const struct dev_opts *o, sl_err *err)
 {
-    struct model_place *p = &e->place.p;
     for (int i = 0; i < p->n_dev; i++) {
-        sl_status st = dev_open(p->name[i], &e->place.opts, &p->d[i], err);
+        sl_status st = dev_open(p->name[i], o, &p->d[i], err);
         if (st && p->on[MODEL_ATTN] != i) status_prefix(err, "place");
         if (st) return st;
     }
+    return SL_OK;
+}
+
+static sl_status open_devices(sl_engine *e, sl_err *err)
+{
+    struct model_place *p = &e->place.p;
+    SL_TRY(open_each(p, &e->place.opts, err));
     e->d = p->d[p->on[MODEL_ATTN]];
     return SL_OK;
 }
@@ -94,11 +100,40 @@ static void tell_auto(const char *name)
                 name);
 }
 
+/* Does a rank have what it places there in the memory of our device i? */
+static bool takes_from(const sl_engine *e, int rank, int i)
+{
+    if (i == e->place.p.on[MODEL_ATTN]) return engine_rank_has_ours(e, rank);
+    return engine_rank_is_here(e, rank);
+}
+
+/* Stages have each its own layers. What ranks have that share layers is not told apart here. */
+static bool are_stages(const sl_engine *e)
+{
+    return engine_n_rank(e) > 1 && engine_n_rank(e) == engine_n_stage(e);
+}
+
+static void weigh_stages(sl_engine *e)
+{
+    int64_t of[MODEL_DEV_MAX], *bytes = e->place.bytes;
+    for (int i = 0; i < MODEL_DEV_MAX; i++)
+        bytes[i] = 0;
+    for (int r = 0; r < engine_n_rank(e); r++) {
+        struct model_dims d = engine_rank_dims(e, r);
+        model_place_bytes(&(struct model_placed){&e->place.p, &e->m->cfg, &d}, e->m->io, of);
+        for (int i = 0; i < e->place.p.n_dev; i++)
+            if (takes_from(e, r, i)) bytes[i] += of[i];
+    }
+}
+
 /* What lies where, and how much it is. */
 static sl_status weigh(sl_engine *e, sl_err *err)
 {
     const struct model_place *p = &e->place.p;
-    model_place_bytes(p, &e->m->cfg, e->m->io, e->place.bytes);
+    if (are_stages(e))
+        weigh_stages(e);
+    else
+        model_place_bytes(&(struct model_placed){p, &e->m->cfg, NULL}, e->m->io, e->place.bytes);
     SL_TRY(engine_hot_bytes(e, err));
     SL_TRY(engine_stream_bytes(e, err));
     if (e->opts.draft_model) e->place.bytes[p->on[MODEL_ATTN]] += e->opts.draft_model->bytes;
@@ -133,6 +168,23 @@ sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err)
     return weigh(e, err);
 }
 
+sl_status engine_place_rank(const struct engine_stage *s, struct arena *a, struct model_place *out,
+                            sl_err *err)
+{
+    if (s->place)
+        SL_TRY(model_place_parse(s->place, s->cfg, s->home, a, out, err));
+    else {
+        *out = (struct model_place){.n_dev = 1};
+        SL_TRY(mem_arena_str(a, s->home, strlen(s->home), &out->name[0], err));
+    }
+    return open_each(out, s->opts, err);
+}
+
+void engine_place_rank_close(struct model_place *p)
+{
+    close_devices(p);
+}
+
 sl_status engine_place_again(sl_engine *e, sl_err *err)
 {
     close_devices(&e->place.p);
@@ -157,8 +209,9 @@ static int64_t need_at(const sl_engine *e, int i)
         struct model_dims d = engine_rank_dims(e, r);
         int weight = d.weight[0] ? d.weight[model_stage_rank(&d)] : 1;
         all += weight;
-        here += engine_rank_has_ours(e, r) ? weight : 0;
+        here += takes_from(e, r, i) ? weight : 0;
     }
+    if (are_stages(e)) here = all;
     for (int k = 0; k < p->n_dev; k++)
         if (k == i || (dev_takes_host(p->d[k]) && dev_takes_host(p->d[i])))
             n += e->place.bytes[k] + arch_beside_bytes(e->place.bytes[k]);

@@ -83,22 +83,29 @@ bool engine_rank_has_ours(const sl_engine *e, int rank)
     return n == n_own && memcmp(name, own, n) == 0;
 }
 
-static sl_status open_device(struct rank *r, dev **out, sl_err *err)
+static sl_status open_devices(struct rank *r, sl_err *err)
 {
     const struct engine_ranks *k = r->all;
     struct dev_opts o = k->dopts;
     char name[ENGINE_DEVICE_NAME];
     size_t n;
     const char *own = device_of(k, r->opts.rank, &n);
+    struct engine_stage s = {.place = k->fell_back ? NULL : k->place,
+                             .home = k->fell_back ? dev_name(0) : name,
+                             .cfg = &k->m->cfg,
+                             .opts = &o};
     SL_TRY(copy_name(own, n, name, sizeof name, err));
     o.rank = r->opts.rank;
-    return dev_open(k->fell_back ? dev_name(0) : name, &o, out, err);
+    SL_TRY(engine_place_rank(&s, &r->arena, &r->place, err));
+    r->f.d = r->place.d[r->place.on[MODEL_ATTN]];
+    r->opts.place = &r->place;
+    return SL_OK;
 }
 
 static sl_status open_thread(struct rank *r, sl_err *err)
 {
     struct follower *f = &r->f;
-    SL_TRY(open_device(r, &f->d, err));
+    SL_TRY(open_devices(r, err));
     SL_TRY(model_open(r->all->m->io, f->d, &r->opts, &f->net, err));
     SL_TRY(dev_kv_open(f->d, &r->shape, &f->kv, err));
     return engine_follower_init(f, r->all, r->opts.rank, err);
@@ -317,6 +324,7 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
     if (l.ep > 1) SL_TRY(deal_experts(e, l.ep, err));
     k->m = e->m;
     k->device = e->opts.device;
+    k->place = model_place_or_default(e->opts.place);
     k->n_spare = e->opts.n_spare;
     k->place_mbps = e->opts.place_mbps ? e->opts.place_mbps : 200;
     k->apart = dist_launched().n > 1;
@@ -389,7 +397,7 @@ struct fact {
     const char *what;
     uint64_t v;
 };
-#define N_FACT 16
+#define N_FACT 17
 
 static uint64_t text_hash(const char *s)
 {
@@ -414,6 +422,7 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
         {"its model's files hold other bytes: copy them again", e->files_hash},
         {"--layout differs", text_hash(o->layout)},
         {"--device differs", hash_bytes(di.name, strcspn(di.name, ":"), 0)},
+        {"--place differs", text_hash(e->ranks->place)},
         {"the CPU's instruction set differs, and with it attention's form (SL_CPU limits it)",
          dev_is_card(di.name) ? 0 : text_hash(di.isa)},
         {"--acts differs", (uint64_t)di.acts},
@@ -470,7 +479,7 @@ static sl_status start_thread(struct rank *r, int rank, const struct model_opts 
     r->opts.rank = rank;
     r->opts.dist = r->f.end;
     r->opts.progress = NULL; /* home's tells how far it is */
-    r->opts.place = NULL;    /* home is on one device, or has refused */
+    mem_arena_init(&r->arena, MEM_MISC, 0);
     r->shape = kv[rank];
     return par_side_open(rank_main, r, &r->side, err);
 }
@@ -564,7 +573,8 @@ void engine_ranks_close(sl_engine *e)
         par_side_close(k->rank[i].side);
         engine_follower_fini(f);
         model_close(f->net);
-        dev_close(f->d);
+        engine_place_rank_close(&k->rank[i].place);
+        mem_arena_fini(&k->rank[i].arena);
     }
     dist_close(k->end);
     engine_far_close(k->own.far);

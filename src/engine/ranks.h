@@ -37,6 +37,8 @@ struct rank { /* a thread's */
     struct engine_ranks *all;
     struct follower f;
     par_side *side;
+    struct model_place place;
+    struct arena arena; /* of its texts and tables */
     struct model_opts opts;
     struct dev_kv_shape shape;
     sl_status st; /* of opening, and why; published by is_open */
@@ -48,6 +50,7 @@ struct engine_ranks {
     struct dev_opts dopts;
     sl_model *m;
     const char *device; /* a list of names; ranks of a machine have one after the other of them */
+    const char *place;  /* of every rank, beside its device; NULL: nothing */
     int n, here; /* here: the rank of this process, 0 where they are threads */
     int n_ahead; /* messages that may be under way */
     bool apart;  /* processes */

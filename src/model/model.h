@@ -140,9 +140,14 @@ sl_status model_place_parse(const char *text, const struct arch_cfg *c, const ch
                             struct arena *a, struct model_place *out, sl_err *err) BASE_MUST_USE;
 /* text, or where it is NULL the environment's SL_PLACE; NULL: it says nothing. */
 const char *model_place_or_default(const char *text);
-/* Bytes of the source's tensors that go to each device; a table of tokens that is the head too
- * counts on both of its devices. */
-void model_place_bytes(const struct model_place *p, const struct arch_cfg *c, const io_model *io,
+/* Bytes of the source's tensors, as far as dims holds them (NULL: all), that go to each device; a
+ * table of tokens that is the head too counts on both of its devices. */
+struct model_placed {
+    const struct model_place *p;
+    const struct arch_cfg *c;
+    const struct model_dims *dims;
+};
+void model_place_bytes(const struct model_placed *w, const io_model *io,
                        int64_t bytes[MODEL_DEV_MAX]);
 /* Of those, the experts' on device i. */
 int64_t model_place_experts(const struct model_place *p, const struct arch_cfg *c,
@@ -164,12 +169,12 @@ struct model_hot {
 /* May experts of layer il lie so? Streamed: is its attention on the device that begins a pass, too?
  * The devices of p are open. */
 bool model_may_be_hot(const struct model_place *p, const struct arch_cfg *c, int il);
+bool model_may_stream(const struct model_place *p, const struct arch_cfg *c, int il);
 
 #define MODEL_STREAM_AUTO (-1)
 /* Experts of that many bytes, the largest of the model, which a buffer of the device holds. */
 int model_stream_slots(int n_expert, int64_t bytes);
 /* What that takes of the device's memory, beside weights, with steps of n_tok tokens. */
-bool model_may_stream(const struct model_place *p, const struct arch_cfg *c, int il);
 int64_t model_stream_bytes(const struct arch_cfg *c, int64_t expert_bytes, int n_tok);
 
 struct model_opts {

@@ -100,18 +100,22 @@ static enum model_part place_of(const struct model_place *p, const struct arch_c
     return part;
 }
 
-void model_place_bytes(const struct model_place *p, const struct arch_cfg *c, const io_model *io,
+void model_place_bytes(const struct model_placed *w, const io_model *io,
                        int64_t bytes[MODEL_DEV_MAX])
 {
+    const struct model_place *p = w->p;
+    const struct arch_cfg *c = w->c;
     for (int i = 0; i < MODEL_DEV_MAX; i++)
         bytes[i] = 0;
     for (int i = 0; i < io_n_tensor(io); i++) {
         const struct tensor *t = io_tensor(io, i);
+        int64_t n = (int64_t)t->n_bytes;
         int il = -1, at;
         enum model_part part = place_of(p, c, t, &il, &at);
-        bytes[at] += (int64_t)t->n_bytes;
+        if (w->dims) n = model_slice_bytes(c, w->dims, t->name, n);
+        bytes[at] += n;
         if (part == MODEL_EMBED && il < 0 && c->tied_head && p->on[MODEL_HEAD] != at)
-            bytes[p->on[MODEL_HEAD]] += (int64_t)t->n_bytes;
+            bytes[p->on[MODEL_HEAD]] += n;
     }
 }
 

@@ -145,6 +145,24 @@ static sl_status check_combine(const struct model *m, sl_err *err)
     return SL_OK;
 }
 
+/* Rows come to the device that begins a pass, and leave it. */
+static sl_status check_devices(const struct model *m, sl_err *err)
+{
+    const struct model_dims *d = &m->dims;
+    bool apart = m->place.n_dev > 1 || !dev_is_host(m->d);
+    if (apart && (d->n_rank > 1 || model_is_own(m)))
+        return SL_FAIL(err, UNSUPPORTED,
+                       "layout: ranks that share layers (tp, dp, ep) compute on the CPU: with "
+                       "--device or --place it is pp alone");
+    for (int il = d->layer0; il < d->layer0 + d->n_layer; il++)
+        if (model_side_in(m, il, MODEL_ATTN) != model_side(m, MODEL_ATTN))
+            return SL_FAIL(err, UNSUPPORTED,
+                           "layout: attention of layer %d is placed on another device than its "
+                           "stage's: --device names those",
+                           il);
+    return SL_OK;
+}
+
 sl_status model_ranks_open(struct model *m, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
@@ -152,12 +170,7 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
     int n = m->dims.n_rank;
     void *p = NULL;
     if (n * m->dims.n_stage <= 1 && !model_is_own(m)) return SL_OK;
-    if (m->place.n_dev > 1)
-        return SL_FAIL(err, UNSUPPORTED, "layout: a rank has one device: --place is not for ranks");
-    if (!dev_is_host(m->d) && (n > 1 || model_is_own(m)))
-        return SL_FAIL(err, UNSUPPORTED,
-                       "layout: ranks that share layers (tp, dp, ep) compute on the CPU: with "
-                       "--device it is pp alone");
+    SL_TRY(check_devices(m, err));
     for (int i = 0; i < c->n_layer; i++)
         if (c->layer[i].mixer != ARCH_GQA && c->layer[i].mixer != ARCH_MLA)
             return SL_FAIL(err, UNSUPPORTED, "layout: layer %d has a state that is not shared", i);

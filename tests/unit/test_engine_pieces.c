@@ -85,20 +85,27 @@ static float *floats(size_t n)
     return p;
 }
 
-/* Logits of stages on such devices have the bits of one CPU. */
-static void same_in(const char *name, const char *layout, const char *device)
+/* Logits of stages on such devices, with parts of each elsewhere (place; NULL: none), have the bits
+ * of one CPU. */
+static void same_placed(const char *name, const char *layout, const char *device, const char *place)
 {
     sl_model *m = NULL;
     ASSERT_OK(sl_model_open(tiny(name), NULL, &m, &err));
     size_t n = 3 * (size_t)m->cfg.n_vocab;
     float *p = floats(n), *q = floats(n);
     sl_engine_opts one = opts_of(NULL, "cpu"), two = opts_of(layout, device);
+    two.place = place;
     ASSERT_OK(answers(m, &one, p));
     ASSERT_OK(answers(m, &two, q));
     assert_memory_equal(p, q, n * sizeof(float));
     mem_free(p);
     mem_free(q);
     sl_model_close(m);
+}
+
+static void same_in(const char *name, const char *layout, const char *device)
+{
+    same_placed(name, layout, device, NULL);
 }
 
 static void same_on(const char *name, const char *device)
@@ -130,6 +137,18 @@ TEST(engine_stages_on_three_devices)
 {
     same_in("qwen3_moe_mixed", "pp=3", "check,sim:clock=real,lat=1us,hand=1us,cpu");
     same_in("glm4_moe", "pp=3", "sim,check,check");
+}
+
+/* Each stage has its attention on a device of its own, and its experts, or what else is placed
+ * there, on the CPU's share that it has. */
+TEST(engine_stages_with_experts_on_the_cpu)
+{
+    static const char *const sim = "sim:clock=real,lat=1us,hand=1us";
+    same_placed("qwen3_moe", "pp=2", "check,check", "experts=cpu");
+    same_placed("deepseek_v3", "pp=2", "check,sim", "experts=cpu");
+    same_placed("deepseek_v2", "pp=2", sim, "experts=cpu;shared=cpu;router=cpu");
+    same_placed("qwen3_moe_mixed", "pp=3", "check,sim,check", "experts=cpu;head=cpu;embed=cpu");
+    same_placed("glm4_moe", "pp=3", "check", "experts@1-2=sim;dense=cpu");
 }
 
 /* The k-th call of a stage's device fails, or from then on all: opening says so, or the step does,
@@ -170,7 +189,7 @@ TEST(engine_stages_refuse_devices)
         const char *layout, *device, *says;
     } row[] = {{"tp=2", "check",
                 "layout: ranks that share layers (tp, dp, ep) compute on the CPU: with "
-                "--device it is pp alone"},
+                "--device or --place it is pp alone"},
                {"tp=2,pp=2", "check", "layout: ranks that share layers"},
                {"pp=2", "cpu,check,sim",
                 "layout: --device cpu,check,sim: 3 devices, and 2 ranks of this machine"},
@@ -184,8 +203,14 @@ TEST(engine_stages_refuse_devices)
         if (!strstr(err.text, row[i].says)) fail_msg("%s", err.text);
     }
     sl_engine_opts o = opts_of("pp=2", "check");
-    o.place = "head=cpu";
+    o.place = "attn@0=cpu";
     ASSERT_STATUS(sl_engine_open(m, &o, &e, &err), SL_UNSUPPORTED);
-    assert_string_equal(err.text, "layout: a rank has one device: --place is not for ranks");
+    assert_string_equal(err.text, "layout: attention of layer 0 is placed on another device than "
+                                  "its stage's: --device names those");
+    o = opts_of("tp=2", "cpu");
+    o.place = "head=check";
+    ASSERT_STATUS(sl_engine_open(m, &o, &e, &err), SL_UNSUPPORTED);
+    assert_string_equal(err.text, "layout: ranks that share layers (tp, dp, ep) compute on the "
+                                  "CPU: with --device or --place it is pp alone");
     sl_model_close(m);
 }

@@ -1,1 +1,1 @@
-sluice: layout: a rank has one device: --place is not for ranks
+sluice: layout: ranks that share layers \(tp, dp, ep\) compute on the CPU: with --device or --place it is pp alone
