@@ -86,7 +86,7 @@ static const struct opt opts[] = {
     TEXT("combine", combine, "FORM", "f32",
          "with --this-cluster: experts' outputs between ranks of dp as f32, bf16 or q8"),
     TEXT("device", device, "NAME", NULL,
-         "a device as serve takes it, sim:... too, beside the CPU: what lies where, how fast"),
+         "devices as serve takes them, sim:... too, beside the CPU: what lies where, how fast"),
     INT("defer", defer, "0", 0, 1024, "with --device: experts of a token that come late"),
     TEXT("stream-from", common.stream_from, "N|auto|off", NULL,
          "with --device: prompts in steps of N tokens bring experts from the CPU to it"),

@@ -7,6 +7,7 @@
 #include "cmd.h"
 #include "plan/calib.h"
 #include "plan/embed.h"
+#include "plan/place.h"
 #include "plan/search.h"
 #include "plan/store.h"
 #include "text/json.h"
@@ -124,6 +125,16 @@ int plan_cmd_acceptance(struct plan_run *r);
 int plan_cmd_cross(struct plan_run *r);
 int plan_cmd_machine(struct plan_run *r);
 int plan_cmd_device(struct plan_run *r);
+int plan_cmd_cards(struct plan_run *r); /* the same of several devices */
+
+/* cmd_plan_device.c: a device's figures, and the host's where its options say them (told); else
+ * those of the CPU beside it: of --doctor's file, or its own probes, and --bench says what of them
+ * is reached. What is asked of a model on it. Errors: REQUEST, as dev_open. */
+sl_status plan_card_get(const struct plan_run *r, const char *name, struct plan_card *out,
+                        bool *told, sl_err *err) BASE_MUST_USE;
+sl_status plan_card_beside(struct plan_run *r, struct plan_card *card, sl_err *err) BASE_MUST_USE;
+sl_status plan_card_asked(struct plan_run *r, struct plan_format *fmt, struct plan_asked *asked,
+                          int *stream_from, sl_err *err) BASE_MUST_USE;
 
 /* What the file of --expert-stats counted, into r->q.model, which is there. */
 sl_status plan_query_counts(struct plan_run *r, sl_err *err) BASE_MUST_USE;

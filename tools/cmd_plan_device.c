@@ -35,49 +35,50 @@ struct device_plan {
     struct row row[8];
     int n;
     int stream_from; /* as of plan_placing */
-    struct dev_figures f;
+    bool told;       /* by the device's options, not measured */
 };
 
 /* ---- figures ---- */
 
-static sl_status look_at(struct device_plan *x, sl_err *err)
+sl_status plan_card_get(const struct plan_run *r, const char *name, struct plan_card *out,
+                        bool *told, sl_err *err)
 {
-    struct dev_opts o = {.n_thread = x->r->o->common.threads};
+    struct dev_opts o = {.n_thread = r->o->common.threads};
+    struct dev_figures f;
     dev *d = NULL;
     int64_t total = 0, left = 0;
-    SL_TRY(dev_open(x->r->o->device, &o, &d, err));
+    SL_TRY(dev_open(name, &o, &d, err));
     sl_status st = SL_OK;
     if (dev_is_host(d))
         st = SL_FAIL(err, REQUEST,
                      "--device %.60s: it is the CPU, beside which nothing lies: --this-machine, or "
                      "another device",
-                     x->r->o->device);
+                     name);
     if (!st) st = dev_memory(d, &left, &total, err);
-    if (!st) st = dev_figures_get(d, &x->f, err);
+    if (!st) st = dev_figures_get(d, &f, err);
     dev_close(d);
     SL_TRY(st);
-    x->card = (struct plan_card){.mem = (double)(x->f.is_told ? total : left),
-                                 .bw = x->f.read,
-                                 .ops = x->f.ops,
-                                 .bus = x->f.bus,
-                                 .lat = x->f.lat_s,
-                                 .hand = x->f.hand_s,
-                                 .host_bw = x->f.host_read,
-                                 .host_ops = x->f.host_ops};
+    *told = f.is_told;
+    *out = (struct plan_card){.mem = (double)(f.is_told ? total : left),
+                              .bw = f.read,
+                              .ops = f.ops,
+                              .bus = f.bus,
+                              .lat = f.lat_s,
+                              .hand = f.hand_s,
+                              .host_bw = f.host_read,
+                              .host_ops = f.host_ops};
     return SL_OK;
 }
 
-/* The CPU beside it: --doctor's file, or its own probes; --bench says what of them is reached. */
-static sl_status look_beside(struct device_plan *x, sl_err *err)
+sl_status plan_card_beside(struct plan_run *r, struct plan_card *card, sl_err *err)
 {
-    struct dev_opts o = {.n_thread = x->r->o->common.threads};
+    struct dev_opts o = {.n_thread = r->o->common.threads};
     struct os_topology top;
     struct plan_consts k;
     double gbps = 0, gops = 0;
     SL_TRY(os_topology_get(&top, err));
-    if (x->f.is_told) return SL_OK;
-    x->card.host_mem = (double)top.mem_available;
-    SL_TRY(plan_read_doctor(x->r, &gbps, &gops, err));
+    card->host_mem = (double)top.mem_available;
+    SL_TRY(plan_read_doctor(r, &gbps, &gops, err));
     if (!(gbps > 0)) {
         dev *d = NULL;
         SL_TRY(dev_open("cpu", &o, &d, err));
@@ -85,9 +86,9 @@ static sl_status look_beside(struct device_plan *x, sl_err *err)
         gops = dev_probe_int8_gops(d, PROBE_MS);
         dev_close(d);
     }
-    SL_TRY(plan_here(x->r, &(struct plan_speed){gbps, gops}, &k, err));
-    x->card.host_bw = k.v[PLAN_CPU_GBPS] * 1e9;
-    x->card.host_ops = k.v[PLAN_CPU_TOPS] * 1e12;
+    SL_TRY(plan_here(r, &(struct plan_speed){gbps, gops}, &k, err));
+    card->host_bw = k.v[PLAN_CPU_GBPS] * 1e9;
+    card->host_ops = k.v[PLAN_CPU_TOPS] * 1e12;
     return SL_OK;
 }
 
@@ -220,7 +221,7 @@ static void tell(const struct device_plan *x, const struct row *best)
     printf("device: %.1f GiB, reads %.3g GB/s, products %.3g Gop/s, bus %.3g GB/s, launch %.3g us, "
            "hand-over %.3g us (%s)\n",
            c->mem / GIB, c->bw * 1e-9, c->ops * 1e-9, c->bus * 1e-9, c->lat * 1e6, c->hand * 1e6,
-           x->f.is_told ? "as its options say" : "measured");
+           x->told ? "as its options say" : "measured");
     if (c->host_bw > 0)
         printf("CPU: reads %.3g GB/s, products %.3g Gop/s\n", c->host_bw * 1e-9,
                c->host_ops * 1e-9);
@@ -371,9 +372,9 @@ static sl_status emit(const struct device_plan *x, const struct row *best, sl_er
     return st;
 }
 
-static sl_status ask(struct device_plan *x, sl_err *err)
+sl_status plan_card_asked(struct plan_run *r, struct plan_format *fmt, struct plan_asked *asked,
+                          int *stream_from, sl_err *err)
 {
-    struct plan_run *r = x->r;
     const struct plan_opts *o = r->o;
     if (!o->common.model)
         return SL_FAIL(err, REQUEST, "missing option: --model: --list shows the names");
@@ -388,27 +389,34 @@ static sl_status ask(struct device_plan *x, sl_err *err)
     if (o->n_hot > m->experts)
         return SL_FAIL(err, REQUEST, "--hot %d: %.60s has %d experts in a layer", o->n_hot,
                        m->name, m->experts);
-    SL_TRY(place_stream(&o->common, &x->stream_from, err));
+    SL_TRY(place_stream(&o->common, stream_from, err));
     if (r->has_real)
-        x->fmt = r->real;
-    else if (!plan_format_find(o->weights ? o->weights : "q4", &x->fmt))
+        *fmt = r->real;
+    else if (!plan_format_find(o->weights ? o->weights : "q4", fmt))
         return SL_FAIL(err, REQUEST, "unknown weights: %.20s: one of %s", o->weights,
                        plan_format_names());
-    x->asked = (struct plan_asked){.batch = o->concurrency > 0 ? o->concurrency : 1,
-                                   .ctx = o->input + o->output,
-                                   .prompt = o->input,
-                                   .chunk = o->chunk > 0      ? o->chunk
-                                            : x->stream_from ? CHUNK_STREAMED
-                                                             : CHUNK,
-                                   .kv_bits = strcmp(o->kv, "int8") ? 16 : 8};
-    SL_TRY(look_at(x, err));
-    return look_beside(x, err);
+    *asked = (struct plan_asked){.batch = o->concurrency > 0 ? o->concurrency : 1,
+                                 .ctx = o->input + o->output,
+                                 .prompt = o->input,
+                                 .chunk = o->chunk > 0   ? o->chunk
+                                          : *stream_from ? CHUNK_STREAMED
+                                                         : CHUNK,
+                                 .kv_bits = strcmp(o->kv, "int8") ? 16 : 8};
+    return SL_OK;
+}
+
+static sl_status ask(struct device_plan *x, sl_err *err)
+{
+    SL_TRY(plan_card_asked(x->r, &x->fmt, &x->asked, &x->stream_from, err));
+    SL_TRY(plan_card_get(x->r, x->r->o->device, &x->card, &x->told, err));
+    return x->told ? SL_OK : plan_card_beside(x->r, &x->card, err);
 }
 
 int plan_cmd_device(struct plan_run *r)
 {
     struct device_plan x = {.r = r};
     sl_err err;
+    if (r->o->device[dev_name_bytes(r->o->device)]) return plan_cmd_cards(r);
     sl_status st = ask(&x, &err);
     if (st) return st == SL_REQUEST ? cmd_usage("%s", err.text) : cmd_fail(&err);
     add_all(&x);

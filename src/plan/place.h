@@ -45,6 +45,28 @@ struct plan_asked {
 void plan_place(const struct plan_model *m, const struct plan_format *f,
                 const struct plan_card *card, const struct plan_placing *p,
                 const struct plan_asked *a, struct plan_placed *out);
+/* Several such devices. stages: each is of a rank that is a stage, with an even part of the CPU,
+ * and sequences go through them in lanes, one in each at a time; else one rank has them all, one
+ * after the other. What the CPU has is the first one's. */
+#define PLAN_CARDS_MAX 16
+struct plan_cards {
+    const struct plan_card *card;
+    int n;
+    bool stages;
+};
+struct plan_carded {
+    struct plan_placed all, of[PLAN_CARDS_MAX]; /* of all together; on each */
+    int32_t first[PLAN_CARDS_MAX + 1]; /* layers of each part, in their order */
+    double lanes;
+    int fullest; /* the device with the least room */
+};
+/* Of placing, n_cpu is 0 or all. As plan_place; prompts of stages go in pieces. */
+void plan_cards(const struct plan_model *m, const struct plan_format *f, const struct plan_cards *c,
+                const struct plan_placing *p, const struct plan_asked *a, struct plan_carded *out);
+/* The largest n_hot that fits so on each of them, of one rank. */
+int plan_cards_hot(const struct plan_model *m, const struct plan_format *f,
+                   const struct plan_cards *c, const struct plan_placing *p,
+                   const struct plan_asked *a);
 /* The largest n_hot that fits in nine tenths of what is left beside weights and cache. */
 int plan_place_hot(const struct plan_model *m, const struct plan_format *f,
                    const struct plan_card *card, const struct plan_placing *p,

@@ -316,3 +316,72 @@ TEST(plan_place_fits_what_fits)
     plan_place(m, &f, &card, &p, &q, &got);
     assert_true(got.over > 0 && got.host_over);
 }
+
+/* ---- several devices ---- */
+
+/* Layers are dealt out, and nothing is lost: in turn they take as long as one large device and the
+ * ways between; stages have a part of the CPU each, and gain where several sequences are there. */
+TEST(plan_cards_deal_layers_out)
+{
+    struct plan_asked q = {.batch = 1, .ctx = 4096, .prompt = 512, .chunk = 512, .kv_bits = 16};
+    struct plan_card card[2], one = {.mem = 1e12, .bw = 800e9, .ops = 1e12, .bus = 24e9,
+                                     .lat = 5e-6, .hand = 15e-6, .host_bw = 379e9};
+    struct plan_format f;
+    load();
+    assert_true(plan_format_find("q4", &f));
+    card[0] = card[1] = one;
+    for (int i = 0; i < 4; i++) {
+        const struct plan_model *m = plan_find_model(&tables, i < 2 ? "deepseek-r1" : "qwen3-32b");
+        struct plan_cards c = {card, 2, false};
+        struct plan_placing p = {.n_cpu = i % 2 ? m->moe_layers : 0};
+        struct plan_placed whole;
+        struct plan_carded turn, stages;
+        plan_place(m, &f, &one, &p, &q, &whole);
+        plan_cards(m, &f, &c, &p, &q, &turn);
+        c.stages = true;
+        plan_cards(m, &f, &c, &p, &q, &stages);
+        assert_int_equal(turn.first[2], m->layers);
+        assert_int_equal(stages.first[2], m->layers);
+        double more = turn.all.dev_weights / whole.dev_weights - 1;
+        if (fabs(more) > 0.001) fail_msg("%d: weights %+.4f", i, more);
+        if (fabs(turn.all.seq / whole.seq - 1) > 1e-9) fail_msg("%d: cache", i);
+        double longer = turn.all.step / whole.step;
+        if (longer < 1 || longer > 1.02) fail_msg("%d: in turn %.3f of one", i, longer);
+        double host = stages.all.host - 2 * whole.host; /* half of the CPU each */
+        if (fabs(host) > 1e-3 * whole.step) fail_msg("%d: the CPU's part", i);
+        q.batch = 8;
+        plan_cards(m, &f, &c, &p, &q, &stages);
+        c.stages = false;
+        plan_cards(m, &f, &c, &p, &q, &turn);
+        if (!m->moe_layers) assert_true(stages.all.step < 0.65 * turn.all.step);
+        q.batch = 1;
+    }
+}
+
+TEST(plan_cards_fit_what_fits)
+{
+    struct plan_asked q = {.batch = 1, .ctx = 8192, .chunk = 512, .kv_bits = 8};
+    struct plan_card card[2] = {{.mem = 64e9, .bw = 800e9, .bus = 24e9, .host_bw = 379e9}};
+    struct plan_format f;
+    struct plan_carded got;
+    load();
+    const struct plan_model *m = plan_find_model(&tables, "deepseek-r1");
+    assert_true(plan_format_find("w4a8", &f));
+    card[1] = card[0];
+    struct plan_cards c = {card, 2, false};
+    struct plan_placing p = {0};
+    plan_cards(m, &f, &c, &p, &q, &got);
+    assert_true(got.all.over > 0);
+    p.n_cpu = m->moe_layers;
+    p.n_hot = plan_cards_hot(m, &f, &c, &p, &q);
+    assert_true(p.n_hot >= 51); /* of 256 in every layer */
+    plan_cards(m, &f, &c, &p, &q, &got);
+    assert_true(got.all.over <= 0 && got.all.free_seq >= 1);
+    p.n_hot += 20;
+    plan_cards(m, &f, &c, &p, &q, &got);
+    assert_true(got.all.over > 0);
+    card[1].mem = 4e9; /* the smaller one decides */
+    p.n_hot = 0;
+    plan_cards(m, &f, &c, &p, &q, &got);
+    assert_true(got.all.over > 0 && got.fullest == 1);
+}

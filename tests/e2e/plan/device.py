@@ -100,6 +100,32 @@ def check_streamed(model, name, device, errors):
             sys.exit(f"auto: {auto['prompt_ms']} ms, not the least of {by}")
 
 
+def check_several(model, name):
+    """Two devices: what plan lists is started as it says, and answers as the CPU does."""
+    one = "sim:bw=800,bus=24,host-bw=20"
+    device = one + "," + one
+    code, out, err = e2e.run([EXE, "plan", "--device", device, "-m",
+                              os.path.join(model, "config.json"), "--weights", "q4", "--input",
+                              str(DEPTH), "--output", "8", "--json", "--hot", "4"])
+    if code:
+        sys.exit(f"plan {device}: exit {code}: {err[-300:]}")
+    rows = json.loads(out)["placements"]
+    if [r["stages"] for r in rows] != [False, True, False, True, False]:
+        sys.exit(f"placements: {[r['name'] for r in rows]}")
+    ask = [EXE, "run", "--mock", "--mock-type", "q4_0", "-m", model, "--ids", "5,17,40,90", "-n",
+           "8", "--temp", "0", "--ignore-eos", "--json", "-c", "128", "-t", "2"]
+    want = None
+    for args in ["--device cpu"] + [r["args"] for r in rows]:
+        code, out, err = e2e.run(ask + args.split())
+        if code:
+            sys.exit(f"run {args}: exit {code}: {err[-300:]}")
+        got = json.loads(out)["run_hash"]
+        want = want or got
+        if got != want:
+            sys.exit(f"run {args}: other answers than the CPU's")
+    print(f"{name}: {len(rows)} placements on two devices start and answer as the CPU")
+
+
 def main():
     errors = []
     rows = [(MOE, "gqa", SLOW_HOST), (V3, "mla", LATE_CARD)]
@@ -120,6 +146,7 @@ def main():
                     print(f"{name} {device[4:36]:32} {' '.join(args) or 'all there':28} {batch} "
                           f"{ms:8.3f} {p['ms_per_step']:8.3f} {e:+6.1f} %")
             check_streamed(d, name, device, errors)
+            check_several(d, name)
     mean = sum(errors) / len(errors)
     print(f"{len(errors)} steps: mean error {mean:.1f} %, worst {max(errors):.1f} %")
     sys.exit(0 if mean <= MEAN and max(errors) <= WORST else 1)
