@@ -308,8 +308,8 @@ HARMONY = """{{ reasoning_effort }};{% for m in messages %}{% if m.role == 'assi
 
 
 def harmony(s):
-    """Histories as its templates want them: reasoning as thinking, one text beside a call, three
-    efforts."""
+    """Histories as its templates want them: reasoning before a call as thinking, that of an answer
+    that is over not at all, one text beside a call, three efforts."""
     call = {"id": "a", "type": "function", "function": {"name": "nothing", "arguments": '{"a": 1}'}}
     past = [{"role": "user", "content": "u"},
             {"role": "assistant", "content": "w", "reasoning_content": "r", "tool_calls": [call]},
@@ -323,8 +323,7 @@ def harmony(s):
              "<|channel|>analysis<|message|>rw<|end|> "
              "to=functions.nothing<|channel|>commentary<|message|>"
              '{"a": 1}<|call|><|message|><|end|>;t;'
-             '<|start|>assistant<|channel|>analysis<|message|>q<|end|>'
-             "<|message|>c<|end|>;tools", r)
+             "<|start|>assistant<|message|>c<|end|>;tools", r)
     status, r = s.post(CHAT, chat("Go", tools=TOOLS,
                                   tool_choice="required", seed=1, temperature=1.3, max_tokens=300))
     need("harmony by its template", status == 200 and r["choices"][0]["message"]["content"] is None,
