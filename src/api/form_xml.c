@@ -85,73 +85,136 @@ static void put_json(const struct args *x, const struct json *prop)
 
 /* ---- rules ---- */
 
-/* An enum of strings, each with the closing tag; false: there is none. */
-static bool put_enum(const struct args *x, const struct json *prop)
+/* What is said of a text: by a property's schema itself, or by the one that its reference, its only
+ * member of allOf, or its only member of anyOf beside null names. */
+struct text {
+    const struct json *schema; /* NULL: several say something */
+    bool null;                 /* null is another member */
+};
+
+static bool is_sole(const struct json *s, const char *key)
 {
-    const struct json *list = text_json_get(prop, "enum"), *one = text_json_get(prop, "const");
-    if (one && one->kind == JSON_STR_K) {
-        api_form_literal(x->out, one->s, one->n);
-        str_puts(x->out, " sl-value-end");
-        return true;
+    static const char *const notes[] = {"title",    "description", "default",   "examples",
+                                        "readOnly", "writeOnly",   "deprecated", "$comment"};
+    for (const struct json *c = s->child; c; c = c->next) {
+        bool may = strcmp(c->key, key) == 0;
+        for (int i = 0; i < BASE_COUNT_OF(notes); i++)
+            may |= strcmp(c->key, notes[i]) == 0;
+        if (!may) return false;
     }
-    if (!list || list->kind != JSON_ARRAY_K || !list->n) return false;
-    for (const struct json *v = list->child; v; v = v->next)
-        if (v->kind != JSON_STR_K) return false;
+    return true;
+}
+
+#define DEPTH_MAX 16
+
+static struct text text_of(const struct json *s, const struct json *root, int depth)
+{
+    static const char *const list[] = {"anyOf", "oneOf", "allOf"};
+    const struct text none = {0};
+    const struct json *v;
+    if (!s || s->kind != JSON_OBJECT_K || depth > DEPTH_MAX) return none;
+    if ((v = text_json_get(s, "$ref")))
+        return v->kind == JSON_STR_K && is_sole(s, "$ref")
+                   ? text_of(api_parse_ref(root, v->s), root, depth + 1)
+                   : none;
+    for (int i = 0; i < BASE_COUNT_OF(list); i++) {
+        const struct json *only = NULL;
+        int n = 0;
+        if (!(v = text_json_get(s, list[i]))) continue;
+        if (v->kind != JSON_ARRAY_K || !is_sole(s, list[i])) return none;
+        for (const struct json *c = v->child; c; c = c->next)
+            if (i == 2 || api_parse_kinds(c, root) != API_PARSE_NULL) only = c, n++;
+        if (n != 1) return none;
+        struct text t = text_of(only, root, depth + 1);
+        t.null |= v->n > 1;
+        return t;
+    }
+    return (struct text){.schema = s};
+}
+
+/* An enum of strings, and null where it may be, with the closing tag; false: there is none. */
+static bool put_enum(const struct args *x, const struct text *t)
+{
+    const struct json *list = text_json_get(t->schema, "enum"),
+                      *one = text_json_get(t->schema, "const");
+    bool is_one = one && one->kind == JSON_STR_K, null = t->null;
+    if (!is_one && (!list || list->kind != JSON_ARRAY_K || !list->n)) return false;
+    for (const struct json *v = is_one ? NULL : list->child; v; v = v->next) {
+        if (v->kind != JSON_STR_K && v->kind != JSON_NULL_K) return false;
+        null |= v->kind == JSON_NULL_K;
+    }
     str_puts(x->out, "(");
-    for (const struct json *v = list->child; v; v = v->next) {
-        if (v != list->child) str_puts(x->out, " | ");
+    if (is_one) api_form_literal(x->out, one->s, one->n);
+    const char *between = is_one ? " | " : "";
+    for (const struct json *v = is_one ? NULL : list->child; v; v = v->next) {
+        if (v->kind != JSON_STR_K) continue;
+        str_puts(x->out, between);
         api_form_literal(x->out, v->s, v->n);
+        between = " | ";
     }
+    if (null) str_printf(x->out, "%s\"null\"", between);
     str_puts(x->out, ") sl-value-end");
     return true;
 }
 
 /* What a strict schema says of a text and this form can not hold. */
-static const char *says_more(const struct json *prop)
+static const char *says_more(const struct json *schema)
 {
-    static const char *const key[] = {"pattern", "format"};
+    static const char *const key[] = {"pattern", "format", "not", "if"};
     for (int i = 0; i < BASE_COUNT_OF(key); i++)
-        if (text_json_get(prop, key[i])) return key[i];
+        if (text_json_get(schema, key[i])) return key[i];
     return NULL;
 }
 
 #define LENGTH_MAX 4096 /* characters that are counted; beyond that a length is not held */
 
-/* A text of bounded length: of the texts that may be, those without "<", which could begin the
- * closing tag. 1 = put, 0 = no bounds, -1 = bounds that are not held. */
-static int put_bounded(const struct args *x, const struct json *prop)
+/* A text of bounded length, or null where it may be: of the texts that may be, those without "<",
+ * which could begin the closing tag. 1 = put, 0 = no bounds, -1 = bounds that are not held. */
+static int put_bounded(const struct args *x, const struct json *schema, bool null)
 {
-    const struct json *lo = text_json_get(prop, "minLength"),
-                      *hi = text_json_get(prop, "maxLength");
+    const struct json *lo = text_json_get(schema, "minLength"),
+                      *hi = text_json_get(schema, "maxLength");
     int64_t min = lo && lo->kind == JSON_INT_K ? lo->i : 0,
             max = hi && hi->kind == JSON_INT_K ? hi->i : -1;
     if (min <= 0 && max < 0) return 0;
     if (min > LENGTH_MAX || max > LENGTH_MAX) return -1;
-    str_printf(x->out, "[^<]{%d,", (int)BASE_MAX(min, 0));
+    str_printf(x->out, "%s[^<]{%d,", null ? "(\"null\" | " : "", (int)BASE_MAX(min, 0));
     if (max >= 0) str_printf(x->out, "%d", (int)max);
-    str_puts(x->out, "} sl-value-end");
+    str_printf(x->out, "}%s sl-value-end", null ? ")" : "");
     return 1;
 }
 
+#define TEXT_OR_NULL (API_PARSE_STR | API_PARSE_NULL)
+
+/* What may be a text or null can be held: null and None are read as null, all else as a text. */
 static sl_status put_value(const struct args *x, const struct json *prop)
 {
     int bound = 0;
     unsigned kinds = api_parse_kinds(prop, x->root);
-    const char *more = says_more(prop);
+    bool null = kinds & API_PARSE_NULL, is_text = (kinds | API_PARSE_NULL) == TEXT_OR_NULL;
+    struct text t = {0};
+    const char *more = NULL;
     if (kinds && !(kinds & API_PARSE_STR)) {
         put_json(x, prop);
         str_puts(x->out, " sl-value-end");
         return SL_OK;
     }
-    if (put_enum(x, prop)) return SL_OK;
-    if (kinds == API_PARSE_STR && (bound = put_bounded(x, prop)) == 1 && !(x->strict && more))
-        return SL_OK;
-    if (x->strict && bound < 0) more = "a length over 4096";
-    if (x->strict && (more || kinds != API_PARSE_STR))
+    if (is_text) t = text_of(prop, x->root, 0);
+    if (is_text && !t.schema) more = "a text of several forms";
+    if (!is_text) more = "what may be a string or not";
+    if (!t.schema) t.schema = prop;
+    if (!(x->strict && is_text && more) && put_enum(x, &t)) return SL_OK;
+    if (!more) {
+        more = says_more(t.schema);
+        bound = put_bounded(x, t.schema, t.null || null);
+        if (bound == 1 && !(x->strict && more)) return SL_OK;
+        if (bound < 0) more = "a length over 4096";
+    }
+    if (x->strict && more)
         return SL_FAIL(x->err, REQUEST,
                        "tools[%d].function.parameters.properties.%.40s: %s can not be enforced "
                        "strictly in this model's form of calls",
-                       x->tool, prop->key, more ? more : "what may be a string or not");
+                       x->tool, prop->key, more);
     str_puts(x->out, "sl-value");
     return SL_OK;
 }

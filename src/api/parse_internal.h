@@ -62,6 +62,8 @@ unsigned api_parse_types_of(const struct api_parse_types *t, const struct str *n
                             const struct str *key);
 /* The kinds that a schema allows; root: what its references are seen from. */
 unsigned api_parse_kinds(const struct json *schema, const struct json *root);
+/* What "#/$defs/NAME" and the like name, member by member from the root; NULL: nothing. */
+const struct json *api_parse_ref(const struct json *root, const char *ref);
 
 struct api_parse {
     /* fixed after open */

@@ -43,8 +43,7 @@ static unsigned kind_of_value(const struct json *v)
     }
 }
 
-/* "#/$defs/NAME" and the like: members by name from the root. */
-static const struct json *find_ref(const struct json *root, const char *ref)
+const struct json *api_parse_ref(const struct json *root, const char *ref)
 {
     char part[128];
     const struct json *v = root;
@@ -67,7 +66,7 @@ static unsigned kinds_at(const struct json *s, const struct json *root, int dept
     unsigned kinds = 0;
     if (!s || s->kind != JSON_OBJECT_K || depth > MAX_DEPTH) return 0;
     if ((v = text_json_get(s, "$ref")) && v->kind == JSON_STR_K)
-        return kinds_at(find_ref(root, v->s), root, depth + 1);
+        return kinds_at(api_parse_ref(root, v->s), root, depth + 1);
     if ((v = text_json_get(s, "type")) && v->kind == JSON_STR_K) return kind_of_type(v);
     if (v && v->kind == JSON_ARRAY_K) {
         for (const struct json *t = v->child; t; t = t->next)

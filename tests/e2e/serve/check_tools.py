@@ -291,7 +291,30 @@ def text_forms(s, family):
                                             for x in v["list"]) and v["e"] in ("1", "two") and \
                 type(v.get("flag", True)) is bool
         need(f"{family} texts and JSON {seed}", ok, r)
+    # what pydantic makes of enums and of what may be None
+    color = {"$ref": "#/$defs/color"}
+    params = {"type": "object", "required": ["c", "oc", "on", "u", "of"],
+              "additionalProperties": False, "$defs": {
+        "color": {"enum": ["red", "green"], "type": "string"}}, "properties": {
+        "c": color, "oc": {"anyOf": [color, {"type": "null"}], "default": None},
+        "on": {"type": ["string", "null"], "maxLength": 2}, "u": {"allOf": [color], "title": "U"},
+        "of": {"anyOf": [{"type": "null"}, {"type": "string", "minLength": 1, "maxLength": 6}]}}}
+    two = {"red", "green"}
+    for seed in range(6):
+        status, r = s.post(CHAT, chat("Go", tools=[tool("f", params, strict=True)],
+                                      tool_choice="required", parallel_tool_calls=False,
+                                      temperature=1.5, seed=seed, max_tokens=200))
+        c = r["choices"][0] if status == 200 else {"finish_reason": "none"}
+        ok = c["finish_reason"] in ("length", "tool_calls")
+        for _, text in calls_of(c["message"]) if c["finish_reason"] == "tool_calls" else []:
+            v = json.loads(text)
+            ok = ok and v["c"] in two and v["u"] in two and v["oc"] in two | {None} and \
+                len(v["on"] or "") <= 2 and (v["of"] is None or 1 <= len(v["of"]) <= 6)
+        need(f"{family} texts or null {seed}", ok, r)
     for props, word in (({"s": {"type": "string", "pattern": "a+"}}, "pattern"),
+                        ({"s": {"anyOf": [{"type": "string", "maxLength": 1},
+                                          {"type": "string", "minLength": 3}]}}, "several forms"),
+                        ({"s": {"type": "string", "not": {"const": "a"}}}, "not can not"),
                         ({"s": {}}, "string or not")):
         got, _, data = s.call("POST", CHAT, chat("x", tools=[tool("f", obj(**props), strict=True)],
                                                  tool_choice="required"))
