@@ -74,6 +74,7 @@ sl_status bench_replay(const struct opt_common *o, const char *path, sl_err *err
     if (!o->kv) like.kv = (int)eo.kv;
     like.exact = o->exact || eo.exact;
     if (!o->defer) like.defer = eo.n_defer;
+    if (!o->combine) like.combine = eo.combine;
     if (eo.draft) like.draft = eo.draft;
     like.draft_vocab = eo.draft_vocab;
     if (o->ctx) eo.n_ctx = o->ctx;

@@ -52,7 +52,8 @@ def serve(path):
 
 def main():
     with e2e.tempfile.TemporaryDirectory() as d:
-        one, many, mtp, served = (os.path.join(d, n) for n in ("one", "many", "mtp", "served"))
+        one, many, mtp, form, served = (os.path.join(d, n)
+                                        for n in ("one", "many", "mtp", "form", "served"))
         lines = "".join(
             json.dumps({"ids": [(7 * i + k) % 90 for k in range(3 + 9 * i)], "n": 6}) + "\n"
             for i in range(6))
@@ -68,7 +69,10 @@ def main():
         code, out, err = e2e.run([SLUICE, "run", "-p", "The capital", "-n", "20", "-c", "512",
                                   "--draft", "mtp", "--draft-vocab", "600", "--record", mtp])
         check(code == 0, f"run --draft mtp --record: {code} {err}")
-        names = [one, many, mtp, served]
+        code, out, err = e2e.run([SLUICE, "run", "-p", "The capital", "-n", "8", "-c", "512",
+                                  "--combine", "q8", "--defer", "1", "--record", form])
+        check(code == 0, f"run --combine q8 --record: {code} {err}")
+        names = [one, many, mtp, form, served]
         try:
             serve(served)
         except SystemExit:  # this build has no server
@@ -94,6 +98,9 @@ def main():
         refused("no recording", ["byte 0", "not a recording"], cut)
         refused("another model", ["another model"], many,
                 "-m", os.path.join(e2e.tiny(), "llama3.gguf"))
+        refused("a model without an MTP layer", [mtp + ": draft"], mtp,
+                "-m", os.path.join(e2e.tiny(), "llama3.gguf"))
+        refused("another form", ["combine"], form, "--combine", "bf16")
         refused("other options", ["type of the KV cache"], many, "--kv", "q8")
         refused("not there", ["none"], os.path.join(d, "none"))
         refused("with -p", ["--replay"], many, "-p", "5", code=2)
