@@ -196,6 +196,9 @@ sl_status plan_book_read(struct plan_book *b, struct arena *a, struct plan_bytes
         return SL_FAIL(err, FORMAT, "%s: sigma_prior %g is absurd", src.name, b->sigma_prior);
     }
     const struct json *list = text_json_get(root, "priors");
+    if (!list && !text_json_get(root, "sets"))
+        return SL_FAIL(err, FORMAT, "%s: no file of --calibrate: neither priors nor sets",
+                       src.name);
     for (const struct json *o = list ? list->child : NULL; o; o = o->next) {
         int v, m;
         SL_TRY(place_in(o, src.name, &v, &m, err));

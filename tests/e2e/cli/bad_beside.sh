@@ -26,3 +26,4 @@ $SLUICE run -m $TINY/qwen3_moe --ids 5 -n 1 -q --expert-stats load.json >/dev/nu
 for of in qwen3 glm4_moe; do
     $SLUICE inspect $TINY/$of --experts --expert-stats load.json || echo "exit $?" >&2
 done
+$SLUICE plan -m deepseek-r1 --hardware 910b4 --cards 8 --constants c.json || echo "exit $?" >&2

@@ -19,3 +19,5 @@ sluice: load\.json: of a model with 7 experts of which 3 are used, not 0 and 0
 exit 1
 sluice: load\.json: of a model with 7 experts of which 3 are used, not 10 and \d
 exit 1
+sluice: c\.json: no file of --calibrate: neither priors nor sets
+exit 1
