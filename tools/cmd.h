@@ -49,13 +49,17 @@ int cmd_flush(int rc);
 /* What errno says of a write to standard output that failed; 0: it was an earlier one. */
 const char *cmd_unwritten(int e);
 
-/* Set by the first Ctrl-C or SIGTERM. A second one, or one second without an end, leaves at once
- * with 130. */
+/* The number of the first Ctrl-C or SIGTERM. A second one, or one second without an end, leaves at
+ * once with 130. */
 extern volatile sig_atomic_t cmd_stop;
+/* The exit code of a command that was stopped: 130, or 0 of a server by SIGTERM, which it may get
+ * while it loads. */
+int cmd_stopped(void);
 void cmd_signals_init(void);
 /* For commands with connections: one that breaks is none of the process's. A closed stdout is then
  * what cmd_flush makes of it. */
 void cmd_signals_sockets(void);
+void cmd_signals_server(void); /* the same, of a command that SIGTERM ends */
 /* For chat: Ctrl-C during an answer stops the answer only. The flag is cleared by the caller; no
  * timer. */
 extern volatile sig_atomic_t cmd_stop_soft;

@@ -105,6 +105,10 @@ static sl_status host(struct compute *c, const char *path, const struct engine_o
     live.engine = c->e;
     if (o->service.sandbox == 0) os_sandbox_calls(o->prefill.at.n > 0, &active);
     take_signals();
+    if (cmd_stop) { /* before they were taken */
+        gate_host_stop(live.host);
+        return SL_FAIL(err, CANCELLED, "interrupted");
+    }
     fprintf(stderr, "sluice: listening on unix:%s\n", path);
     fflush(stderr);
     sl_status st = engine_loop(c, o, err);
@@ -125,7 +129,7 @@ static int run(struct cmd_ctx *x)
     int can = cmd_can_write("expert-stats", o->common.expert_stats);
     if (can != CMD_OK) return can;
     mem_steady();
-    cmd_signals_sockets();
+    cmd_signals_server();
     const struct os_path at = {serving_folder(&x->arena, path), OS_WRITE_SOCKETS};
     sl_engine_opts eo = serving_engine_opts(&o->batch);
     sl_status st = SL_OK;

@@ -376,6 +376,7 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, sl_err *er
     int64_t deadline = 0;
     if (o->service.sandbox == 0) os_sandbox_calls(o->attach.n + o->prefill.at.n > 0, &active);
     take_signals();
+    if (cmd_stop) return SL_FAIL(err, CANCELLED, "interrupted"); /* before they were taken */
     announce(o, net_server_port(live.server));
     sl_status st = engine_loop(c, o, &deadline, err);
     let_go(live.server, st ? clock_now_ns() + LOST_NS : deadline);
@@ -537,7 +538,7 @@ static int run(struct cmd_ctx *x)
     int can = cmd_can_write("expert-stats", o->common.expert_stats);
     if (can != CMD_OK) return can;
     mem_steady();
-    cmd_signals_sockets();
+    cmd_signals_server();
     struct api_opts ao = api_opts_of(o);
     if (read_names(o, &x->arena, &ao, &err)) return cmd_fail(&err);
     if (api_opts_check(&ao, &err)) return cmd_usage("%s", err.text);

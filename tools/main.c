@@ -32,7 +32,7 @@ const struct cmd *const *cmd_table(int *n)
 
 int cmd_fail(const sl_err *err)
 {
-    if (err->code == SL_CANCELLED) return CMD_INTERRUPTED;
+    if (err->code == SL_CANCELLED) return cmd_stopped();
     fprintf(stderr, "sluice: %s\n", err->text);
     return CMD_FAILED;
 }

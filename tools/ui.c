@@ -31,12 +31,18 @@ void cmd_paste_mode(bool on)
     fflush(stdout);
 }
 
+static bool serves; /* SIGTERM is what ends it */
+
+int cmd_stopped(void)
+{
+    return serves && cmd_stop == SIGTERM ? CMD_OK : CMD_INTERRUPTED;
+}
+
 static void leave(int sig)
 {
-    (void)sig;
     if (paste_mode && write(STDOUT_FILENO, PASTE_OFF, sizeof PASTE_OFF - 1) < 0) paste_mode = 0;
     if (have_tty) (void)tcsetattr(STDIN_FILENO, TCSANOW, &tty_at_start);
-    _exit(CMD_INTERRUPTED);
+    _exit(sig == SIGALRM ? cmd_stopped() : CMD_INTERRUPTED);
 }
 
 static void on_stop(int sig)
@@ -46,7 +52,7 @@ static void on_stop(int sig)
         return;
     }
     if (cmd_stop) leave(sig);
-    cmd_stop = 1;
+    cmd_stop = sig;
     struct itimerval t = {.it_value = {.tv_usec = STOP_GRACE_US}};
     (void)setitimer(ITIMER_REAL, &t, NULL);
 }
@@ -64,6 +70,12 @@ void cmd_signals_init(void)
     sigaction(SIGPIPE, &sa, NULL); /* a closed pipe ends us quietly, as other tools */
     sa.sa_handler = SIG_IGN;
     sigaction(SIGXFSZ, &sa, NULL); /* writes past a limit on files' sizes fail, and say so */
+}
+
+void cmd_signals_server(void)
+{
+    serves = true;
+    cmd_signals_sockets();
 }
 
 void cmd_signals_sockets(void)

@@ -400,6 +400,11 @@ def waiting():
         cmd = [e2e.sluice(), "serve", "--port", "0", "--attach", "unix:" + path]
         front = subprocess.Popen(cmd, stderr=subprocess.PIPE, text=True)
         wrong = subprocess.Popen([*cmd, "-m", other], stderr=subprocess.PIPE, text=True)
+        for how, want in (signal.SIGTERM, 0), (signal.SIGINT, 130):
+            ends = subprocess.Popen(cmd, stderr=subprocess.PIPE, text=True)
+            ends.stderr.readline()
+            ends.send_signal(how)
+            need(f"one that waits ends with {want}", ends.wait(10) == want, ends.returncode)
         first = front.stderr.readline()
         need("a front says that it waits", "waiting for an engine" in first, first)
         port = int(first.split("port ")[1].split()[0])
