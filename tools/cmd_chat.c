@@ -242,7 +242,7 @@ static void stats(const struct chat *x)
     fprintf(stderr,
             "in all: %llu prompt tok, %llu answer tok; kv cache %lld of %lld tok; %d threads, %s, "
             "acts %s, kv %s\n",
-            (unsigned long long)s.n_prompt_tok, (unsigned long long)s.n_decode_tok,
+            (unsigned long long)s.n_prompt_tok, (unsigned long long)s.n_answer_tok,
             (long long)s.kv_used_tok, (long long)s.kv_total_tok, x->c.ei.n_thread, x->c.ei.isa,
             x->c.ei.acts, x->c.ei.kv);
 }
