@@ -22,8 +22,4 @@ empty load --url http://localhost:1 -m demo --parallel 1 --trace c.json
 empty bench -m $TINY/qwen3 --replay c.json --json-schema c.json
 empty bench -m $TINY/qwen3 --kernels q4_0 --temp 1
 $SLUICE run -m $TINY/qwen3_moe --ids 5 -n 1 -q --expert-stats none/load.json || echo "exit $?" >&2
-$SLUICE run -m $TINY/qwen3_moe --ids 5 -n 1 -q --expert-stats load.json >/dev/null
-for of in qwen3 glm4_moe; do
-    $SLUICE inspect $TINY/$of --experts --expert-stats load.json || echo "exit $?" >&2
-done
 $SLUICE plan -m deepseek-r1 --hardware 910b4 --cards 8 --constants c.json || echo "exit $?" >&2
