@@ -157,6 +157,14 @@ static sl_status fill(struct bench *b, const struct test *t, sl_err *err)
     return SL_OK;
 }
 
+/* Tokens of answers so far: a step of a lane makes only its own sequences'. */
+static uint64_t n_made(const struct bench *b)
+{
+    sl_stats st;
+    sl_stats_get(b->c.e, &st);
+    return st.n_answer_tok;
+}
+
 /* One repeat: tokens and seconds of the measured part, and its steps. */
 static sl_status once(struct bench *b, const struct test *t, double *tok, double *s, int *n_step,
                       sl_err *err)
@@ -174,11 +182,11 @@ static sl_status once(struct bench *b, const struct test *t, double *tok, double
             SL_TRY(submit(b, BASE_MAX(t->depth, 1), t->n + 1 + spare(t), t->batch > 1, err));
         while (b->n_first < t->batch)
             SL_TRY(step(b, err));
-        *tok = (double)t->n * t->batch;
     }
+    uint64_t first = n_made(b), goal = first + (uint64_t)t->n * (uint64_t)t->batch;
     sl_op_stats(b->c.e, b->o->ops ? b->op : NULL, b->o->ops ? OP_MAX : 0); /* from here on */
     int64_t t0 = clock_now_ns();
-    while (t->prefill ? sl_pending(b->c.e) : *n_step < t->n) {
+    while (t->prefill ? sl_pending(b->c.e) != 0 : n_made(b) < goal) {
         SL_TRY(step(b, err));
         ++*n_step;
     }
@@ -186,6 +194,8 @@ static sl_status once(struct bench *b, const struct test *t, double *tok, double
     if (t->prefill) { /* what the tree did not have: the last part of a block of the depth too */
         sl_stats_get(b->c.e, &st);
         *tok = (double)(st.n_prompt_tok - n0);
+    } else {
+        *tok = (double)(n_made(b) - first);
     }
     if (!t->prefill && b->n_over > 0)
         return SL_FAIL(err, INTERNAL, "%d of %d sequences ended before the measured steps did",
