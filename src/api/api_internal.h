@@ -77,6 +77,11 @@ struct api_routing {
     struct net_count *cell; /* [n_row, n_col] */
     struct net_count n_rank, rank[API_RANK_MAX]; /* each over its share, all layers */
     struct net_count n_stage, idle[API_RANK_MAX]; /* 0 stages: one has all layers */
+    /* of each rank, since open; 0 ranks: there is one */
+    struct net_count n_part;
+    struct api_part {
+        struct net_count step_us, wait_us, bytes, joins;
+    } part[API_RANK_MAX];
     /* of groups of ranks that have sequences of their own; 0 groups: all are of one */
     struct net_count n_group;
     struct api_group {

@@ -146,6 +146,22 @@ static void sample_experts(api *a)
     if (r->spread.slot) set_ranks(r);
 }
 
+/* What ranks waited for each other, and took from each other. */
+static void sample_parts(api *a)
+{
+    struct api_routing *r = &a->routing;
+    sl_rank_stat rank[API_RANK_MAX];
+    int n = BASE_MIN(sl_ranks(a->o.engine, rank, API_RANK_MAX), API_RANK_MAX);
+    for (int i = 0; i < n && n > 1; i++) {
+        struct api_part *p = &r->part[i];
+        set(&p->step_us, (uint64_t)(rank[i].step_ms * 1e3));
+        set(&p->wait_us, (uint64_t)(rank[i].wait_ms * 1e3));
+        set(&p->bytes, rank[i].join_bytes);
+        set(&p->joins, rank[i].n_join);
+    }
+    set(&r->n_part, n > 1 ? (uint64_t)n : 0);
+}
+
 /* How much of the steps' time each stage waits for others: the mean of its ranks. */
 static void sample_stages(api *a)
 {
@@ -188,34 +204,66 @@ void api_sample(api *a)
     if (now - r->when_ns < EVERY_NS) return;
     r->when_ns = now;
     if (r->n_expert) sample_experts(a);
+    sample_parts(a);
     sample_stages(a);
     sample_groups(a);
 }
 
 struct group_metric {
     const char *name, *help;
-    const struct net_count *first; /* of the first group */
+    const struct net_count *first; /* of the first group or rank */
+    double unit;
 };
+
+/* One of n things: rank [n], where they are not ranks in order; bytes from one to the next. */
+struct listed {
+    int n;
+    size_t size;
+    const struct net_count *rank;
+};
+
+static const struct net_count *nth(const struct net_count *first, size_t size, int i)
+{
+    return (const struct net_count *)((const char *)first + (size_t)i * size);
+}
+
+static void put_list(const struct group_metric *m, const char *type, const struct listed *l,
+                     struct str *out, const char *label)
+{
+    char more[400];
+    net_metric_head(out, m->name, type, m->help);
+    for (int i = 0; i < l->n; i++) {
+        int rank = l->rank ? (int)net_count_get(nth(l->rank, l->size, i)) : i;
+        snprintf(more, sizeof more, "%s,rank=\"%d\"", label, rank);
+        net_metric_value(out, m->name, more,
+                         (double)net_count_get(nth(m->first, l->size, i)) * m->unit);
+    }
+}
 
 static void put_groups(const struct api_routing *r, struct str *out, const char *label)
 {
     const struct api_group *g = r->group;
     const struct group_metric all[] = {
-        {"sluice:rank_requests_running", "Requests that ranks of their own compute", &g->running},
-        {"sluice:rank_requests_waiting", "Requests that wait for them", &g->waiting},
-        {"sluice:rank_kv_used_tokens", "Tokens in their cache", &g->used},
-        {"sluice:rank_kv_tokens", "Tokens that fit into it", &g->total}};
-    uint64_t n = net_count_get(&r->n_group);
-    char more[400];
-    for (int k = 0; k < BASE_COUNT_OF(all) && n; k++) {
-        net_metric_head(out, all[k].name, "gauge", all[k].help);
-        for (uint64_t i = 0; i < n; i++) {
-            const struct net_count *v =
-                (const struct net_count *)((const char *)all[k].first + i * sizeof *g);
-            snprintf(more, sizeof more, "%s,rank=\"%d\"", label, (int)net_count_get(&g[i].rank));
-            net_metric_value(out, all[k].name, more, (double)net_count_get(v));
-        }
-    }
+        {"sluice:rank_requests_running", "Requests that ranks of their own have", &g->running, 1},
+        {"sluice:rank_requests_waiting", "Requests that wait for them", &g->waiting, 1},
+        {"sluice:rank_kv_used_tokens", "Tokens in their cache", &g->used, 1},
+        {"sluice:rank_kv_tokens", "Tokens that fit into it", &g->total, 1}};
+    struct listed l = {(int)net_count_get(&r->n_group), sizeof *g, &g->rank};
+    for (int k = 0; k < BASE_COUNT_OF(all) && l.n; k++)
+        put_list(&all[k], "gauge", &l, out, label);
+}
+
+static void put_parts(const struct api_routing *r, struct str *out, const char *label)
+{
+    const struct api_part *p = r->part;
+    const struct group_metric all[] = {
+        {"sluice:rank_step_seconds_total", "Time of a rank's steps", &p->step_us, 1e-6},
+        {"sluice:dist_wait_seconds_total", "Of these: it waited for others", &p->wait_us, 1e-6},
+        {"sluice:dist_bytes_total", "Bytes that it took from others", &p->bytes, 1},
+        {"sluice:dist_ops_total", "Times that it joined rows with others", &p->joins, 1}};
+    struct listed l = {(int)net_count_get(&r->n_part), sizeof *p, NULL};
+    for (int k = 0; k < BASE_COUNT_OF(all) && l.n; k++)
+        put_list(&all[k], "counter", &l, out, label);
 }
 
 void api_stages_put(const api *a, struct str *out, const char *label)
@@ -224,6 +272,7 @@ void api_stages_put(const api *a, struct str *out, const char *label)
     static const char name[] = "sluice:pipeline_idle_ratio";
     char more[400];
     uint64_t n = net_count_get(&r->n_stage);
+    put_parts(r, out, label);
     put_groups(r, out, label);
     if (n == 0) return;
     net_metric_head(out, name, "gauge", "Share of the steps' time that a stage waits for others");

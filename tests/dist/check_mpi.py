@@ -269,8 +269,17 @@ def serve(*of, n_stage=1):
         moves(port, ask, got)
     time.sleep(1.1)  # counts of ranks are a second old at most
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as r:
-        idle = re.findall(r'sluice:pipeline_idle_ratio\{[^}]*stage="(\d)"\} (\S+)',
-                          r.read().decode())
+        text = r.read().decode()
+    idle = re.findall(r'sluice:pipeline_idle_ratio\{[^}]*stage="(\d)"\} (\S+)', text)
+    of = {k: [float(v) for _, v in
+              re.findall(rf'sluice:{k}_total\{{[^}}]*rank="(\d)"\}} (\S+)', text)]
+          for k in ("rank_step_seconds", "dist_wait_seconds", "dist_bytes", "dist_ops")}
+    right = (all(len(v) == 2 for v in of.values())
+             and all(0 <= w <= s for w, s in zip(of["dist_wait_seconds"],
+                                                of["rank_step_seconds"]))
+             and all(sum(v) > 0 for k, v in of.items() if k != "dist_ops")
+             and (sum(of["dist_ops"]) > 0) == (n_stage == 1))  # stages hand over, and join nothing
+    check("what each rank waited and took", not right and f"{of}")
     check("idle stages", [int(k) for k, _ in idle] != list(range(n_stage)) * (n_stage > 1) or
                 any(not 0 < float(v) < 1 for _, v in idle) and f"{idle}")
     owners = mpi.ranks(p.pid)

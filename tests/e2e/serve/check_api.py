@@ -61,7 +61,9 @@ def get_routes(s):
     # of several stages; of ranks that have experts each, after they were placed anew
     there |= {"sluice:pipeline_idle_ratio", "sluice:rank_load_ratio", "sluice:rank_load_share",
               "sluice:placement_load_ratio", "sluice:rank_requests_running",
-              "sluice:rank_requests_waiting", "sluice:rank_kv_used_tokens", "sluice:rank_kv_tokens"}
+              "sluice:rank_requests_waiting", "sluice:rank_kv_used_tokens", "sluice:rank_kv_tokens",
+              "sluice:rank_step_seconds_total", "sluice:dist_wait_seconds_total",
+              "sluice:dist_bytes_total", "sluice:dist_ops_total"}
     need("metrics in docs/serving.md", there == told, sorted(there ^ told))
     for line in text.strip().split("\n"):
         if not line.startswith("#"):
