@@ -398,6 +398,24 @@ sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err)
     return model_kv_open(e->net, &e->kv_shape, &e->kv, err);
 }
 
+/* A device may have had memory for it, and then have none: the CPU stands in then, too, where that
+ * is asked for. */
+static sl_status load(sl_engine *e, int64_t *kv_tokens, sl_err *err)
+{
+    sl_err why = {0};
+    sl_status st = engine_load(e, *kv_tokens, &why);
+    if (st != SL_NOMEM || e->ranks || e->small.on) {
+        if (st && err) *err = why;
+        return st;
+    }
+    model_close(e->net);
+    e->net = NULL;
+    SL_TRY(engine_place_fall_back(e, &why, err));
+    SL_TRY(plan_memory(e, kv_tokens, err));
+    size_steps(e);
+    return engine_load(e, *kv_tokens, err);
+}
+
 static void report(const sl_engine *e)
 {
     if (strcmp(e->info.isa, "ref") == 0)
@@ -437,7 +455,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     e->record_model = engine_record_model(e);
     SL_TRY(engine_ranks_agree(e, &kv_tokens, err));
     size_steps(e);
-    SL_TRY(engine_ranks_gate(e, engine_load(e, kv_tokens, err), err));
+    SL_TRY(engine_ranks_gate(e, load(e, &kv_tokens, err), err));
     int64_t pack_ns = clock_now_ns() - t0;
     SL_TRY(engine_ranks_open(e, err));
     SL_TRY(engine_rebalance_open(e, err));

@@ -339,6 +339,7 @@ TEST(engine_device_falls_back_when_asked_to)
     sl_model *m = NULL;
     sl_engine *e = NULL;
     sl_engine_info info;
+    int n_fell = 0;
     ASSERT_OK(sl_model_open(tiny("llama3.gguf"), NULL, &m, &err));
     sl_engine_opts o = {.n_thread = 1, .n_ctx = 64, .device = "cuda:40", .fallback = "cpu"};
     o.stream_from = SL_STREAM_AUTO; /* which there is nothing to do for then */
@@ -353,6 +354,16 @@ TEST(engine_device_falls_back_when_asked_to)
     sl_engine_info_get(e, &info);
     assert_int_equal(info.fallback, 1);
     sl_engine_close(e);
+    for (int k = 1; k < 40; k += 3) { /* it has enough, and then an allocation fails */
+        char device[32];
+        snprintf(device, sizeof device, "sim:fail=alloc:%d", k);
+        o.device = device;
+        ASSERT_OK(sl_engine_open(m, &o, &e, &err));
+        sl_engine_info_get(e, &info);
+        n_fell += info.fallback;
+        sl_engine_close(e);
+    }
+    assert_true(n_fell > 5);
     o.device = "volcano";
     assert_int_equal(sl_engine_open(m, &o, &e, &err), SL_UNSUPPORTED); /* nobody knows it */
     o.device = "sim:speed=9";
