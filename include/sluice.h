@@ -316,8 +316,8 @@ typedef struct sl_engine_opts {
     int draft_always;   /* 1 = as many as there are, even where fewer are faster (measurements) */
     const char *device; /* what computes, as `sluice doctor` lists it; NULL = SL_DEVICE, or "cpu" */
     /* Which parts of the model lie on other devices: "experts=cpu", "experts@0-15=cpu; head=check"
-     * (docs/devices.md). REQUEST names an item that can not be obeyed. NULL = the environment's
-     * SL_PLACE, or all on device. */
+     * (docs/devices.md); with a layout, of every rank. REQUEST names an item that can not be
+     * obeyed. NULL = the environment's SL_PLACE, or all on device. */
     const char *place;
     double mem_fraction; /* of the memory that is free on a device use so much; 0 = all of it */
     /* "cpu": where a device can not be opened, or is too small, the CPU computes everything, with
