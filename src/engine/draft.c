@@ -73,7 +73,7 @@ sl_status engine_spec_open(sl_engine *e, sl_err *err)
     size_t n_seq = (size_t)e->n_seq_max;
     SL_TRY(spec_plan_init(&s->plan, e->n_seq_max, err));
     s->plan.always = o->draft_always;
-    spec_rate_init(&s->drafter, o->draft_model != NULL);
+    spec_taught_init(&s->taught);
     SL_TRY(engine_array(n_seq, sizeof *s->want, &s->want, err));
     SL_TRY(engine_array(n_seq, sizeof *s->slot, &s->slot, err));
     SL_TRY(engine_mtp_open(e, err));
@@ -130,7 +130,7 @@ static int propose(sl_engine *e, struct request *r)
     struct spec_given given = {.certain = true, .user = r};
     int32_t *out = r->ids + r->n_ids;
     if (n_max <= 0) return 0;
-    if (r->n_ids == r->n_prompt + r->g->n_given + 1) spec_begin(&r->spec, &e->spec.drafter);
+    if (r->n_ids == r->n_prompt + r->g->n_given + 1) spec_begin(&r->spec, &e->spec.taught);
     if (e->guess) return e->guess(e->guess_user, r, n_max, out);
     if (r->grammar) {
         int n = engine_grammar_forced(r->grammar, e->mask, e->n_vocab, n_max, out);
@@ -222,7 +222,7 @@ void engine_spec_judge(sl_engine *e, struct request *r, int j, bool right)
 
 void engine_spec_learn(sl_engine *e, struct request *r)
 {
-    if (r->has_spec) spec_learn(&r->spec, r->ids, r->n_ids, &e->spec.drafter);
+    if (r->has_spec) spec_learn(&r->spec, r->ids, r->n_ids, &e->spec.taught);
 }
 
 void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, int64_t ns,

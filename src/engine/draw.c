@@ -6,8 +6,6 @@
 #include "engine/engine_internal.h"
 #include "par/par.h"
 
-#define ALONE 8192 /* logits from which one worker draws sooner than others wake up */
-
 sl_status engine_draw_init(sl_engine *e, sl_err *err)
 {
     struct dev_info di;
@@ -40,14 +38,14 @@ struct place {
     const uint32_t *mask; /* of its grammar; NULL = any token */
 };
 
-static sl_status draw(const sl_engine *e, struct engine_sampler *s, struct place at,
-                      const struct engine_pick *pick, int32_t *token, sl_err *err)
+static struct engine_draw draw_of(const sl_engine *e, struct place at,
+                                  const struct engine_pick *pick)
 {
     const struct request *r = at.r;
     const struct group *g = r->g;
     int n_new = at.n_ids - r->n_prompt;
     bool early = n_new < g->min_new;
-    struct engine_draw d = {.logit = pick->logit,
+    return (struct engine_draw){.logit = pick->logit,
                             .best = &pick->best,
                             .mask = at.mask,
                             .p = &g->sampling,
@@ -59,7 +57,24 @@ static sl_status draw(const sl_engine *e, struct engine_sampler *s, struct place
                                          early ? g->n_stop_id : 0},
                             .stream = (uint64_t)(g->first + r->index),
                             .index = (uint64_t)n_new};
+}
+
+static sl_status draw(const sl_engine *e, struct engine_sampler *s, struct place at,
+                      const struct engine_pick *pick, int32_t *token, sl_err *err)
+{
+    struct engine_draw d = draw_of(e, at, pick);
     return engine_sample(s, &d, token, err);
+}
+
+sl_status engine_draw_guess(const sl_engine *e, int worker, const struct engine_pick *pick,
+                            int n_vocab, struct spec_pair *pair, sl_err *err)
+{
+    struct engine_sampler s = e->sampler[worker];
+    struct place at = {pick->r, pick->r->n_ids + pick->at, NULL};
+    struct engine_draw d = draw_of(e, at, pick);
+    s.n_vocab = BASE_MIN(s.n_vocab, n_vocab);
+    d.likely = &pair->likely;
+    return engine_sample(&s, &d, &pair->id[1], err);
 }
 
 sl_status engine_pick_one(sl_engine *e, const struct request *r, const struct engine_pick *pick,
@@ -109,8 +124,7 @@ static void draw_rows(void *arg, int worker, int n_worker)
     }
 }
 
-/* More than the largest logit is needed. */
-static bool draws(const struct request *r)
+bool engine_draws(const struct request *r)
 {
     const sl_sampling *s = &r->g->sampling;
     return s->temperature > 0 || s->n_bias || s->presence_penalty != 0 ||
@@ -122,7 +136,7 @@ unsigned engine_row_want(const sl_engine *e, const struct request *r, int at)
     const struct group *g = r->g;
     bool early = r->n_ids + at - r->n_prompt < g->min_new;
     bool forbids = e->m->n_hole || (early && (g->n_stop_id || !g->ignore_eos));
-    bool more = draws(r) || r->grammar || g->n_top >= 0 || forbids || e->tap;
+    bool more = engine_draws(r) || r->grammar || g->n_top >= 0 || forbids || e->tap;
     return DEV_WANT_BEST | (more ? DEV_WANT_LOGITS : 0u);
 }
 
@@ -154,7 +168,7 @@ void engine_pick_all(sl_engine *e, const struct sched_plan *p, const struct mode
     for (int i = 0; i < p->n_item; i++)
         add_picks(e, &p->item[i], i, rows);
     for (int i = 0; i < e->n_pick; i++) {
-        bool counts = !e->pick[i].r->grammar && draws(e->pick[i].r);
+        bool counts = !e->pick[i].r->grammar && engine_draws(e->pick[i].r);
         n_draw += counts;
         n_seq += counts && e->pick[i].at == 0;
     }
@@ -162,7 +176,7 @@ void engine_pick_all(sl_engine *e, const struct sched_plan *p, const struct mode
         j.by_row = true;
         j.n_unit = e->n_pick;
     }
-    if (n_draw > 1 && n_draw * e->n_vocab > ALONE)
+    if (n_draw > 1 && n_draw * e->n_vocab > ENGINE_ALONE)
         dev_host_run(e->d, draw_rows, &j);
     else if (n_draw > 1)
         draw_rows(&j, 0, 1);

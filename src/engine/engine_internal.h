@@ -91,6 +91,7 @@ struct engine_draw {
     const int32_t *forbid[3]; /* lists of ids that can not be chosen */
     int n_forbid[3];
     uint64_t stream, index; /* of the sample; of the token in the answer; both below 2^32 */
+    double *likely; /* NULL, or out: how likely the likeliest id is before filters; 1: greedy */
 };
 /* Choose a token: bias, penalties, temperature, then min_p, top_k, top_p over what is left, and a
  * draw with the noise of (seed, stream, index). Greedy takes the largest logit, the lowest id of
@@ -227,10 +228,10 @@ struct engine_spec {
     int n_max;    /* drafts of one sequence */
     /* engine thread */
     struct spec_plan plan;
-    struct spec_rate drafter; /* of all sequences */
-    struct spec_want *want;   /* [n_seq_max] */
-    int *slot;                /* [n_seq_max] */
-    struct tok_ids literal;   /* scratch */
+    struct spec_taught taught;
+    struct spec_want *want; /* [n_seq_max] */
+    int *slot;              /* [n_seq_max] */
+    struct tok_ids literal; /* scratch */
 };
 
 /* Where the model's parts lie. */
@@ -669,6 +670,7 @@ void engine_match(void *user, int slot, struct kv_seq *seq, struct sched_match *
 /* draw.c: the tokens of a step's rows, on the device's host workers. What is chosen does not depend
  * on how many there are. */
 #define ENGINE_SAMPLER_MAX 8
+#define ENGINE_ALONE 8192 /* logits from which one worker draws sooner than others wake up */
 struct engine_pick {
     struct request *r;
     int at; /* so many drafts of r stand before the token: it is of use when they are right */
@@ -681,6 +683,12 @@ struct engine_pick {
 };
 sl_status engine_draw_init(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_draw_fini(sl_engine *e);
+/* More than the largest logit is needed. */
+bool engine_draws(const struct request *r);
+/* As pick's row says, of logits of the first n_vocab ids; worker's sampler is used. *likely: as of
+ * engine_draw. Errors: as engine_sample. */
+sl_status engine_draw_guess(const sl_engine *e, int worker, const struct engine_pick *pick,
+                            int n_vocab, struct spec_pair *pair, sl_err *err) BASE_MUST_USE;
 /* What of a row is wanted from which r's token after at drafts comes: enum dev_want. */
 unsigned engine_row_want(const sl_engine *e, const struct request *r, int at);
 /* Into e->pick. Rows under a grammar only as far as best. */

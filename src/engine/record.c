@@ -186,7 +186,7 @@ void engine_record_step(sl_engine *e, const struct dev_step *s)
 static uint64_t hash_row(const sl_engine *e, const struct dev_step *s,
                          const struct model_rows *rows, int i)
 {
-    size_t n = (size_t)e->n_vocab;
+    size_t n = (size_t)model_n_logit(e->net, s->pass);
     uint64_t h = 0;
     if (dev_row_wants(s, i, DEV_WANT_LOGITS))
         h = hash_bytes(rows->logits + (size_t)i * n, n * sizeof(float), 0);

@@ -228,10 +228,12 @@ sl_status engine_sample(struct engine_sampler *s, const struct engine_draw *d, i
         return SL_FAIL(err, REQUEST,
                        "no token can be chosen: the request forbids all that are possible");
     *token = best;
+    if (d->likely) *d->likely = 1;
     if (greedy || top == INFINITY || p->top_k == 1) return SL_OK;
     for (int i = 0; i < s->n_vocab; i++)
         s->work[i] = (from[i] - top) / p->temperature;
     if (as_is) forbid(s, d);
+    if (d->likely) *d->likely = 1 / kern_get()->draw_mass(s->work, s->n_vocab, -INFINITY).sum;
     bool filter = p->top_k > 0 || p->min_p > 0 || (p->top_p > 0 && p->top_p < 1);
     *token = filter ? draw_filtered(s, d) : engine_race_all(s->work, s->n_vocab, best, d);
     return SL_OK;

@@ -381,5 +381,7 @@ sl_status model_tap(model *m, model_tap_fn *fn, void *user, sl_err *err) BASE_MU
 int model_form_from(const model *m);
 /* MTP layers that were found and kept. */
 int model_n_mtp(const model *m);
+/* Logits of a row of a pass. */
+int model_n_logit(const model *m, int pass);
 
 #endif

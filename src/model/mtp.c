@@ -9,6 +9,11 @@ int model_n_mtp(const model *m)
     return m->n_mtp;
 }
 
+int model_n_logit(const model *m, int pass)
+{
+    return pass >= 1 && m->n_draft_vocab ? m->n_draft_vocab : m->cfg.n_vocab;
+}
+
 void model_mtp_emit(struct emit *e, int i)
 {
     const struct model *m = e->m;

@@ -161,7 +161,7 @@ void model_own_give(struct model *m, const struct model_rows *own, struct model_
     const struct model_own *o = &m->own;
     const struct dev_step *s = &o->step;
     const struct side *a = model_side(m, MODEL_ATTN);
-    int n_vocab = s->pass && m->n_draft_vocab ? m->n_draft_vocab : m->cfg.n_vocab, n_seq = 0;
+    int n_vocab = model_n_logit(m, s->pass), n_seq = 0;
     bool home = m->opts.rank == 0;
     *out = (struct model_rows){0};
     if (s->want & DEV_WANT_LOGITS) gather(m, own->logits, a->all_logits, n_vocab, o->n_row);

@@ -44,7 +44,7 @@ static sl_status read_logits(struct model *m, const struct dev_step *s, const fl
                              sl_err *err)
 {
     const struct side *h = model_side(m, MODEL_HEAD);
-    int64_t V = s->pass && m->n_draft_vocab ? m->n_draft_vocab : m->cfg.n_vocab;
+    int64_t V = model_n_logit(m, s->pass);
     *out = dev_is_host(h->d) ? h->logits : m->host_logits;
     for (int i = 0, end; i < s->n_row && !dev_is_host(h->d); i = end) {
         for (end = i; end < s->n_row && dev_row_wants(s, end, DEV_WANT_LOGITS); end++)

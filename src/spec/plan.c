@@ -13,6 +13,7 @@
 #define WINDOW 512       /* steps after which the two are compared */
 #define PROBES_LEAST 4   /* of them without drafts, to compare at all */
 #define OFF 4096         /* so many steps have no drafts where those with them were slower */
+#define GAIN 64.0        /* steps of which a mean says what is to be expected of others */
 #define DRAFTER_STEPS 16 /* after so many it is asked whether the drafter pays; if not, off */
 #define CLEAR_STEPS 4    /* after so many already, of many sequences, where steps with it give */
 #define CLEAR 0.9        /* less than this part of the tokens per time of those without */
@@ -113,13 +114,39 @@ static double time_of(struct curve *t, int n_tok)
     return ns;
 }
 
+/* Tokens that the time of a step is worth: what steps give lately, for each that one without drafts
+ * would. 0 = not known. */
+static double worth_of(const struct spec_plan *p, int n_seq, double bare_ns)
+{
+    const struct spec_gain *g = &p->gain[p->now][p->no_drafter];
+    return g->ns > 0 && bare_ns > 0 ? BASE_MAX(g->tok / g->ns, 1) * n_seq / bare_ns : 0;
+}
+
+static void see_gain(struct spec_plan *p, const struct choice *c, int n_seq, double bare_ns)
+{
+    struct spec_gain *g = &p->gain[p->now][p->no_drafter];
+    if (c->ns <= 0 || bare_ns <= 0) return;
+    g->tok += c->tok / n_seq - g->tok / GAIN;
+    g->ns += c->ns / bare_ns - g->ns / GAIN;
+}
+
+/* a gives more than b: tokens over those that its time is worth; while that is not known, tokens
+ * per time. (By that alone a step of which not much is to be expected would make the most of it,
+ * and hold up better ones.) */
+static bool is_better(const struct choice *a, const struct choice *b, double worth)
+{
+    if (worth <= 0) return a->tok * b->ns > b->tok * a->ns;
+    return a->tok - worth * a->ns > b->tok - worth * b->ns;
+}
+
 /* The number of drafts with which a step, which takes more_ns more than its tokens cost, is
- * expected to give the most tokens per time. */
+ * expected to give the most. */
 static struct choice best_number(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
                                  const struct spec_clock *c, double more_ns)
 {
     struct curve t = {.c = c};
-    double tok = n_seq;
+    int n_bare = n_seq;
+    double tok = n_seq, bare = time_of(&t, n_seq), worth = worth_of(p, n_seq, bare);
     fill(p, w, n);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < w[i].k; j++, n_seq++)
@@ -131,9 +158,10 @@ static struct choice best_number(struct spec_plan *p, struct spec_want *w, int n
         double chance = take(p, w, n);
         if (chance < 0) break;
         tok += chance;
-        double ns = time_of(&t, n_seq + m) + more_ns;
-        if (tok * best.ns > best.tok * ns) best = (struct choice){m, tok, ns};
+        struct choice one = {m, tok, time_of(&t, n_seq + m) + more_ns};
+        if (is_better(&one, &best, worth)) best = one;
     }
+    if (!p->forced) see_gain(p, &best, n_bare, bare);
     return best;
 }
 

@@ -8,6 +8,7 @@
 #define SEEN_MAX 16  /* a rate is the mean of all that was seen, later of about so many */
 #define SEEN_ALL 256 /* the same of all sequences */
 #define SEEN_BEGIN 4 /* what others' rates count as in a new sequence */
+#define PAIR_GAIN 0.02f
 
 /* Before anything was seen: that the first draft is right, and each after right ones. */
 static const float prior[SPEC_N_ROW][2] = {
@@ -22,16 +23,21 @@ static const float prior[SPEC_N_ROW][2] = {
     [SPEC_N_SOURCE + 1] = {0.6f, 0.85f},
 };
 
+static void begin_rates(struct spec_rate *rate)
+{
+    for (int i = 0; i < SPEC_N_ROW; i++)
+        for (int j = 0; j < SPEC_MAX; j++) {
+            rate[i].right[j] = prior[i][j > 0];
+            rate[i].n[j] = 1;
+        }
+}
+
 sl_status spec_seq_init(struct spec_seq *s, const struct spec_opts *o, int cap, sl_err *err)
 {
     memset(s, 0, sizeof *s);
     s->o = *o;
-    s->offer_at = -1;
-    for (int i = 0; i < SPEC_N_ROW; i++)
-        for (int j = 0; j < SPEC_MAX; j++) {
-            s->rate[i].right[j] = prior[i][j > 0];
-            s->rate[i].n[j] = 1;
-        }
+    s->offer_at = s->pair_at = -1;
+    begin_rates(s->rate);
     if (o->ngram) SL_TRY(spec_index_init(&s->own, cap, err));
     if (!o->n_text || o->replay) return SL_OK;
     SL_TRY(spec_index_init(&s->text, o->n_text, err));
@@ -143,6 +149,22 @@ void spec_offer(struct spec_seq *s, int n_ids, int j, int32_t id)
     s->n_offer = j + 1;
 }
 
+static int level_of(double likely)
+{
+    return BASE_MIN((int)(likely * SPEC_N_LEVEL), SPEC_N_LEVEL - 1);
+}
+
+int32_t spec_choose(struct spec_seq *s, const struct spec_taught *all, int n_ids, int j,
+                    struct spec_pair pair)
+{
+    const float *right = all->right[level_of(pair.likely)];
+    if (j == 0) {
+        s->pair = pair;
+        s->pair_at = n_ids;
+    }
+    return pair.id[right[1] > right[0]];
+}
+
 /* That guesses 0 to j are all right. */
 static double chance_of(const struct spec_rate *r, int j)
 {
@@ -196,38 +218,50 @@ static void see(struct spec_rate *r, int j, bool right, int n_max)
 }
 
 /* Draft j of a proposal of that row. */
-static void see_both(struct spec_seq *s, int row, int j, bool right, struct spec_rate *drafter)
+static void see_both(struct spec_seq *s, int row, int j, bool right, struct spec_taught *all)
 {
     see(&s->rate[row], j, right, SEEN_MAX);
-    if (row == (int)drafter_of(s)) see(drafter, j, right, SEEN_ALL);
+    see(&all->rate[row], j, right, SEEN_ALL);
 }
 
-void spec_rate_init(struct spec_rate *drafter, bool model)
+/* What became of the pair of guesses, whether one of them was a draft or not. */
+static void see_pair(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_taught *all)
 {
-    enum spec_source source = model ? SPEC_MODEL : SPEC_MTP;
-    for (int j = 0; j < SPEC_MAX; j++) {
-        drafter->right[j] = prior[source][j > 0];
-        drafter->n[j] = 1;
+    float *right = all->right[level_of(s->pair.likely)];
+    if (s->pair_at < 0 || s->pair_at >= n_ids) return;
+    for (int i = 0; i < 2; i++)
+        right[i] += PAIR_GAIN * ((ids[s->pair_at] == s->pair.id[i] ? 1.0f : 0.0f) - right[i]);
+    s->pair_at = -1;
+}
+
+void spec_taught_init(struct spec_taught *all)
+{
+    begin_rates(all->rate);
+    for (int i = 0; i < SPEC_N_LEVEL; i++) {
+        float likely = ((float)i + 0.5f) / SPEC_N_LEVEL;
+        all->right[i][0] = likely;
+        all->right[i][1] = 0.3f + 0.6f * likely;
     }
 }
 
-void spec_begin(struct spec_seq *s, const struct spec_rate *drafter)
+void spec_begin(struct spec_seq *s, const struct spec_taught *all)
 {
-    struct spec_rate *r = &s->rate[drafter_of(s)];
-    for (int j = 0; j < SPEC_MAX; j++) {
-        r->right[j] = drafter->right[j];
-        r->n[j] = BASE_MIN(drafter->n[j], SEEN_BEGIN);
-    }
+    for (int i = 0; i < SPEC_N_ROW; i++)
+        for (int j = 0; j < SPEC_MAX; j++) {
+            s->rate[i].right[j] = all->rate[i].right[j];
+            s->rate[i].n[j] = BASE_MIN(all->rate[i].n[j], SEEN_BEGIN);
+        }
 }
 
-void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_rate *drafter)
+void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_taught *all)
 {
     if (s->n_prop > 0 && n_ids > s->prop_pos)
-        see_both(s, s->row, 0, s->prop[0] == ids[s->prop_pos], drafter);
+        see_both(s, s->row, 0, s->prop[0] == ids[s->prop_pos], all);
     s->n_prop = 0;
+    see_pair(s, ids, n_ids, all);
     while (s->n_chain > 0 && s->chain_pos < n_ids) {
         bool right = s->chain[s->chain_at] == ids[s->chain_pos++];
-        if (s->chain_at > 0) see_both(s, s->chain_row, s->chain_at, right, drafter);
+        if (s->chain_at > 0) see_both(s, s->chain_row, s->chain_at, right, all);
         if (!right || ++s->chain_at == s->n_chain) s->n_chain = 0;
     }
 }

@@ -58,6 +58,21 @@ struct spec_rate {
     int n[SPEC_MAX]; /* seen, up to 16 */
 };
 
+/* A drafter has two guesses at a token: the likeliest one, and the one that the request would draw
+ * of the drafter's logits, with the noise of the token's place. Which is right more often depends
+ * on how likely the likeliest is, in so many levels. */
+#define SPEC_N_LEVEL 8
+struct spec_pair {
+    int32_t id[2]; /* the likeliest, the drawn one */
+    double likely; /* the probability of id[0] */
+};
+
+/* What all sequences of an engine taught it. */
+struct spec_taught {
+    struct spec_rate rate[SPEC_N_ROW];
+    float right[SPEC_N_LEVEL][2]; /* how often guesses of a pair were, of late */
+};
+
 struct spec_opts {
     int n_prompt;        /* the answer begins here */
     bool ngram;          /* look for n-grams */
@@ -77,6 +92,8 @@ struct spec_seq {
     struct spec_rate rate[SPEC_N_ROW];
     int32_t offer[SPEC_MAX]; /* the drafter's guesses at the tokens from offer_at on */
     int n_offer, offer_at;
+    struct spec_pair pair; /* of which the first of them was chosen */
+    int pair_at;           /* its place; -1 = none */
     /* the last proposal */
     enum spec_source source;
     int row, n_prop, prop_pos; /* prop_pos: where its first token would stand */
@@ -107,12 +124,15 @@ int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_
 /* The drafter's guess j at what follows n_ids known tokens, after guesses 0 .. j - 1: taken where
  * no other source has any. */
 void spec_offer(struct spec_seq *s, int n_ids, int j, int32_t id);
-/* Once per step, when ids[0 .. n_ids) are known: what became of the last proposal. */
-void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_rate *drafter);
-/* The drafter's rates of all sequences, which spec_learn keeps in drafter; and a new sequence
- * begins with them. */
-void spec_rate_init(struct spec_rate *drafter, bool model);
-void spec_begin(struct spec_seq *s, const struct spec_rate *drafter);
+/* Which of a pair of guesses at token j after n_ids known ones is more often right. */
+int32_t spec_choose(struct spec_seq *s, const struct spec_taught *all, int n_ids, int j,
+                    struct spec_pair pair);
+/* Once per step, when ids[0 .. n_ids) are known: what became of the last proposal, for the sequence
+ * and for all. */
+void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_taught *all);
+void spec_taught_init(struct spec_taught *all);
+/* A new sequence begins with the rates of all before it. */
+void spec_begin(struct spec_seq *s, const struct spec_taught *all);
 /* The probability that the first j + 1 tokens of the last proposal are all right. */
 double spec_chance(const struct spec_seq *s, int j);
 /* The same of the drafter's next proposal. */
@@ -135,6 +155,11 @@ struct spec_window {
     double new_tok[2], ns[2];
     bool drafter; /* it ran in some of [1] */
     uint64_t off_until; /* beside so many there are no drafts before this plan */
+};
+
+/* Of steps lately, of one without drafts each: tokens and times, as they were expected. */
+struct spec_gain {
+    double tok, ns;
 };
 
 /* The drafter: the model's MTP layer, or a small model. Its passes take time in every step, whether
@@ -166,6 +191,7 @@ struct spec_plan {
     bool no_drafter; /* while numbers are compared: as if the drafter had none */
     int now;         /* the window of the step under way */
     struct spec_window window[SPEC_WINDOWS];
+    struct spec_gain gain[SPEC_WINDOWS][2]; /* with the drafter, and without */
     struct spec_drafter drafter;
     uint64_t n_step; /* plans made */
     uint64_t n_off;  /* times that drafts, or those of the drafter, were switched off */

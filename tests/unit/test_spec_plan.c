@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many drafts a step computes: what pays by measured times, and nothing that does not. */
+#include <math.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -50,8 +51,8 @@ TEST(spec_plan_takes_the_number_that_gives_most_tokens_per_time)
     };
     struct spec_plan p;
     struct spec_seq s;
-    ASSERT_OK(spec_plan_init(&p, 4, &err));
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        ASSERT_OK(spec_plan_init(&p, 4, &err));
         make_seq(&s, row[i].first, row[i].next);
         struct spec_want w = {.s = &s, .n = SPEC_MAX};
         int got = drafts_of(&p, &w, 1, (struct device){1, row[i].cost, 0}), best = 0;
@@ -63,7 +64,39 @@ TEST(spec_plan_takes_the_number_that_gives_most_tokens_per_time)
         }
         if (got != best) fail_msg("row %d: %d drafts, not %d", i, got, best);
         if (row[i].want == 0) assert_int_equal(best, 0);
+        spec_plan_fini(&p);
     }
+}
+
+/* Steps of which much is to be expected, and others, in turn: of all pairs of numbers the one that
+ * gives most tokens per time over both. In the others tokens per time of that step alone would have
+ * one compute much more. */
+TEST(spec_plan_leaves_its_time_to_steps_that_give_more)
+{
+    static const double first[2] = {0.97, 0.3}, next = 0.95, cost = 0.2;
+    double tok[2][SPEC_MAX + 1], most = 0, got_tok = 0, got_ns = 0;
+    struct spec_plan p;
+    struct spec_seq s[2];
+    ASSERT_OK(spec_plan_init(&p, 4, &err));
+    for (int i = 0; i < 2; i++) {
+        make_seq(&s[i], first[i], next);
+        tok[i][0] = 1;
+        for (int k = 1; k <= SPEC_MAX; k++)
+            tok[i][k] = tok[i][k - 1] + first[i] * pow(next, k - 1);
+    }
+    for (int a = 0; a <= SPEC_MAX; a++)
+        for (int b = 0; b <= SPEC_MAX; b++)
+            most = BASE_MAX(most, (tok[0][a] + tok[1][b]) / (2 + cost * (a + b)));
+    for (int i = 0; i < 600; i++) {
+        struct spec_want w = {.s = &s[i % 2], .n = SPEC_MAX};
+        bool probe = p.n_step % 64 == 63;
+        int k = drafts_of(&p, &w, 1, (struct device){1, cost, 0});
+        if (i < 300 || probe) continue;
+        got_tok += tok[i % 2][k];
+        got_ns += 1 + cost * k;
+    }
+    double all = (tok[1][SPEC_MAX] + tok[0][SPEC_MAX]) / (2 + 2 * cost * SPEC_MAX);
+    assert_true(got_tok / got_ns > 0.99 * most && most > 1.03 * all);
     spec_plan_fini(&p);
 }
 

@@ -9,7 +9,7 @@
 
 static sl_err err;
 static const struct spec_given none;
-static struct spec_rate layer;
+static struct spec_taught all;
 
 static void open_seq(struct spec_seq *s, struct spec_opts o)
 {
@@ -134,7 +134,7 @@ TEST(spec_forced_texts_stand_back_where_another_source_has_more)
     for (int i = 0; i < 12; i++) { /* and it is never */
         out[0] = 9;
         spec_propose(&s, ids, 7, two, 4, out);
-        spec_learn(&s, ids, 8, &layer);
+        spec_learn(&s, ids, 8, &all);
     }
     assert_int_equal(spec_propose(&s, ids, 10, two, 4, out), 4);
     assert_int_equal(s.source, SPEC_NGRAM);
@@ -164,7 +164,7 @@ TEST(spec_guesses_that_do_not_fit_are_as_if_they_were_not_made)
     most = 4;
     for (int i = 0; i < 12; i++) {
         assert_int_equal(spec_propose(&s, ids, 10, given, 4, out), 0);
-        spec_learn(&s, ids, 11, &layer);
+        spec_learn(&s, ids, 11, &all);
     }
     assert_true(s.rate[SPEC_N_SOURCE].right[0] == before);
     spec_offer(&s, 10, 0, 1);
@@ -214,7 +214,7 @@ TEST(spec_rates_approach_what_happens)
     for (int i = 0; i < 4000; i++) { /* a token is as expected in 6 of 10 cases */
         spec_propose(&s, ids, 1 + i, none, 4, out);
         ids[1 + i] = rng_next(&rng) % 10 < 6 ? i : 9999;
-        spec_learn(&s, ids, 2 + i, &layer);
+        spec_learn(&s, ids, 2 + i, &all);
         if (i < 100) continue;
         p += spec_chance(&s, 2);
         n++;
@@ -261,12 +261,11 @@ TEST(spec_offers_of_the_mtp_layer_are_a_chain_and_come_last)
     spec_seq_fini(&s);
 }
 
-TEST(spec_rates_of_the_mtp_layer_go_over_to_the_next_sequence)
+TEST(spec_rates_go_over_to_the_next_sequence)
 {
     struct spec_seq s;
-    struct spec_rate all;
     int32_t ids[200] = {0}, out[SPEC_MAX];
-    spec_rate_init(&all, false);
+    spec_taught_init(&all);
     open_seq(&s, (struct spec_opts){0});
     for (int n = 1; n < 100; n++) { /* never right */
         spec_offer(&s, n, 0, 1);
@@ -284,5 +283,33 @@ TEST(spec_rates_of_the_mtp_layer_go_over_to_the_next_sequence)
         spec_learn(&s, ids, n + 1, &all);
     }
     assert_true(spec_drafter_chance(&s, 0) > 0.6);
+    spec_seq_fini(&s);
+}
+
+/* Of a pair the guess is taken that was right more often where the likeliest was about so likely.
+ */
+TEST(spec_takes_of_two_guesses_the_one_that_is_right_more_often)
+{
+    struct spec_seq s;
+    int32_t ids[2] = {0};
+    uint64_t rng = 5;
+    int n_drawn[2] = {0};
+    spec_taught_init(&all);
+    open_seq(&s, (struct spec_opts){0});
+    for (int i = 0; i < 4000; i++) {
+        bool sure = rng_next(&rng) % 2;
+        struct spec_pair pair = {{1, 2}, sure ? 0.95 : 0.1};
+        int32_t id = spec_choose(&s, &all, 1, 0, pair);
+        if (i >= 2000) n_drawn[sure] += id == 2;
+        /* sure: 95 and 3 of 100 are right; else 10 and 40 */
+        uint64_t at = rng_next(&rng) % 100;
+        ids[1] = sure ? at < 95 ? 1 : at < 98 ? 2 : 3 : at < 10 ? 1 : at < 50 ? 2 : 3;
+        spec_learn(&s, ids, 2, &all);
+    }
+    assert_int_equal(n_drawn[1], 0);
+    assert_true(n_drawn[0] > 900);
+    struct spec_pair pair = {{1, 2}, 0.1}; /* of a later token, by the same rates */
+    assert_int_equal(spec_choose(&s, &all, 1, 3, pair), 2);
+    assert_int_equal(spec_choose(&s, &all, 1, 3, (struct spec_pair){{1, 2}, 1}), 1);
     spec_seq_fini(&s);
 }
