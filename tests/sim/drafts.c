@@ -13,14 +13,16 @@
  * small model is the model itself: its guesses are right where nothing is drawn. Freed blocks are
  * filled with NaN.
  *
- * drafts N SEED [--layout L] MODEL...: N trials of each model, on so many ranks. Sources and
- * numbers of drafts are gone through in turn, and pairs of --acts and --kv, a new one after every
- * 20 trials. What was reached is counted, and what a run of that size must reach and did not is an
- * error. */
+ * drafts N SEED [--layout L] [--from FIRST] MODEL...: N trials of each model, on so many ranks; or
+ * of these those from FIRST on, as a run goes on that was ended: 20 trials at a time depend on the
+ * seed and their number alone, and say when they are over. Sources and numbers of drafts are gone
+ * through in turn, and pairs of --acts and --kv, a new one after every 20 trials. What was reached
+ * is counted, and what a run of that size must reach and did not is an error. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/rng.h"
 #include "engine/engine_internal.h"
@@ -532,45 +534,68 @@ static void choose_form(sl_model *m, struct trial *t)
     sl_engine_close(e);
 }
 
-static void one_model(const char *path, uint64_t i_model, int n, struct trial *t)
+/* Trials [from, to) of a model, for which the same requests are made. */
+struct block {
+    const char *path;
+    sl_model *m;
+    sl_grammar *g[2];
+    uint64_t seed, pair, trial0;
+    int from, to;
+};
+
+static void one_block(const struct block *b, struct trial *t)
+{
+    static const char *const acts_name[] = {"auto", "int8", "bf16", "f32"};
+    sl_acts acts;
+    sl_kv kv;
+    int64_t t0 = clock_now_ns();
+    long long events = t->n_event;
+    t->rng = hash_bytes(&b->from, sizeof b->from, b->seed);
+    choose_form(b->m, t);
+    int pair = pair_of(b->pair, &acts, &kv);
+    make_specs(b->m, t, acts, kv, b->g);
+    t->n_pair[pair]++;
+    for (int i = b->from; i < b->to; i++)
+        one_trial(b->m, t, b->trial0 + (uint64_t)i, acts, kv);
+    if (b->to - b->from < PAIR_TRIALS) return;
+    printf("%s: trials %d to %d, --acts %s: %lld events equal, %.0f s\n", b->path, b->from,
+           b->to - 1, acts_name[acts], t->n_event - events, (double)(clock_now_ns() - t0) * 1e-9);
+    fflush(stdout);
+}
+
+static void one_model(const char *path, uint64_t i_model, int from, int n, struct trial *t)
 {
     static const char *const schema =
         "{\"type\":\"object\",\"properties\":{\"alpha\":{\"type\":\"integer\"},"
         "\"beta\":{\"enum\":[\"red\",\"green\"]}},\"required\":[\"alpha\",\"beta\"]}";
     static const char *const regex = "[a-f]{3,20}(start|stop)";
     sl_err err;
-    sl_model *m = NULL;
     sl_model_info mi;
-    sl_grammar *g[2] = {NULL, NULL};
-    sl_acts acts = SL_ACTS_AUTO;
-    sl_kv kv = SL_KV_AUTO;
-    uint64_t pair0 = t->rng + 5 * i_model, trial0 = t->rng * 7 + (uint64_t)(n * (int)i_model);
-    must(sl_model_open(path, NULL, &m, &err), &err);
-    sl_model_info_get(m, &mi);
+    struct block b = {.path = path, .seed = t->rng + 7919 * (i_model + 3)};
+    b.trial0 = b.seed * 7 + (uint64_t)(n * (int)i_model);
+    must(sl_model_open(path, NULL, &b.m, &err), &err);
+    sl_model_info_get(b.m, &mi);
     t->n_vocab = mi.n_vocab;
     t->has_mtp = mi.n_mtp > 0;
     t->any_mtp = t->any_mtp || t->has_mtp;
     if (mi.has_tokenizer) {
-        must(sl_grammar_compile(m, SL_GRAMMAR_JSON_SCHEMA, schema, strlen(schema), &g[0], &err),
+        must(sl_grammar_compile(b.m, SL_GRAMMAR_JSON_SCHEMA, schema, strlen(schema), &b.g[0], &err),
              &err);
-        must(sl_grammar_compile(m, SL_GRAMMAR_REGEX, regex, strlen(regex), &g[1], &err), &err);
+        must(sl_grammar_compile(b.m, SL_GRAMMAR_REGEX, regex, strlen(regex), &b.g[1], &err), &err);
     }
     long long drafts = t->n_draft, events = t->n_event, right = t->n_right;
-    for (int i = 0; i < n; i++) {
-        if (i % PAIR_TRIALS == 0) {
-            choose_form(m, t);
-            int pair = pair_of(pair0 + (uint64_t)(i / PAIR_TRIALS), &acts, &kv);
-            make_specs(m, t, acts, kv, g);
-            t->n_pair[pair]++;
-        }
-        one_trial(m, t, trial0 + (uint64_t)i, acts, kv);
+    for (int i = from - from % PAIR_TRIALS; i < n; i = b.to) {
+        b.from = i;
+        b.to = BASE_MIN(i + PAIR_TRIALS, n);
+        b.pair = b.seed + 5 * i_model + (uint64_t)(i / PAIR_TRIALS);
+        one_block(&b, t);
     }
     printf("%-60s %d trials, %lld events equal, %lld of %lld drafts right\n", path, n,
            t->n_event - events, t->n_right - right, t->n_draft - drafts);
     fflush(stdout);
-    sl_grammar_unref(g[0]);
-    sl_grammar_unref(g[1]);
-    sl_model_close(m);
+    sl_grammar_unref(b.g[0]);
+    sl_grammar_unref(b.g[1]);
+    sl_model_close(b.m);
 }
 
 /* True: not all of these were reached, and they must be. */
@@ -608,18 +633,18 @@ int main(int argc, char **argv)
 {
     static struct spec spec[N_REQ];
     static struct trial t = {.spec = spec};
-    int first = 3;
-    if (argc > 5 && strcmp(argv[3], "--layout") == 0) {
-        t.layout = argv[4];
-        first = 5;
+    int first = 3, from = 0;
+    for (; argc > first + 2 && strncmp(argv[first], "--", 2) == 0; first += 2) {
+        if (strcmp(argv[first], "--layout") == 0) t.layout = argv[first + 1];
+        if (strcmp(argv[first], "--from") == 0) from = atoi(argv[first + 1]);
     }
     if (argc <= first) {
-        fprintf(stderr, "drafts N SEED [--layout L] MODEL...\n");
+        fprintf(stderr, "drafts N SEED [--layout L] [--from FIRST] MODEL...\n");
         return 2;
     }
     for (int i = first; i < argc; i++) {
-        t.rng = strtoull(argv[2], NULL, 10) + (uint64_t)(i - first + 3) * 7919;
-        one_model(argv[i], (uint64_t)(i - first), atoi(argv[1]), &t);
+        t.rng = strtoull(argv[2], NULL, 10);
+        one_model(argv[i], (uint64_t)(i - first), from, atoi(argv[1]), &t);
     }
     return report(&t);
 }
