@@ -57,6 +57,8 @@ static const struct opt opts[] = {
     INT("redundant", redundant, "-1", -1, 100000, "extra copies of experts (-1: searched)"),
     INT("mtp", mtp, "-1", -1, 5, "drafted tokens per step (-1: searched)"),
     REAL("acceptance", acceptance, "0", 0, 0.999, "of one draft (0: usual)"),
+    TEXT("drafts", drafts, "FILE", NULL,
+         "output of sluice bench --draft --json: how often the model's drafts are right"),
     INT("chunk", chunk, "0", 0, 1 << 24, "prompt tokens per prefill batch (0: searched)"),
     TEXT("experts-on", experts_on, "cpu|card", NULL, "where routed experts live (searched)"),
     REAL("hot-experts", hot, "-1", -1, 1, "share of expert reads on the card (-1: what fits)"),
@@ -442,6 +444,24 @@ sl_status plan_query_counts(struct plan_run *r, sl_err *err)
     return SL_OK;
 }
 
+/* Measured drafts take the place of the usual ones. */
+static sl_status query_drafts(struct plan_run *r, sl_err *err)
+{
+    const struct plan_opts *o = r->o;
+    struct plan_bytes b;
+    if (!o->drafts) return SL_OK;
+    if (o->acceptance > 0)
+        return SL_FAIL(err, REQUEST, "contradiction: --drafts beside --acceptance");
+    if (o->mtp == 0 || r->q.model->mtp_layers == 0)
+        return SL_FAIL(err, REQUEST, "contradiction: --drafts, and there are none: %s%s",
+                       o->mtp == 0 ? "--mtp 0" : r->q.model->name,
+                       o->mtp == 0 ? "" : " has no MTP layer");
+    SL_TRY(plan_slurp(r, o->drafts, &b, err));
+    SL_TRY(plan_read_drafts(&r->drafts, r->a, b, err));
+    r->q.drafts = &r->drafts;
+    return SL_OK;
+}
+
 sl_status plan_run_query(struct plan_run *r, sl_err *err)
 {
     const struct plan_opts *o = r->o;
@@ -492,6 +512,7 @@ sl_status plan_run_query(struct plan_run *r, sl_err *err)
     bool limited = o->ttft_ms > 0 || o->tpot_ms > 0;
     if (q->load.n <= 0 && !(limited && q->load.rate <= 0)) q->load.n = 8;
     q->redundant = o->redundant, q->mtp = o->mtp, q->accept = o->acceptance;
+    SL_TRY(query_drafts(r, err));
     q->chunk = o->chunk > 0 || !q->team ? o->chunk : 512; /* what the engine takes */
     if (!combine_bits(o->combine, &q->combine_bits))
         return SL_FAIL(err, REQUEST, "bad value: --combine %.20s: f32, bf16 or q8", o->combine);
@@ -680,6 +701,8 @@ static int run(struct cmd_ctx *c)
         (o->list || o->acceptance_table || o->leave_out || o->calibrate || o->claim_gb > 0))
         return cmd_usage("--json: not with --list, --acceptance-table, --leave-out, --calibrate or "
                          "--claim-gb");
+    if (o->drafts && (o->list || modes > (o->sweep != NULL) || o->claim_gb > 0))
+        return cmd_usage("--drafts: with a search or --sweep only");
     if (o->list) return list_names(r);
     if (o->acceptance_table) return plan_cmd_acceptance(r);
     if (o->leave_out) return plan_cmd_cross(r);

@@ -17,7 +17,7 @@ struct plan_opts {
     const char *hardware, *host, *weights, *kv, *layout, *pd, *experts_on, *engine;
     const char *models_file, *hardware_file, *constants, *html, *emit;
     const char *calibrate, *check, *sweep, *leave_out, *doctor, *bench, *model_name, *grid;
-    const char *this_cluster, *combine, *device;
+    const char *this_cluster, *combine, *device, *drafts;
     int goal, defer, n_hot, box_ranks, cards, nodes, redundant, mtp, chunk, top, gen, max_batch;
     double input, output, concurrency, rate, ttft_ms, tpot_ms, acceptance, hot, dram, claim_gb;
     bool explain, acceptance_table, this_machine, this_box, chunked, list;
@@ -71,6 +71,7 @@ struct plan_run {
     struct plan_query q;
     struct plan_model model; /* when it is not from the table */
     struct plan_counts counts; /* of --expert-stats */
+    struct plan_drafts drafts; /* of --drafts */
     struct plan_device dev;  /* own copy: --nodes and CPU-only change it */
     struct plan_host host;
     struct plan_format real; /* bits of a real file */

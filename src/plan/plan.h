@@ -75,6 +75,14 @@ struct plan_counts {
         in_row[PLAN_ROW_MAX]; /* distinct experts of 1, 2, .. n_row tokens of one text in a row */
 };
 
+#define PLAN_DRAFT_MAX 7
+/* What bench measured (docs/cli.md, bench --draft). */
+struct plan_drafts {
+    int n;                        /* places */
+    double right[PLAN_DRAFT_MAX]; /* how often the draft there was, of those after right ones */
+    int64_t n_draft;              /* that says so */
+};
+
 /* A tensor of a real checkpoint, as the tools layer lists it. */
 struct plan_tensor {
     const char *name; /* GGUF or Hugging Face name */
@@ -234,6 +242,12 @@ void plan_nearest(const struct plan_tables *t, int kind, const char *name, char 
  * layer and the field. */
 sl_status plan_read_counts(struct plan_counts *out, struct arena *a, struct plan_bytes b,
                            sl_err *err) BASE_MUST_USE;
+/* Rows of bench --draft --json: those of the row with the most places. Errors: FORMAT names the
+ * file and the field. */
+sl_status plan_read_drafts(struct plan_drafts *out, struct arena *a, struct plan_bytes b,
+                           sl_err *err) BASE_MUST_USE;
+/* Of k drafts, how many to expect right; past the last place as there. */
+double plan_drafts_right(const struct plan_drafts *d, int k);
 /* Different experts of a layer that n_tok tokens choose on average, each token for itself. */
 double plan_counts_read(const struct plan_counts *c, double n_tok);
 /* The share of choices that the n experts of a layer take that are chosen most, mean of layers. */

@@ -267,7 +267,8 @@ static void try_extras(struct finder *f, struct cand *c)
         for (int r = 0; r < n_red; r++) {
             for (int h = 0; h < (q->chunk > 0 ? 1 : 3); h++) {
                 c->l.mtp = k;
-                c->l.accept = q->accept > 0
+                c->l.accept = q->drafts ? plan_drafts_right(q->drafts, k)
+                              : q->accept > 0
                                   ? (1 - pow(q->accept, k + 1)) / (1 - fmin(q->accept, 0.999)) - 1
                                   : usual_accept[k > 5 ? 5 : k];
                 c->l.redundant = reds[r];

@@ -25,6 +25,7 @@ struct plan_query {
     int n_p, n_d;
     int redundant, mtp; /* -1 any */
     double accept;      /* per drafted token, 0 = usual */
+    const struct plan_drafts *drafts; /* NULL, or measured, in its place */
     int chunk;
     int experts_on;     /* 0 any, 1 CPU, 2 card */
     double hot;         /* share of experts on the card for a hybrid; < 0: as many as fit */

@@ -112,3 +112,25 @@ TEST(plan_counts_of_another_form_are_refused_by_field)
         mem_arena_fini(&a);
     }
 }
+
+/* Of a bench with drafts the row with the most places counts, and of those the one of most drafts.
+ */
+TEST(plan_drafts_are_those_of_the_longest_rows)
+{
+    static const char text[] =
+        "[{\"test\":\"draft\",\"drafts\":0,\"draft\":null},{\"drafts\":1,\"draft\":"
+        "{\"drafted\":900,\"accepted_by_position\":[0.9]}},{\"drafts\":2,\"draft\":{\"drafted\":90,"
+        "\"accepted_by_position\":[0.8,0.5]}},{\"drafts\":null,\"draft\":{\"drafted\":20,"
+        "\"accepted_by_position\":[0.7,0.6]}}]";
+    sl_err err;
+    struct arena a;
+    struct plan_drafts d;
+    mem_arena_init(&a, MEM_MISC, 0);
+    ASSERT_OK(plan_read_drafts(&d, &a, (struct plan_bytes){"b.json", text, sizeof text - 1}, &err));
+    assert_true(d.n == 2 && d.n_draft == 90);
+    assert_true(plan_drafts_right(&d, 0) == 0);
+    assert_true(fabs(plan_drafts_right(&d, 1) - 0.8) < 1e-9);
+    assert_true(fabs(plan_drafts_right(&d, 2) - 1.2) < 1e-9);
+    assert_true(fabs(plan_drafts_right(&d, 3) - 1.4) < 1e-9); /* as the second */
+    mem_arena_fini(&a);
+}

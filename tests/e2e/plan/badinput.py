@@ -117,6 +117,16 @@ with tempfile.TemporaryDirectory() as d:
         ["--model", file("bad.json", "{\"hidden_size\": \"many\"}"), "--hardware", "h20"], 1,
         "hidden_size")
     expect(["--model", file("x.gguf", b"GGUF\0\0\0\0"), "--hardware", "h20"], 1, "x.gguf")
+    drafts = ["--drafts", file("drafts.json",
+                               '[{"draft":{"drafted":9,"accepted_by_position":[0.9]}}]')]
+    expect([*base, *drafts, "--acceptance", "0.8"], 2, "contradiction", "--acceptance")
+    expect([*base, *drafts, "--mtp", "0"], 2, "contradiction", "--mtp 0")
+    expect(["--model", "qwen3-32b", "--hardware", "h20", *drafts], 2, "no MTP layer")
+    expect(["--list", *drafts], 2, "--drafts")
+    for name, text, *words in (("none.json", "[]", "no rows"), ("kind.json", "{}", "no rows"),
+                               ("over.json", '[{"draft":{"accepted_by_position":[1.5]}}]',
+                                "accepted_by_position[0]")):
+        expect([*base, "--drafts", file(name, text)], 1, name, *words)
     bench = file("b.json", "[{\"test\":\"tg64\",\"tps\":0},{},{}]")
     expect(["--this-machine", "--model", "qwen3-30b-a3b", "--bench", bench], 1, "b.json")
     expect(["--this-machine", "--model", "qwen3-30b-a3b"], 2, "--bench")
