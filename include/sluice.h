@@ -308,10 +308,10 @@ typedef struct sl_engine_opts {
      * it stays open as long as the engine. REQUEST: its tokens differ (names the first), draft is
      * another one; UNSUPPORTED: ranks. NULL = none. */
     sl_model *draft_model;
-    /* The MTP layer guesses among the ids below it, rounded up to whole tiles of 16: its head, most
-     * of what a guess costs in small models, is as much shorter. Frequent tokens have low ids. 0 =
-     * among all. REQUEST: more than the vocabulary, or no MTP layer guesses. */
+    /* The MTP layer guesses among so many ids only, rounded up to tiles of 16: its head is as much
+     * shorter. 0 = all. REQUEST: more than there are, no layer; UNSUPPORTED: ids, packed file. */
     int draft_vocab;
+    const int32_t *draft_vocab_ids; /* [draft_vocab] copied; NULL = the first, frequent ones */
     int draft_max; /* guesses in a step for one sequence, at most; 0 = SL_DRAFT_MAX; REQUEST: off */
     int draft_always;   /* 1 = as many as there are, even where fewer are faster (measurements) */
     const char *device; /* what computes, as `sluice doctor` lists it; NULL = SL_DEVICE, or "cpu" */

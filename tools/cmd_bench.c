@@ -533,6 +533,7 @@ static const char *draft_option(const struct bench_opts *o)
     if (o->prompts) return "prompts";
     if (o->json_schema) return "json-schema";
     if (o->temp >= 0) return "temp";
+    if (c->draft_vocab_from) return "draft-vocab-from";
     return c->draft_max ? "draft-max" : c->draft_vocab ? "draft-vocab" : NULL;
 }
 

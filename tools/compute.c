@@ -133,7 +133,7 @@ sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
                                sl_err *err)
 {
     int64_t t0 = clock_now_ns();
-    void *load = NULL, *hot = NULL;
+    void *load = NULL, *hot = NULL, *vocab = NULL;
     char place[4096], mock[4096], home[128];
     const char *name = NULL;
     memset(c, 0, sizeof *c);
@@ -183,12 +183,14 @@ sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
     if (!st) st = record_open(o->record, &eo, &c->record, err);
     if (!st) st = compute_expert_load(o, c->m, &eo, &load, err);
     if (!st) st = hot_of(o, c->m, &eo, &hot, err);
+    if (!st) st = compute_draft_vocab(o, c->m, &eo, &vocab, err);
     if (st)
         (void)refuse(o, &st, err);
     else
         st = sl_engine_open(c->m, &eo, &c->e, err);
     mem_free(load);
     mem_free(hot);
+    mem_free(vocab);
     cmd_progress_end(&c->progress);
     if (!st && cmd_stop) st = SL_FAIL(err, CANCELLED, "cancelled");
     if (st) {

@@ -49,6 +49,10 @@ bool compute_follows(const struct opt_common *o);
  * is to be freed when the engine is open. Errors: as experts_read; REQUEST: of another model. */
 sl_status compute_expert_load(const struct opt_common *o, const sl_model *m, sl_engine_opts *eo,
                               void **mem, sl_err *err) BASE_MUST_USE;
+/* What --draft-vocab-from says, into eo; *mem as above. Errors: as compute_read_text, sl_tokenize;
+ * REQUEST: without --draft-vocab. */
+sl_status compute_draft_vocab(const struct opt_common *o, const sl_model *m, sl_engine_opts *eo,
+                              void **mem, sl_err *err) BASE_MUST_USE;
 /* Any such file, as sl_engine_opts takes it; *mem as above. Errors: its. */
 struct compute_load {
     const uint64_t **count;

@@ -68,6 +68,7 @@ struct opt_common {
     int n_cpu_moe, defer, chunk;
     const char *combine, *dispatch; /* checked by the engine */
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, draft_vocab;
+    const char *draft_vocab_from;
     int dist_deadline_ms, redundant, spare, place_mbps, rebalance_s;
     uint64_t seed;
     bool no_hugepages, quiet, verbose, json, mock;
@@ -127,7 +128,9 @@ struct opt_common {
     {"draft-model", 0, OPT_STR, offsetof(S, common.draft_model), "MODEL", NULL, 0, 0,              \
      "a small model with the same tokens that guesses (--draft auto)"},                            \
     {"draft-vocab", 0, OPT_INT, offsetof(S, common.draft_vocab), "N", NULL, 1, 1 << 24,            \
-     "guesses of the MTP layer among the N first tokens of the vocabulary only (all)"}
+     "guesses of the MTP layer among the N first tokens of the vocabulary only (all)"},            \
+    {"draft-vocab-from", 0, OPT_STR, offsetof(S, common.draft_vocab_from), "FILE", NULL, 0, 0,     \
+     "... among the N that are most frequent in a text"}
 #define OPT_ROWS_LAYOUT(S)                                                                         \
     {"layout",  0,  OPT_STR,  offsetof(S, common.layout),  "tp=N,dp=N,ep=N,pp=N", NULL, 0, 0,      \
      "share the model among ranks, of this process or of mpirun: its matrices (tp), experts as "   \

@@ -60,7 +60,7 @@ sl_status engine_spec_parse(sl_engine *e, sl_err *err)
     if (n && !e->mtp.on)
         return SL_FAIL(err, REQUEST, "draft_vocab: %d: no MTP layer makes drafts (draft: %.60s%s)",
                        n, e->spec.name, e->m->cfg.n_mtp ? "" : "; the model has none");
-    return SL_OK;
+    return engine_vocab_open(e, err);
 }
 
 sl_status engine_spec_open(sl_engine *e, sl_err *err)

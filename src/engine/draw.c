@@ -3,8 +3,19 @@
  * done; workers take whole sequences that draw, whose rows come in turn, as far as drafts are
  * right; where there are more workers than sequences they take rows, as if all drafts were right.
  * Which worker takes what changes nothing: a row's draw is one worker's. */
+#include <math.h>
+
 #include "engine/engine_internal.h"
 #include "par/par.h"
+
+/* n logits of which none can be chosen. */
+static sl_status no_logits(float **out, int n, sl_err *err)
+{
+    SL_TRY(engine_array((size_t)n, sizeof **out, out, err));
+    for (int i = 0; i < n; i++)
+        (*out)[i] = -INFINITY;
+    return SL_OK;
+}
 
 sl_status engine_draw_init(sl_engine *e, sl_err *err)
 {
@@ -16,6 +27,8 @@ sl_status engine_draw_init(sl_engine *e, sl_err *err)
     SL_TRY(engine_array((size_t)n, sizeof *e->sampler, &e->sampler, err));
     while (e->n_sampler < n)
         SL_TRY(engine_sampler_init(&e->sampler[e->n_sampler++], e->n_vocab, err));
+    for (int i = 0; i < n && e->mtp.ids; i++)
+        SL_TRY(no_logits(&e->sampler[i].all, e->n_vocab, err));
     SL_TRY(engine_array(n_row, sizeof *e->pick, &e->pick, err));
     return engine_array(n_seq, sizeof *e->item_pick, &e->item_pick, err);
 }

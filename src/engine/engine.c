@@ -374,6 +374,7 @@ sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err)
                             .stream_from = e->opts.stream_from,
                             .no_mtp = !e->mtp.on,
                             .n_draft_vocab = e->opts.draft_vocab,
+                            .draft_ids = e->mtp.ids,
                             .combine = e->combine,
                             .pack = pack,
                             .progress = e->opts.progress,

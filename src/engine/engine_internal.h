@@ -77,6 +77,7 @@ struct engine_sampler {
     float *work;              /* [V] */
     struct engine_cand *cand; /* [V] */
     int32_t *count;           /* [V], all zero between calls */
+    float *all;               /* NULL, or [V] logits of some ids, of no other one (passes.c) */
 };
 sl_status engine_sampler_init(struct engine_sampler *s, int n_vocab, sl_err *err) BASE_MUST_USE;
 void engine_sampler_fini(struct engine_sampler *s);
@@ -279,6 +280,7 @@ struct engine_mtp {
     int32_t *next; /* [n_tok_max] tokens after those of the step, where they were known before */
     struct engine_mtp_item *item; /* [n_seq_max] of the plan */
     int32_t *from; /* [n_blk] of blocks that have all entries: where their chain begins; else -1 */
+    int32_t *ids;  /* NULL, or [opts.draft_vocab] rising: what the rows of its logits stand for */
 };
 
 /* A small model, as the drafter. */
@@ -737,6 +739,9 @@ void engine_mtp_begin(sl_engine *e, const struct sched_plan *p);
  * where they differ it computes the prompt's last position again, for the layer's entry there. */
 void engine_mtp_fork(sl_engine *e, struct request *r, int32_t first);
 bool engine_mtp_run(sl_engine *e, const struct sched_plan *p, struct spec_passes *t);
+
+/* vocab.c: mtp.ids. Errors: REQUEST, UNSUPPORTED say why opts.draft_vocab_ids can not be used. */
+sl_status engine_vocab_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 
 /* small.c. check: before anything is opened: REQUEST, UNSUPPORTED say why opts.draft_model can not
  * be used. load: before the large model, which is opened beside it. */

@@ -273,4 +273,5 @@ void engine_mtp_close(sl_engine *e)
     mem_free(e->mtp.next);
     mem_free(e->mtp.item);
     mem_free(e->mtp.from);
+    mem_free(e->mtp.ids);
 }

@@ -33,8 +33,20 @@ struct guessing {
     const struct model_rows *rows;
     int n_row, j, n_vocab;
     int64_t ld;
+    const int32_t *ids; /* NULL, or what the logits of a row stand for, in place of the first ids */
     struct par_counter at;
 };
+
+/* Row i's logits by id: those without one never change. */
+static const float *logits_of(const struct guessing *g, int worker, int i)
+{
+    const float *x = g->rows->logits + i * g->ld;
+    float *all = g->e->sampler[worker].all;
+    if (!g->ids) return x;
+    for (int k = 0; k < g->ld; k++)
+        all[g->ids[k]] = x[k];
+    return all;
+}
 
 /* Row i's. A guess that can not be drawn is the likeliest token. */
 static void guess(const struct guessing *g, int worker, int i)
@@ -44,10 +56,11 @@ static void guess(const struct guessing *g, int worker, int i)
     struct request *r = row->r;
     sl_err err;
     int best = g->rows->best[i];
+    if (g->ids && best >= 0 && best < g->ld) best = g->ids[best];
     row->guess = best < g->n_vocab ? best : -1;
     if (row->guess >= 0 && engine_draws(r)) {
         struct engine_pick k = {
-            .r = r, .at = g->j, .logit = g->rows->logits + i * g->ld, .best = best};
+            .r = r, .at = g->j, .logit = logits_of(g, worker, i), .best = best};
         struct spec_pair pair = {{best, best}, 1};
         bool greedy = !(r->g->sampling.temperature > 0),
              drawn = engine_draw_guess(e, worker, &k, g->n_vocab, &pair, &err) == SL_OK;
@@ -72,13 +85,15 @@ static void guess_rows(void *arg, int worker, int n_worker)
 static void take_guesses(sl_engine *e, const struct model_rows *rows, int n_row, int j)
 {
     const model *net = e->small.on ? e->small.net : e->net;
+    const int32_t *ids = e->small.on ? NULL : e->mtp.ids;
     int ld = model_n_logit(net, 1);
     struct guessing g = {.e = e,
                          .rows = rows,
                          .n_row = n_row,
                          .j = j,
-                         .n_vocab = BASE_MIN(ld, e->n_vocab),
-                         .ld = ld};
+                         .n_vocab = ids ? e->n_vocab : BASE_MIN(ld, e->n_vocab),
+                         .ld = ld,
+                         .ids = ids};
     if (rows->logits && n_row > 1 && n_row * ld > ENGINE_ALONE)
         dev_host_run(e->d, guess_rows, &g);
     else

@@ -397,7 +397,7 @@ struct fact {
     const char *what;
     uint64_t v;
 };
-#define N_FACT 17
+#define N_FACT 18
 
 static uint64_t text_hash(const char *s)
 {
@@ -416,6 +416,7 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
     const sl_engine_opts *o = &e->opts;
     dev_info_get(e->d, &di);
     const struct model_stages *s = &e->ranks->stages;
+    size_t n_ids = (size_t)o->draft_vocab * sizeof *e->mtp.ids;
     const struct fact own[] = {
         {"sluice is another version", text_hash(sl_version())},
         {"the model is another one", e->record_model},
@@ -432,6 +433,7 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
         {"its layers are cut elsewhere", hash_bytes(s->first, sizeof s->first, 0)},
         {"--expert-stats holds other counts, or --redundant differs", slots_hash(e->ranks)},
         {"--draft-vocab differs", (uint64_t)o->draft_vocab},
+        {"--draft-vocab-from differs", e->mtp.ids ? hash_bytes(e->mtp.ids, n_ids, 0) : 0},
         {"--spare differs", (uint64_t)o->n_spare},
         {"--combine differs", (uint64_t)e->combine},
         {"--dispatch differs", (uint64_t)is_swap(e)},

@@ -24,6 +24,7 @@ void engine_sampler_fini(struct engine_sampler *s)
     mem_free(s->work);
     mem_free(s->cand);
     mem_free(s->count);
+    mem_free(s->all);
     memset(s, 0, sizeof *s);
 }
 

@@ -257,7 +257,51 @@ static sl_status load_mtp_embed(struct model *m, int il, dev_mat **out, sl_err *
     return model_load_matrix(m, &w, out, err);
 }
 
-/* The same of its head; or the first rows of either. */
+/* Rows id[n] of a matrix as one of their own, in *owned: as they are stored where a row's bytes lie
+ * together, else as BF16. */
+static sl_status gather_rows(const struct weight *all, const int32_t *id, int64_t n, void **owned,
+                             struct weight *out, sl_err *err)
+{
+    bool as_is = all->scheme == TENSOR_SCHEME_PLAIN && weight_by_row(all) && !all->n_part;
+    uint64_t row = as_is ? all->row_bytes : (uint64_t)all->cols * 2;
+    void *line = NULL;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)all->cols, sizeof(float), &line, err));
+    sl_status st = mem_alloc_array(MEM_SCRATCH, (size_t)n, (size_t)row, owned, err);
+    for (int64_t i = 0; i < n && !st; i++) {
+        uint8_t *to = (uint8_t *)*owned + (uint64_t)i * row;
+        if (as_is) {
+            memcpy(to, all->data + (uint64_t)id[i] * row, (size_t)row);
+            continue;
+        }
+        weight_dequant(all, id[i], 0, all->cols, line);
+        for (int64_t k = 0; k < all->cols; k++)
+            ((uint16_t *)(void *)to)[k] = fp_f32_to_bf16(((float *)line)[k]);
+    }
+    mem_free(line);
+    *out = (struct weight){.name = all->name,
+                           .type = as_is ? all->type : TENSOR_BF16,
+                           .rows = n,
+                           .cols = all->cols,
+                           .data = *owned,
+                           .row_bytes = row,
+                           .tensor_scale = as_is ? all->tensor_scale : 1.0f};
+    return st;
+}
+
+/* Of a head the rows of draft_ids. */
+static sl_status load_draft_rows(struct model *m, struct want *w, dev_mat **out, sl_err *err)
+{
+    struct weight all, rows;
+    void *owned = NULL;
+    SL_TRY(model_load_weight(m, w->name, w, &all, err));
+    sl_status st = gather_rows(&all, m->opts.draft_ids, m->n_draft_vocab, &owned, &rows, err);
+    w->rows = w->first = m->n_draft_vocab;
+    if (!st) st = model_load_part(m, w, &rows, NULL, out, err);
+    mem_free(owned);
+    return st;
+}
+
+/* The same of its head; or some rows of either. */
 static sl_status load_mtp_head(struct model *m, int il, dev_mat **out, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
@@ -268,6 +312,7 @@ static sl_status load_mtp_head(struct model *m, int il, dev_mat **out, sl_err *e
         if (!m->n_draft_vocab) return SL_OK;
         w = want_global(m, same, ROLE_MTP_HEAD, w.use);
     }
+    if (m->opts.draft_ids && m->n_draft_vocab) return load_draft_rows(m, &w, out, err);
     w.first = m->n_draft_vocab;
     return model_load_matrix(m, &w, out, err);
 }

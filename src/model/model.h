@@ -216,6 +216,8 @@ struct model_opts {
     bool no_mtp;                /* leave the MTP layers out of memory */
     int n_draft_vocab; /* MTP layers choose among the ids below it, in whole tiles of 16 rows;
                           0 = among all */
+    const int32_t *draft_ids; /* NULL, or [n_draft_vocab], a multiple of 16, rising: rows of their
+                                 heads are these ids'. UNSUPPORTED: pack is all there is */
     /* Two models of the same steps on one device. The second, without MTP layers, is opened first
      * and takes passes number first_pass: its workspace and its program come with the model that is
      * opened with it as beside. 0, NULL = none. */

@@ -1,73 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drafts in whole engines: what is refused, what is counted, and that the MTP layer's drafts are
- * those that it makes of the sequence alone. tests/sim/drafts.c holds events against those without.
- */
+/* Drafts in whole engines: what is refused, what is counted, and what the MTP layer guesses after
+ * hits and beside others. tests/sim/drafts.c holds events against those without. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/argmax.h"
 #include "engine/engine_internal.h"
 #include "engine/record.h"
-#include "engine_tiny.h"
-#include "mtp_run.h"
-
-#define DEMO TEST_DATA "/../../models/demo/demo.gguf"
-
-static sl_err err;
-
-struct answer {
-    int32_t id[200];
-    int n;
-    sl_event last;
-};
-
-static void on_event(void *user, const sl_event *ev)
-{
-    struct answer *a = user;
-    if (ev->token >= 0) a->id[a->n++] = ev->token;
-    a->last = *ev;
-}
-
-static sl_status open_opts(const char *path, const sl_engine_opts *opts, sl_model **m,
-                           sl_engine **e)
-{
-    sl_engine_opts o = *opts;
-    o.n_thread = 2;
-    o.n_ctx = 256;
-    o.n_seq_max = 2;
-    o.acts = SL_ACTS_F32;
-    o.kv = SL_KV_F32;
-    o.draft_always = 1;
-    ASSERT_OK(sl_model_open(path, NULL, m, &err));
-    sl_status st = sl_engine_open(*m, &o, e, &err);
-    if (st) sl_model_close(*m);
-    return st;
-}
-
-static sl_status open_most(const char *path, const char *draft, int draft_max, sl_model **m,
-                           sl_engine **e)
-{
-    sl_engine_opts o = {.draft = draft, .draft_max = draft_max};
-    return open_opts(path, &o, m, e);
-}
-
-static sl_status open_with(const char *path, const char *draft, sl_model **m, sl_engine **e)
-{
-    return open_most(path, draft, strcmp(draft, "mtp") == 0, m, e);
-}
-
-static void run(sl_engine *e, const sl_request *q, struct answer *a)
-{
-    sl_request r = *q;
-    memset(a, 0, sizeof *a);
-    r.on_event = on_event;
-    r.user = a;
-    ASSERT_OK(sl_submit(e, &r, NULL, &err));
-    while (sl_pending(e))
-        ASSERT_OK(sl_step(e, &err));
-}
+#include "engine_drafts.h"
 
 TEST(engine_refuses_drafts_that_it_can_not_make)
 {
@@ -186,99 +126,6 @@ TEST(engine_has_room_for_the_drafts_of_all_sequences)
     }
     sl_engine_close(e);
     sl_model_close(m);
-}
-
-TEST(engine_refuses_a_vocabulary_for_drafts_that_it_can_not_use)
-{
-    static const struct {
-        const char *model, *draft;
-        int n;
-        const char *text;
-    } bad[] = {{DEMO, "mtp", -1, "-1: from 1 to the vocabulary's"},
-               {DEMO, "auto", 1 << 20, "1048576: from 1 to the vocabulary's"},
-               {DEMO, "ngram", 64, "no MTP layer makes drafts (draft: ngram)"},
-               {DEMO, NULL, 64, "no MTP layer makes drafts (draft: off)"},
-               {NULL, "auto", 64, "(draft: auto; the model has none)"}};
-    sl_model *m;
-    sl_engine *e;
-    for (int i = 0; i < BASE_COUNT_OF(bad); i++) {
-        sl_engine_opts o = {.draft = bad[i].draft, .draft_vocab = bad[i].n};
-        const char *path = bad[i].model ? bad[i].model : tiny("llama3");
-        assert_int_equal(open_opts(path, &o, &m, &e), SL_REQUEST);
-        if (strncmp(err.text, "draft_vocab: ", 13) != 0 || !strstr(err.text, bad[i].text))
-            fail_msg("%d: %s", i, err.text);
-    }
-}
-
-/* What the layer says of ids [n + 1] alone, among the first n_first ids: draft[i] guesses
- * ids[i + 2]. */
-static void drafts_alone(const int32_t *ids, int n, int n_first, int32_t *draft)
-{
-    float *logits = NULL;
-    int n_vocab = 0;
-    ASSERT_OK(mtp_logits(DEMO, &(struct mtp_text){ids, n, 5}, &logits, &n_vocab, &err));
-    for (int i = 0; i < n; i++)
-        draft[i] = argmax_f32(logits + (int64_t)i * n_vocab, n_first ? n_first : n_vocab);
-    mem_free(logits);
-}
-
-/* Answers of an engine whose layer guesses among the first n_first ids; how many it guessed. */
-static int drafts_of_the_layer(const char *path, const char *layout, int n_first)
-{
-    static const char *const text[] = {"Once upon a time there was", "The capital of France is",
-                                       "1 2 3 4 5 6"};
-    sl_model *m;
-    sl_engine *e;
-    int n_all = 0;
-    sl_engine_opts o = {.draft = "mtp", .draft_max = 1, .draft_vocab = n_first, .layout = layout};
-    if (layout) o.device = "cpu";
-    ASSERT_OK(open_opts(path, &o, &m, &e));
-    for (int i = 0; i < BASE_COUNT_OF(text); i++) {
-        int32_t *prompt = NULL, ids[MTP_MAX_TOK + 1], draft[MTP_MAX_TOK];
-        int n_prompt = 0, n_draft = 0, n_right = 0;
-        struct answer a;
-        ASSERT_OK(sl_tokenize(m, text[i], strlen(text[i]), SL_TOK_BOS, &prompt, &n_prompt, &err));
-        sl_request q = {.ids = prompt, .n_ids = n_prompt, .max_tokens = 40, .ignore_eos = 1};
-        run(e, &q, &a);
-        memcpy(ids, prompt, (size_t)n_prompt * sizeof *ids);
-        memcpy(ids + n_prompt, a.id, (size_t)a.n * sizeof *ids);
-        int n = n_prompt + a.n;
-        assert_in_range(n, 20, MTP_MAX_TOK);
-        drafts_alone(ids, n - 1, n_first, draft);
-        for (int known = n_prompt + 1; known < n - 1;) { /* the last token is never a draft */
-            bool right = draft[known - 2] == ids[known];
-            n_draft++;
-            n_right += right;
-            known += 1 + right;
-        }
-        assert_int_equal(a.last.n_draft, n_draft);
-        assert_int_equal(a.last.n_right, n_right);
-        n_all += n_right;
-        sl_free(prompt);
-    }
-    sl_engine_close(e);
-    sl_model_close(m);
-    return n_all;
-}
-
-TEST(engine_drafts_of_the_mtp_layer_are_those_of_the_sequence_alone)
-{
-    int all = drafts_of_the_layer(DEMO, NULL, 0), some = drafts_of_the_layer(DEMO, NULL, 512);
-    assert_true(all > 20 && some > 10 && some < all);
-    assert_int_equal(drafts_of_the_layer(DEMO, "tp=2", 512), some);
-}
-
-TEST(engine_drafts_of_a_packed_mtp_layer_are_the_same)
-{
-    const char *device = getenv("SL_DEVICE");
-    char path[64];
-    sl_pack_info info;
-    if (device && strcmp(device, "cpu") != 0) skip(); /* packed files are in the CPU's layout */
-    snprintf(path, sizeof path, "draft_test_%ld.packed", (long)getpid());
-    ASSERT_OK(sl_pack(DEMO, path, NULL, &info, &err));
-    int all = drafts_of_the_layer(path, NULL, 0), some = drafts_of_the_layer(path, NULL, 512);
-    assert_true(all > 20 && some > 10 && some < all);
-    remove(path);
 }
 
 /* How often guesses of the layer are right that it makes of its own: less often than the first,

@@ -1,0 +1,1 @@
+sluice: .*--draft-vocab-from: goes with --draft-vocab.*
