@@ -128,7 +128,8 @@ static struct plan_team unlike(struct plan_rank *rank, int n, const double *time
 {
     struct plan_team t = links;
     for (int i = 0; i < n; i++)
-        rank[i] = (struct plan_rank){times[i] * 100e9, times[i] * 2e12, 64e9, i, 0};
+        rank[i] = (struct plan_rank){
+            .bw = times[i] * 100e9, .ops = times[i] * 2e12, .mem = 64e9, .host = i};
     t.n = n, t.per_host = 1, t.rank = rank;
     return t;
 }
