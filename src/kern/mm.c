@@ -499,7 +499,7 @@ static void run_unpacked(const struct kern *k, const struct mm_mat *m, int tile0
 /* One set of at most MM_N_COL columns. */
 static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, int n_tile,
                     const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int j0, int n,
-                    float *y, int64_t ldy, const struct scratch *s)
+                    float *y, int64_t ldy, const uint8_t *then, const struct scratch *s)
 {
     const struct mm_fmt_info *f = &kern_mm_fmts[m->fmt];
     int per = f->blk_k / 32, n_group = (m->n_col + f->blk_k - 1) / f->blk_k * per;
@@ -533,6 +533,8 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
                 run_of(kern, m->fmt)(&r);
             continue;
         }
+        r.end = r.w + (size_t)n_tile * m->tile_bytes;
+        r.then = then;
         code_columns(kern, m, tile0, x, form, idx, j0, &r, s);
         run_of(kern, m->fmt)(&r);
     }
@@ -551,21 +553,23 @@ static void scale_row(const struct mm_mat *m, int tile0, int n_tile, float *y)
 }
 
 void kern_mm(const struct mm_mat *m, int tile0, int n_tile, const struct mm_act_buf *x,
-             enum mm_act form, const int32_t *idx, int n_tok, float *y, int64_t ldy, void *scratch)
+             enum mm_act form, const int32_t *idx, int n_tok, float *y, int64_t ldy,
+             const uint8_t *then, void *scratch)
 {
-    kern_mm_with(kern_get(), m, tile0, n_tile, x, form, idx, n_tok, y, ldy, scratch);
+    kern_mm_with(kern_get(), m, tile0, n_tile, x, form, idx, n_tok, y, ldy, then, scratch);
 }
 
 void kern_mm_with(const struct kern *k, const struct mm_mat *m, int tile0, int n_tile,
                   const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok,
-                  float *y, int64_t ldy, void *scratch)
+                  float *y, int64_t ldy, const uint8_t *then, void *scratch)
 {
     struct scratch s;
     carve_scratch(scratch, m->n_col, &s);
     int n_set = (n_tok + MM_N_COL - 1) / MM_N_COL;
     for (int i = 0; i < n_set; i++) {
         int j0 = (int)((int64_t)n_tok * i / n_set), j1 = (int)((int64_t)n_tok * (i + 1) / n_set);
-        columns(k, m, tile0, n_tile, x, form, idx, j0, j1 - j0, y, ldy, &s);
+        const uint8_t *after = i == n_set - 1 ? then : NULL;
+        columns(k, m, tile0, n_tile, x, form, idx, j0, j1 - j0, y, ldy, after, &s);
         for (int j = j0; j < j1 && form <= MM_ACT_BF16; j++)
             scale_row(m, tile0, n_tile, y + j * ldy);
     }

@@ -86,13 +86,22 @@ struct mm_run {
     const uint16_t *xb; /* mm_bf16x: the same in bf16 */
     float *y;           /* y[j * ldy + 16 * tile + i] */
     int64_t ldy;
-    int add;          /* float formats: 1: go on from the sums in y; 0: start at 0 */
-    int prefetch;     /* bytes ahead; 0 = none */
-    int prefetch_far; /* a few columns: the same into the second-level cache */
-    int two;          /* two_tiles of struct kern */
+    int add;                   /* float formats: 1: go on from the sums in y; 0: start at 0 */
+    int prefetch;              /* bytes ahead; 0 = none */
+    int prefetch_far;          /* a few columns: the same into the second-level cache */
+    const uint8_t *end, *then; /* code formats: of the tiles; what is read after them, or NULL */
+    int two;                   /* two_tiles of struct kern */
     float *acc;
     const struct mm_rec *lo_seq; /* records of second planes in the order of lo_col; may be NULL */
 };
+
+/* How far ahead of a block lies what is to be asked for pf bytes ahead of it: beyond the tiles' end
+ * that is what is read after them. */
+static inline ptrdiff_t kern_mm_ahead(const struct mm_run *r, const uint8_t *blk, int pf)
+{
+    if (pf < r->end - blk) return pf;
+    return r->then ? pf + (r->then - r->end) : 0;
+}
 
 /* The step of a group whose largest magnitude is amax: the least power of two no less than
  * amax / 127, or amax / (127 * 128) for two planes. 127 is 0x3f7e0000 times a power of two as bits.

@@ -357,11 +357,11 @@ static void check_product(struct check *c, const struct kern *k, int fmt, int n_
     size_t n = (size_t)ldy * (size_t)(n_tok - 1) + 16 * (size_t)p.m.n_tile;
     float *want = check_alloc(c, n * sizeof(float)), *y = check_alloc(c, n * sizeof(float));
     void *scratch = check_alloc(c, kern_mm_scratch_bytes(n_col));
-    kern_mm_with(&ref, &p.m, 0, p.m.n_tile, &p.x, form, p.idx, n_tok, want, ldy, scratch);
+    kern_mm_with(&ref, &p.m, 0, p.m.n_tile, &p.x, form, p.idx, n_tok, want, ldy, NULL, scratch);
     if (strcmp(c->isa, "ref") == 0) {
         if (fmt != MM_mxfp4) against_double(c, &p, want, ldy);
     } else {
-        kern_mm_with(k, &p.m, 0, p.m.n_tile, &p.x, form, p.idx, n_tok, y, ldy, scratch);
+        kern_mm_with(k, &p.m, 0, p.m.n_tile, &p.x, form, p.idx, n_tok, y, ldy, p.m.data, scratch);
         compare(c, &p, y, want, n);
     }
     check_free_all();
@@ -456,11 +456,11 @@ void check_alone(struct check *c)
             float *y = check_alloc(c, (size_t)p.n_tok * (size_t)ldy * sizeof(float));
             float *one = check_alloc(c, 16 * sizeof(float));
             void *scratch = check_alloc(c, kern_mm_scratch_bytes(p.m.n_col));
-            kern_mm(&p.m, 0, p.m.n_tile, &p.x, p.form, p.idx, p.n_tok, y, ldy, scratch);
+            kern_mm(&p.m, 0, p.m.n_tile, &p.x, p.form, p.idx, p.n_tok, y, ldy, NULL, scratch);
             for (int j = 0; j < p.n_tok; j++)
                 for (int t = 0; t < p.m.n_tile; t++) {
                     int32_t tok = p.idx ? p.idx[j] : j;
-                    kern_mm(&p.m, t, 1, &p.x, p.form, &tok, 1, one, 16, scratch);
+                    kern_mm(&p.m, t, 1, &p.x, p.form, &tok, 1, one, 16, p.m.data, scratch);
                     compare(c, &p, y + j * ldy + 16 * t, one, 16);
                 }
             check_free_all();

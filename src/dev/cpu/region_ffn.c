@@ -74,6 +74,7 @@ static void choose(struct mine *m)
     dev_cpu_moe_begin(&j->moe, c, l->p.moe, n_tok);
     dev_cpu_work_divide(c, &c->work[0]);
     dev_cpu_work_divide(c, &c->work[1]);
+    c->work[0].step_min = c->work[1].step_min = 1;
     dev_cpu_work_starts(c, &c->work[1], j->s->expert_down);
     c->work[0].next = l->p.ffn ? l->set[SET_DOWN].start : j->s->expert_down;
     c->work[1].next = l + 1 < end ? l[1].set[SET_IN].start : j->after;

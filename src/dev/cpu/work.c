@@ -211,6 +211,23 @@ void dev_cpu_work_split(struct cpu *c, struct cpu_work *w)
     if (c->head.timing) dev_cpu_work_count(c, w);
 }
 
+/* What the worker reads after the piece, which is of seg: what it has taken and not handed out, the
+ * rest of its range, or where it begins in the next set. */
+static const uint8_t *read_then(const struct cpu_work *w, int worker, const struct cpu_piece *p,
+                                int seg)
+{
+    const struct par_range *r = &w->range[worker];
+    int at = p->at < p->end ? p->at : atomic_load_explicit(&r->next, memory_order_relaxed);
+    if (p->at >= p->end && at >= r->end) {
+        const struct cpu_stream *s = w->next ? &w->next[worker] : NULL;
+        return s && s->again ? s->p : NULL;
+    }
+    while (seg < w->n_seg - 1 && w->seg[seg].end <= at)
+        seg++;
+    const struct cpu_seg *s = &w->seg[seg];
+    return s->m.data + (size_t)(at - s->begin) * (size_t)s->unit * s->m.tile_bytes;
+}
+
 int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_piece *p)
 {
     if (p->at >= p->end &&
@@ -232,6 +249,7 @@ int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_
     p->tile0 = (p->at - s->begin) * u;
     p->n_tile = (end - p->at) * u;
     p->at = end;
+    p->then = read_then(w, worker, p, lo);
     return 1;
 }
 
@@ -244,10 +262,10 @@ static void product(struct cpu *c, int worker, const struct cpu_piece *p, const 
     if (n_full > p->n_tile) n_full = p->n_tile;
     if (n_full > 0)
         kern_mm(m, p->tile0, n_full, in->x, in->form, in->idx, in->n_tok, y + 16 * p->tile0, ldy,
-                s->mm);
+                p->then, s->mm);
     if (n_full == p->n_tile) return;
     int tile = p->tile0 + n_full;
-    kern_mm(m, tile, 1, in->x, in->form, in->idx, in->n_tok, s->tile, 16, s->mm);
+    kern_mm(m, tile, 1, in->x, in->form, in->idx, in->n_tok, s->tile, 16, p->then, s->mm);
     for (int j = 0; j < in->n_tok; j++)
         memcpy(y + j * ldy + 16 * tile, s->tile + 16 * j, sizeof(float) * (size_t)rest);
 }
@@ -280,11 +298,11 @@ void dev_cpu_product_pairs(struct cpu *c, int worker, const struct cpu_piece *p,
         int j0 = (int)((int64_t)n_tok * i / n_set),
             n_j = (int)((int64_t)n_tok * (i + 1) / n_set) - j0;
         if (!m2->data)
-            kern_mm(m, p->tile0, p->n_tile, x, w->form, idx + j0, n_j, s->tile, ld, s->mm);
+            kern_mm(m, p->tile0, p->n_tile, x, w->form, idx + j0, n_j, s->tile, ld, p->then, s->mm);
         for (int k = 0; m2->data && k < n_unit; k++) { /* two streams, laid as a pair's tiles */
             float *y = s->tile + 32 * k;
-            kern_mm(m, unit0 + k, 1, x, w->form, idx + j0, n_j, y, ld, s->mm);
-            kern_mm(m2, unit0 + k, 1, x, w->form2, idx + j0, n_j, y + 16, ld, s->mm);
+            kern_mm(m, unit0 + k, 1, x, w->form, idx + j0, n_j, y, ld, NULL, s->mm);
+            kern_mm(m2, unit0 + k, 1, x, w->form2, idx + j0, n_j, y + 16, ld, NULL, s->mm);
         }
         for (int j = 0; j < n_j; j++) {
             float *h = out->act ? s->row : out->h + (j0 + j) * out->ldh + row0;

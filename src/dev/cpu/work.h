@@ -48,8 +48,9 @@ struct cpu_work {
 /* What a worker has taken. */
 struct cpu_piece {
     const struct cpu_seg *seg;
-    int tile0, n_tile; /* stream tiles of seg->m */
-    int at, end;       /* units taken and not yet handed out; start with 0, 0 */
+    int tile0, n_tile;   /* stream tiles of seg->m */
+    int at, end;         /* units taken and not yet handed out; start with 0, 0 */
+    const uint8_t *then; /* what the worker reads after it; NULL: not known */
 };
 
 void dev_cpu_work_clear(struct cpu_work *w);
