@@ -3,7 +3,7 @@
  * division of sequences into steps, with 1 to 4 threads; and what a device lacks is named. */
 #include "check.h"
 
-enum { L = 3, D = 96, H = 6, C = 3, DH = 16, F = 160, ROPE = 12 };
+enum { L = 3, D = 192, H = 6, C = 3, DH = 16, F = 160, ROPE = 12 };
 enum { R = 32, NOPE = 32, RP = 12, QD = NOPE + RP, V = DH, QA = 64 }; /* MLA */
 enum { E = 7, K = 3, FE = 64, N_SLOT = 8 };                           /* experts */
 enum { SEQ = 3, LEN = 300, T_MAX = 64, BLK = 32, LD = LEN / BLK + 1, N_BLK = SEQ * LD + 3 };

@@ -3,9 +3,10 @@
  * region for all of them, in which workers wait for each other where a product needs all of what
  * was computed before, and for nothing else. What is small and every worker needs, norms and
  * prepared inputs, every worker computes for itself: the same function of the same numbers, so the
- * same bits, and nearer to it than what another one wrote. Which worker multiplies what is settled
- * when the program is opened; the router and what its experts' products are, one worker works out
- * while the others multiply with the shared experts. A bar is where workers wait:
+ * same bits, and nearer to it than what another one wrote. Of several wide rows each makes its
+ * share and waits for the others', which takes less. Which worker multiplies what is settled when
+ * the program is opened; the router and what its experts' products are, one worker works out while
+ * the others multiply with the shared experts. A bar is where workers wait:
  *
  *     x += r, norm, prepare | q, k, v | for each KV head: norms, rotation, storing, attention |
  *     prepare | output -> r | x += r, norm, prepare | gate, up, silu | prepare | down -> r
@@ -29,6 +30,7 @@
 #define TOK_MIN 4
 #define TOK_MAX 8
 #define TOK_VALUES 32768
+#define SHARE_VALUES 512  /* of rows that a worker is spared: more than a wait costs */
 
 /* ---- open ---- */
 
@@ -142,7 +144,9 @@ static void chain(struct region *s, struct region_layer *l)
         if (s->last) s->last->w.next = l->set[k].start;
         s->last = &l->set[k];
     }
-    if (l->p.moe) s->last = NULL;
+    if (!l->p.moe) return;
+    l->set[SET_DOWN].w.next = s->expert_down; /* after the shared experts, in the same step */
+    s->last = NULL;
 }
 
 /* Memory for x and one input of each worker, and for hidden values that are prepared as they come:
@@ -256,7 +260,12 @@ void dev_cpu_region_ask(const struct mine *m)
 void dev_cpu_region_input(struct mine *m, const struct fixed *f)
 {
     kern_mm_act_init(&m->in, f->form, f->n_col, m->j->s->head.head.n_tok_max,
-                     m->j->c->own.act[m->worker]);
+                     m->j->c->own.act[m->j->shared ? 0 : m->worker]);
+}
+
+void dev_cpu_region_input_made(const struct mine *m)
+{
+    if (m->j->shared) par_barrier(m->j->c->team);
 }
 
 void dev_cpu_region_norm(struct mine *m, const struct dev_norm *p, const struct fixed *f)
@@ -264,7 +273,7 @@ void dev_cpu_region_norm(struct mine *m, const struct dev_norm *p, const struct 
     struct cpu *c = m->j->c;
     float *y = c->scratch[m->worker].row;
     dev_cpu_region_input(m, f);
-    for (int t = 0; t < m->j->b->n_tok; t++) {
+    for (int t = m->row0; t < m->j->b->n_tok; t += m->row_step) {
         float *x = m->x + (int64_t)t * p->n;
         dev_cpu_region_ask(m);
         if (p->r) c->k.add_f32(x, p->r + (int64_t)t * p->n, p->n);
@@ -272,15 +281,17 @@ void dev_cpu_region_norm(struct mine *m, const struct dev_norm *p, const struct 
         dev_cpu_region_ask(m);
         kern_mm_prep(&m->in, t, y);
     }
+    dev_cpu_region_input_made(m);
 }
 
 void dev_cpu_region_prepare(struct mine *m, const struct fixed *f, const float *x)
 {
     dev_cpu_region_input(m, f);
-    for (int t = 0; t < m->j->b->n_tok; t++) {
+    for (int t = m->row0; t < m->j->b->n_tok; t += m->row_step) {
         dev_cpu_region_ask(m);
         kern_mm_prep(&m->in, t, x + (int64_t)t * f->n_col);
     }
+    dev_cpu_region_input_made(m);
 }
 
 void dev_cpu_region_take(struct mine *m, struct fixed *f, const struct dev_matmul *p)
@@ -327,19 +338,29 @@ static void layer(struct mine *m, struct region_layer *l)
     dev_cpu_region_book(m, l->p.moe ? DEV_OP_moe : DEV_OP_ffn, NULL);
 }
 
+/* The rows whose inputs I make. */
+static void copy_rows(const struct mine *m, float *to, const float *from)
+{
+    int64_t n = m->j->s->d_model;
+    for (int t = m->row0; t < m->j->b->n_tok; t += m->row_step)
+        memcpy(to + t * n, from + t * n, sizeof(float) * (size_t)n);
+}
+
 static void region_run(void *arg, int worker, int n_w)
 {
     struct region_job *j = arg;
     struct cpu *c = j->c;
     const struct region *s = j->s;
     struct mine m = {.spans = j->spans, .a = j->a, .j = j, .worker = worker, .n_w = n_w};
-    float *x = s->layer[0].p.attn_norm->x;
-    size_t n_x = sizeof(float) * (size_t)j->b->n_tok * (size_t)s->d_model;
-    m.x = memcpy(c->own.x[worker], x, n_x);
+    m.row0 = j->shared ? worker : 0;
+    m.row_step = j->shared ? n_w : 1;
+    m.x = c->own.x[j->shared ? 0 : worker];
     m.at = j->t0;
+    copy_rows(&m, m.x, s->layer[0].p.attn_norm->x);
     for (int i = 0; i < s->n_layer; i++)
         layer(&m, &s->layer[i]);
-    if (worker == 0) memcpy(x, m.x, n_x); /* all have passed a barrier after they read it */
+    /* all have passed a barrier after they read it */
+    if (j->shared || worker == 0) copy_rows(&m, s->layer[0].p.attn_norm->x, m.x);
 }
 
 /* What operators read and compute is counted for the tokens of this step. */
@@ -359,6 +380,8 @@ static void begin(struct region_job *j)
     struct fixed *first = &s->layer[0].set[SET_IN];
     struct mine one = {.j = j, .n_w = 1};
     if (c->head.timing) j->t0 = (struct dev_op_time){0, clock_now_ns(), c->head.cost};
+    int n_tok = j->b->n_tok, spared = n_tok - (n_tok + c->n_worker - 1) / c->n_worker;
+    j->shared = spared * s->d_model >= SHARE_VALUES;
     j->cs = dev_cpu_angles(c, j->b, s->layer[0].p.rope);
     if (s->layer[0].p.mla)
         dev_cpu_region_mla_begin(j);

@@ -93,8 +93,9 @@ struct region_job {
     struct cpu_moe moe;             /* of the layer under way */
     const struct cpu_stream *after; /* where workers begin after the region */
     struct dev_op_time t0; /* when operators are timed: where they were before the region */
-    int whole; /* a unit of attention is one worker's, with all tokens of its sequence: nobody else
-                  needs what it makes ready */
+    int shared; /* each worker makes the inputs of its own rows, and waits for the others' */
+    int whole;  /* a unit of attention is one worker's, with all tokens of its sequence: nobody else
+                   needs what it makes ready */
 };
 
 /* One worker's view. */
@@ -108,6 +109,7 @@ struct mine {
     struct mm_act_buf in; /* of the set under way */
     float *x;             /* [tokens, D] */
     int worker, n_w;
+    int row0, row_step; /* rows whose inputs I make: from row0 on every row_step-th */
     void (*begin)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                   float *mem);
     struct dev_op_time at; /* worker 0, when operators are timed: until where they were */
@@ -118,8 +120,10 @@ void dev_cpu_region_book(struct mine *m, enum dev_op_kind op, const struct fixed
 /* Ask for the next lines of what this worker will multiply with: while it makes its inputs nothing
  * else reads. */
 void dev_cpu_region_ask(const struct mine *m);
-/* m->in becomes the input of that set: empty; all tokens' rows of n_col values at x. */
+/* m->in becomes the input of that set: empty; all tokens' rows of n_col values at x. An empty one
+ * that a worker fills is there for all after input_made. */
 void dev_cpu_region_input(struct mine *m, const struct fixed *f);
+void dev_cpu_region_input_made(const struct mine *m);
 void dev_cpu_region_prepare(struct mine *m, const struct fixed *f, const float *x);
 /* x (+= r), normed and prepared for the set. */
 void dev_cpu_region_norm(struct mine *m, const struct dev_norm *p, const struct fixed *f);

@@ -27,11 +27,12 @@ static void query_latents(struct mine *m)
     const struct dev_norm *n = p->q_a_norm;
     float *y = c->scratch[m->worker].row;
     dev_cpu_region_input(m, &m->l->set[SET_Q_B]);
-    for (int t = 0; t < m->j->b->n_tok; t++) {
+    for (int t = m->row0; t < m->j->b->n_tok; t += m->row_step) {
         dev_cpu_region_ask(m);
         c->k.rmsnorm_f32(y, n->x + (int64_t)t * n->n, n->w, n->n, n->eps);
         kern_mm_prep(&m->in, t, y);
     }
+    dev_cpu_region_input_made(m);
     dev_cpu_region_take(m, &m->l->set[SET_Q_B], p->q_b);
     par_barrier(c->team);
     dev_cpu_region_book(m, DEV_OP_matmul, &m->l->set[SET_Q_B]);
@@ -60,7 +61,8 @@ static void take_heads(struct mine *m, struct fixed *f, const float *x, float *y
     struct cpu_piece at = {0};
     int n_tok = m->j->b->n_tok, is_there = -1;
     enum mm_act form = (enum mm_act)__builtin_ctz(f->form);
-    dev_cpu_region_input(m, f);
+    kern_mm_act_init(&m->in, f->form, f->n_col, m->j->s->head.head.n_tok_max,
+                     c->own.act[m->worker]); /* a head's input is its worker's */
     while (dev_cpu_work_take(c, &f->w, m->worker, &at)) {
         int h = at.seg->user;
         for (int t = 0; t < n_tok && h != is_there; t++)
