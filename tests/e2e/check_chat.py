@@ -30,7 +30,9 @@ def read(fd, seconds, until=None):
                 return got
             got += piece
             if until and (got.endswith(until) or got.rstrip().endswith(until)):
-                return got
+                # a prompt that is drawn once more is not yet the next one
+                if not select.select([fd], [], [], 0.05)[0]:
+                    return got
     return got
 
 
