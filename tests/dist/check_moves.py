@@ -156,7 +156,8 @@ def groups(server, want):
         lines = server.get("/metrics")[2].decode().split("\n")
         told = {}
         for ln in lines:
-            if ln.startswith("sluice:rank_") and "share" not in ln and "ratio" not in ln:
+            if (ln.startswith("sluice:rank_") and "share" not in ln and "ratio" not in ln
+                    and "step_seconds" not in ln):  # those of every rank
                 name, rank = ln.split("{")[0][12:], ln.split('rank="')[1].split('"')[0]
                 told.setdefault(name, []).append(float(ln.split()[-1]))
                 need("the first ranks of groups", rank in ("0", "2"), ln)
@@ -164,6 +165,9 @@ def groups(server, want):
     need("caches of both groups", set(told) == {"requests_running", "requests_waiting",
                                                 "kv_used_tokens", "kv_tokens"}
          and all(len(v) == 2 for v in told.values()) and total > 0, told)
+    steps = [ln.split('rank="')[1].split('"')[0] for ln in lines
+             if ln.startswith("sluice:rank_step_seconds_total{") and float(ln.split()[-1]) > 0]
+    need("each of four ranks tells of its steps", steps == ["0", "1", "2", "3"], steps)
 
 
 def refused():
