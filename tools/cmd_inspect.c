@@ -300,40 +300,29 @@ static void print_kernels(void)
 }
 
 /* ---- JSON ---- */
-static void json_int(struct json_w *w, const char *key, int64_t n)
-{
-    text_jw_key(w, key);
-    text_jw_int(w, n);
-}
-
-static void json_strz(struct json_w *w, const char *key, const char *s)
-{
-    text_jw_key(w, key);
-    text_jw_strz(w, s);
-}
-
 static void json_tensors(const struct inspect *v, struct json_w *w)
 {
     text_jw_key(w, "types");
     text_jw_obj(w);
     for (int i = 0; i < TENSOR_N_DTYPE; i++)
-        if (v->n_of[i]) json_int(w, tensor_dtype((enum tensor_dtype)i)->text, v->bytes_of[i]);
+        if (v->n_of[i])
+            text_jw_key_int(w, tensor_dtype((enum tensor_dtype)i)->text, v->bytes_of[i]);
     text_jw_obj_end(w);
     text_jw_key(w, "tensors");
     text_jw_arr(w);
     for (int i = 0; i < io_n_tensor(v->io); i++) {
         const struct tensor *t = io_tensor(v->io, i);
         text_jw_obj(w);
-        json_strz(w, "name", t->name);
-        json_strz(w, "type", tensor_dtype(t->type)->text);
+        text_jw_key_strz(w, "name", t->name);
+        text_jw_key_strz(w, "type", tensor_dtype(t->type)->text);
         text_jw_key(w, "shape");
         text_jw_arr(w);
         for (int k = 0; k < t->n_dim; k++)
             text_jw_int(w, t->shape[k]);
         text_jw_arr_end(w);
-        json_int(w, "bytes", (int64_t)t->n_bytes);
-        json_int(w, "offset", (int64_t)t->offset);
-        json_int(w, "file", t->file);
+        text_jw_key_int(w, "bytes", (int64_t)t->n_bytes);
+        text_jw_key_int(w, "offset", (int64_t)t->offset);
+        text_jw_key_int(w, "file", t->file);
         text_jw_obj_end(w);
     }
     text_jw_arr_end(w);
@@ -343,14 +332,14 @@ static void json_memory(const struct inspect_memory *m, struct json_w *w)
 {
     text_jw_key(w, "memory");
     text_jw_obj(w);
-    json_int(w, "ctx", m->n_ctx);
-    json_int(w, "batch", m->n_seq);
-    json_int(w, "weights", m->weights);
-    json_int(w, "kv", m->kv);
-    json_int(w, "activations", m->acts);
-    json_int(w, "scratch", m->scratch);
-    json_int(w, "total", m->total);
-    json_int(w, "available", m->available);
+    text_jw_key_int(w, "ctx", m->n_ctx);
+    text_jw_key_int(w, "batch", m->n_seq);
+    text_jw_key_int(w, "weights", m->weights);
+    text_jw_key_int(w, "kv", m->kv);
+    text_jw_key_int(w, "activations", m->acts);
+    text_jw_key_int(w, "scratch", m->scratch);
+    text_jw_key_int(w, "total", m->total);
+    text_jw_key_int(w, "available", m->available);
     text_jw_key(w, "fits");
     text_jw_bool(w, m->total <= m->available);
     text_jw_obj_end(w);
@@ -361,7 +350,7 @@ static void json_kernels(struct json_w *w)
     text_jw_key(w, "kernels");
     text_jw_obj(w);
     for (int i = 0; i < KERN_N_OP; i++)
-        json_strz(w, kern_op_name(i), kern_op_isa(i, cpu_isa_mask()));
+        text_jw_key_strz(w, kern_op_name(i), kern_op_isa(i, cpu_isa_mask()));
     text_jw_obj_end(w);
 }
 
@@ -377,23 +366,23 @@ static void json_experts(const struct inspect *v, struct json_w *w)
 
 static void json_overview(const struct inspect *v, struct json_w *w)
 {
-    json_strz(w, "arch", v->arch);
-    json_int(w, "params", v->params);
-    json_int(w, "active_params", v->active);
-    json_int(w, "bytes", v->bytes);
-    json_int(w, "ctx", v->n_ctx);
-    json_int(w, "vocab", v->n_vocab);
-    json_int(w, "layers", v->n_layer);
-    json_strz(w, "format", io_model_kind(v->io) == IO_GGUF ? "gguf" : "safetensors");
-    if (io_quant_method(v->io)) json_strz(w, "quant", io_quant_method(v->io));
-    json_int(w, "files", io_n_file(v->io));
+    text_jw_key_strz(w, "arch", v->arch);
+    text_jw_key_int(w, "params", v->params);
+    text_jw_key_int(w, "active_params", v->active);
+    text_jw_key_int(w, "bytes", v->bytes);
+    text_jw_key_int(w, "ctx", v->n_ctx);
+    text_jw_key_int(w, "vocab", v->n_vocab);
+    text_jw_key_int(w, "layers", v->n_layer);
+    text_jw_key_strz(w, "format", io_model_kind(v->io) == IO_GGUF ? "gguf" : "safetensors");
+    if (io_quant_method(v->io)) text_jw_key_strz(w, "quant", io_quant_method(v->io));
+    text_jw_key_int(w, "files", io_n_file(v->io));
     text_jw_key(w, "tokenizer");
     text_jw_bool(w, v->tok != NULL);
     text_jw_key(w, "template");
     text_jw_bool(w, v->tok && tok_template_at(v->tok, 0) != NULL);
     text_jw_key(w, "runs");
     text_jw_bool(w, !v->why_not.code);
-    if (v->why_not.code) json_strz(w, "why_not", v->why_not.text);
+    if (v->why_not.code) text_jw_key_strz(w, "why_not", v->why_not.text);
 }
 
 /* ---- the command ---- */

@@ -625,11 +625,7 @@ static int emit_config(const struct plan_run *r, const struct plan_option *o, sl
     text_jw_key(&w, "ctx");
     text_jw_int(&w, (int64_t)(r->q.load.in + r->q.load.out));
     text_jw_obj_end(&w);
-    str_putc(&s, '\n');
-    sl_status st = str_status(&s, err);
-    if (st == SL_OK) st = os_write_file(r->o->emit, s.p, s.n, err);
-    str_fini(&s);
-    return st == SL_OK ? CMD_OK : cmd_fail(err);
+    return plan_emit_file(r, &s, err) == SL_OK ? CMD_OK : cmd_fail(err);
 }
 
 int plan_cmd_search(struct plan_run *r)

@@ -103,6 +103,8 @@ sl_status plan_box(struct plan_run *r, sl_err *err) BASE_MUST_USE;
 /* Of CPU ranks: the best layouts for one user and for many; on stdout, or as members of w's object.
  */
 sl_status plan_goals(struct plan_run *r, struct json_w *w, sl_err *err) BASE_MUST_USE;
+/* A member of the plan's JSON: its numbers have eight digits. */
+void plan_put(struct json_w *w, const char *key, double v);
 /* How the first option is started, on stdout; config: what --emit wrote, or NULL. */
 void plan_print_start(const struct plan_run *r, const struct plan_option *o, const char *config);
 /* A layout of CPU ranks as serve's --layout takes it; "" for one rank. */
@@ -136,6 +138,14 @@ sl_status plan_card_get(const struct plan_run *r, const char *name, struct plan_
 sl_status plan_card_beside(struct plan_run *r, struct plan_card *card, sl_err *err) BASE_MUST_USE;
 sl_status plan_card_asked(struct plan_run *r, struct plan_format *fmt, struct plan_asked *asked,
                           int *stream_from, sl_err *err) BASE_MUST_USE;
+/* What both say: a device's figures in a line; options that say which experts are hot and late onto
+ * args; the members of --emit from there on, and its file, with s as JSON; how it is started. */
+void plan_card_tell(const char *name, const struct plan_card *c, bool told);
+void plan_card_args(const struct plan_run *r, const struct plan_placing *p, char *args, size_t cap);
+void plan_card_emit(const struct plan_run *r, const struct plan_placing *p,
+                    const struct plan_asked *asked, struct json_w *w);
+sl_status plan_emit_file(const struct plan_run *r, struct str *s, sl_err *err) BASE_MUST_USE;
+int plan_card_start(const struct plan_run *r, const char *args);
 
 /* What the file of --expert-stats counted, into r->q.model, which is there. */
 sl_status plan_query_counts(struct plan_run *r, sl_err *err) BASE_MUST_USE;

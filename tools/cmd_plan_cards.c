@@ -7,7 +7,6 @@
 #include "cmd_plan.h"
 #include "compute.h"
 #include "dev/dev.h"
-#include "os/os.h"
 
 #define GIB 1073741824.0
 #define SIMPLER 1.02 /* stages must be so much faster than one rank */
@@ -70,15 +69,11 @@ static sl_status ask(struct cards_plan *x, sl_err *err)
 
 static void arguments(const struct cards_plan *x, struct row *row)
 {
-    const char *from = x->r->o->common.expert_stats;
-    char stages[24] = "", late[24] = "", hot[112] = "";
+    char stages[24] = "";
     if (row->stages) snprintf(stages, sizeof stages, "--layout pp=%d ", x->n);
-    if (row->p.n_late) snprintf(late, sizeof late, " --defer %d", row->p.n_late);
-    if (row->p.n_hot)
-        snprintf(hot, sizeof hot, " --hot-experts %d%s%.60s", row->p.n_hot,
-                 from ? " --hot-from " : "", from ? from : "");
-    snprintf(row->args, sizeof row->args, "%s--device %.200s%s%s%s", stages, x->r->o->device,
-             row->p.n_cpu ? " --cpu-moe" : "", hot, late);
+    snprintf(row->args, sizeof row->args, "%s--device %.200s%s", stages, x->r->o->device,
+             row->p.n_cpu ? " --cpu-moe" : "");
+    plan_card_args(x->r, &row->p, row->args, sizeof row->args);
 }
 
 static struct plan_cards cards_of(const struct cards_plan *x, bool stages)
@@ -159,13 +154,8 @@ static void tell(const struct cards_plan *x, const struct row *best)
 {
     printf("%s on %d devices beside the CPU: %.0f sequence%s of %.0f tokens\n", x->r->q.model->name,
            x->n, x->asked.batch, x->asked.batch > 1 ? "s" : "", x->asked.ctx);
-    for (int i = 0; i < x->n; i++) {
-        const struct plan_card *c = &x->card[i];
-        printf("%s: %.1f GiB, reads %.3g GB/s, products %.3g Gop/s, bus %.3g GB/s, launch %.3g us, "
-               "hand-over %.3g us (%s)\n",
-               x->name[i], c->mem / GIB, c->bw * 1e-9, c->ops * 1e-9, c->bus * 1e-9, c->lat * 1e6,
-               c->hand * 1e6, x->told ? "as its options say" : "measured");
-    }
+    for (int i = 0; i < x->n; i++)
+        plan_card_tell(x->name[i], &x->card[i], x->told);
     if (x->card[0].host_bw > 0)
         printf("CPU: reads %.3g GB/s, products %.3g Gop/s; of stages each has its part\n",
                x->card[0].host_bw * 1e-9, x->card[0].host_ops * 1e-9);
@@ -175,68 +165,44 @@ static void tell(const struct cards_plan *x, const struct row *best)
         tell_row(x, &x->row[i], &x->row[i] == best);
 }
 
-static void number(struct json_w *w, const char *key, double v)
-{
-    text_jw_key(w, key);
-    text_jw_real(w, v, 8);
-}
-
-static void text(struct json_w *w, const char *key, const char *v)
-{
-    text_jw_key(w, key);
-    text_jw_strz(w, v);
-}
-
-static void integer(struct json_w *w, const char *key, int64_t v)
-{
-    text_jw_key(w, key);
-    text_jw_int(w, v);
-}
-
-static void flag(struct json_w *w, const char *key, bool v)
-{
-    text_jw_key(w, key);
-    text_jw_bool(w, v);
-}
-
 /* Which layers device i has: those of part n - 1 - i of stages. */
 static void layers_json(struct json_w *w, const struct cards_plan *x, const struct row *r, int i)
 {
     int part = r->stages ? x->n - 1 - i : i;
-    integer(w, "layer_first", r->got.first[part]);
-    integer(w, "layers", r->got.first[part + 1] - r->got.first[part]);
+    text_jw_key_int(w, "layer_first", r->got.first[part]);
+    text_jw_key_int(w, "layers", r->got.first[part + 1] - r->got.first[part]);
 }
 
 static void row_json(struct json_w *w, const struct cards_plan *x, const struct row *r)
 {
     const struct plan_placed *g = &r->got.all;
     text_jw_obj(w);
-    text(w, "name", r->name);
-    text(w, "args", r->args);
-    flag(w, "stages", r->stages);
-    flag(w, "fits", g->over <= 0);
-    number(w, "over_gib", fmax(0, g->over) / GIB);
+    text_jw_key_strz(w, "name", r->name);
+    text_jw_key_strz(w, "args", r->args);
+    text_jw_key_bool(w, "stages", r->stages);
+    text_jw_key_bool(w, "fits", g->over <= 0);
+    plan_put(w, "over_gib", fmax(0, g->over) / GIB);
     text_jw_key(w, "devices");
     text_jw_arr(w);
     for (int i = 0; i < x->n; i++) {
         text_jw_obj(w);
-        text(w, "name", x->name[i]);
+        text_jw_key_strz(w, "name", x->name[i]);
         layers_json(w, x, r, i);
-        number(w, "weights_gib", r->got.of[i].dev_weights / GIB);
-        number(w, "hot_gib", r->got.of[i].dev_hot / GIB);
-        number(w, "kv_gib", r->got.of[i].dev_kv / GIB);
-        number(w, "acts_gib", r->got.of[i].dev_acts / GIB);
-        number(w, "ms", r->got.of[i].step * 1e3);
+        plan_put(w, "weights_gib", r->got.of[i].dev_weights / GIB);
+        plan_put(w, "hot_gib", r->got.of[i].dev_hot / GIB);
+        plan_put(w, "kv_gib", r->got.of[i].dev_kv / GIB);
+        plan_put(w, "acts_gib", r->got.of[i].dev_acts / GIB);
+        plan_put(w, "ms", r->got.of[i].step * 1e3);
         text_jw_obj_end(w);
     }
     text_jw_arr_end(w);
-    number(w, "host_gib", g->host_weights / GIB);
-    number(w, "sequences_max", g->free_seq);
-    number(w, "ms_per_step", g->step * 1e3);
-    number(w, "prompt_ms", g->prompt * 1e3);
-    number(w, "lanes", r->got.lanes);
-    integer(w, "hot", r->p.n_hot);
-    integer(w, "defer", r->p.n_late);
+    plan_put(w, "host_gib", g->host_weights / GIB);
+    plan_put(w, "sequences_max", g->free_seq);
+    plan_put(w, "ms_per_step", g->step * 1e3);
+    plan_put(w, "prompt_ms", g->prompt * 1e3);
+    plan_put(w, "lanes", r->got.lanes);
+    text_jw_key_int(w, "hot", r->p.n_hot);
+    text_jw_key_int(w, "defer", r->p.n_late);
     text_jw_obj_end(w);
 }
 
@@ -247,14 +213,14 @@ static sl_status tell_json(const struct cards_plan *x, const struct row *best, s
     str_init(&s, MEM_MISC, 0);
     text_jw_init(&w, &s);
     text_jw_obj(&w);
-    text(&w, "model", x->r->q.model->name);
-    text(&w, "device", x->r->o->device);
+    text_jw_key_strz(&w, "model", x->r->q.model->name);
+    text_jw_key_strz(&w, "device", x->r->o->device);
     text_jw_key(&w, "placements");
     text_jw_arr(&w);
     for (int i = 0; i < x->n_row; i++)
         row_json(&w, x, &x->row[i]);
     text_jw_arr_end(&w);
-    if (best) text(&w, "best", best->args);
+    if (best) text_jw_key_strz(&w, "best", best->args);
     text_jw_obj_end(&w);
     sl_status st = compute_print(&s, err);
     str_fini(&s);
@@ -266,29 +232,19 @@ static sl_status emit(const struct cards_plan *x, const struct row *best, sl_err
 {
     struct str s;
     struct json_w w;
-    char layout[16], hot[16];
+    char layout[16];
     const struct plan_opts *o = x->r->o;
     str_init(&s, MEM_MISC, 0);
     text_jw_init(&w, &s);
     text_jw_obj(&w);
     snprintf(layout, sizeof layout, "pp=%d", x->n);
-    if (best->stages) text(&w, "layout", layout);
-    text(&w, "device", o->device);
-    if (x->r->has_real) text(&w, "model", o->common.model);
-    if (best->p.n_cpu) flag(&w, "cpu-moe", true);
-    snprintf(hot, sizeof hot, "%d", best->p.n_hot);
-    if (best->p.n_hot) text(&w, "hot-experts", hot);
-    if (best->p.n_hot && o->common.expert_stats) text(&w, "hot-from", o->common.expert_stats);
-    if (best->p.n_late) integer(&w, "defer", best->p.n_late);
-    integer(&w, "chunk", (int64_t)x->asked.chunk);
-    integer(&w, "max-batch", (int64_t)fmax(1, x->asked.batch));
-    integer(&w, "ctx", (int64_t)x->asked.ctx);
+    if (best->stages) text_jw_key_strz(&w, "layout", layout);
+    text_jw_key_strz(&w, "device", o->device);
+    if (x->r->has_real) text_jw_key_strz(&w, "model", o->common.model);
+    if (best->p.n_cpu) text_jw_key_bool(&w, "cpu-moe", true);
+    plan_card_emit(x->r, &best->p, &x->asked, &w);
     text_jw_obj_end(&w);
-    str_putc(&s, '\n');
-    sl_status st = str_status(&s, err);
-    if (!st) st = os_write_file(o->emit, s.p, s.n, err);
-    str_fini(&s);
-    return st;
+    return plan_emit_file(x->r, &s, err);
 }
 
 int plan_cmd_cards(struct plan_run *r)
@@ -306,11 +262,5 @@ int plan_cmd_cards(struct plan_run *r)
     }
     if (!best) return CMD_FAILED;
     if (r->o->emit && emit(&x, best, &err)) return cmd_fail(&err);
-    if (r->o->common.json) return CMD_OK;
-    if (r->o->emit)
-        printf("start: sluice serve --config %s\n", r->o->emit);
-    else
-        printf("start: sluice serve -m %s %s\n", r->has_real ? r->o->common.model : "MODEL",
-               best->args);
-    return CMD_OK;
+    return plan_card_start(r, best->args);
 }

@@ -94,10 +94,18 @@ sl_status plan_card_beside(struct plan_run *r, struct plan_card *card, sl_err *e
 
 /* ---- placements ---- */
 
+void plan_card_args(const struct plan_run *r, const struct plan_placing *p, char *args, size_t cap)
+{
+    const char *from = r->o->common.expert_stats;
+    size_t n = strlen(args);
+    if (p->n_hot) n += (size_t)snprintf(args + n, cap - n, " --hot-experts %d", p->n_hot);
+    if (p->n_hot && from) n += (size_t)snprintf(args + n, cap - n, " --hot-from %.60s", from);
+    if (p->n_late) snprintf(args + n, cap - n, " --defer %d", p->n_late);
+}
+
 static void arguments(const struct device_plan *x, struct row *row)
 {
     const struct plan_placing *p = &row->p;
-    const char *from = x->r->o->common.expert_stats;
     int all = x->r->q.model->moe_layers, n = 0;
     char *s = row->args;
     size_t cap = sizeof row->args;
@@ -110,9 +118,8 @@ static void arguments(const struct device_plan *x, struct row *row)
     if (p->n_cpu && p->n_cpu == all) n += snprintf(s + n, cap - (size_t)n, " --cpu-moe");
     if (p->n_cpu && p->n_cpu < all)
         n += snprintf(s + n, cap - (size_t)n, " --n-cpu-moe %d", first + p->n_cpu);
-    if (p->n_hot) n += snprintf(s + n, cap - (size_t)n, " --hot-experts %d", p->n_hot);
-    if (p->n_hot && from) n += snprintf(s + n, cap - (size_t)n, " --hot-from %.60s", from);
-    if (p->n_late) n += snprintf(s + n, cap - (size_t)n, " --defer %d", p->n_late);
+    plan_card_args(x->r, p, s, cap);
+    n = (int)strlen(s);
     if (p->n_cpu && p->stream_from == PLAN_STREAM_AUTO)
         snprintf(s + n, cap - (size_t)n, " --stream-from auto");
     if (p->n_cpu && p->stream_from > 0)
@@ -212,16 +219,21 @@ static const struct row *fastest(const struct device_plan *x)
 
 /* ---- telling ---- */
 
+void plan_card_tell(const char *name, const struct plan_card *c, bool told)
+{
+    printf("%s: %.1f GiB, reads %.3g GB/s, products %.3g Gop/s, bus %.3g GB/s, launch %.3g us, "
+           "hand-over %.3g us (%s)\n",
+           name, c->mem / GIB, c->bw * 1e-9, c->ops * 1e-9, c->bus * 1e-9, c->lat * 1e6,
+           c->hand * 1e6, told ? "as its options say" : "measured");
+}
+
 static void tell(const struct device_plan *x, const struct row *best)
 {
     const struct plan_card *c = &x->card;
     const struct plan_model *m = x->r->q.model;
     printf("%s on %s beside the CPU: %.0f sequence%s of %.0f tokens\n", m->name, x->r->o->device,
            x->asked.batch, x->asked.batch > 1 ? "s" : "", x->asked.ctx);
-    printf("device: %.1f GiB, reads %.3g GB/s, products %.3g Gop/s, bus %.3g GB/s, launch %.3g us, "
-           "hand-over %.3g us (%s)\n",
-           c->mem / GIB, c->bw * 1e-9, c->ops * 1e-9, c->bus * 1e-9, c->lat * 1e6, c->hand * 1e6,
-           x->told ? "as its options say" : "measured");
+    plan_card_tell("device", c, x->told);
     if (c->host_bw > 0)
         printf("CPU: reads %.3g GB/s, products %.3g Gop/s\n", c->host_bw * 1e-9,
                c->host_ops * 1e-9);
@@ -257,43 +269,27 @@ static void tell_late(const struct device_plan *x, const struct row *best)
                "which are\n");
 }
 
-static void number(struct json_w *w, const char *key, double v)
-{
-    text_jw_key(w, key);
-    text_jw_real(w, v, 8);
-}
-
-static void text(struct json_w *w, const char *key, const char *v)
-{
-    text_jw_key(w, key);
-    text_jw_strz(w, v);
-}
-
 static void row_json(struct json_w *w, const struct row *r)
 {
     const struct plan_placed *g = &r->got;
     text_jw_obj(w);
-    text(w, "name", r->name);
-    text(w, "args", r->args);
-    text_jw_key(w, "fits");
-    text_jw_bool(w, g->over <= 0);
-    number(w, "over_gib", fmax(0, g->over) / GIB);
-    number(w, "device_gib", (g->dev_weights + g->dev_hot + g->dev_acts) / GIB);
-    number(w, "host_gib", g->host_weights / GIB);
-    number(w, "sequences_max", g->free_seq);
-    number(w, "ms_per_step", g->step * 1e3);
-    number(w, "prompt_ms", g->prompt * 1e3);
-    number(w, "device_ms", g->dev * 1e3);
-    number(w, "cpu_ms", g->host * 1e3);
-    text_jw_key(w, "cpu_layers");
-    text_jw_int(w, r->p.n_cpu);
-    text_jw_key(w, "hot");
-    text_jw_int(w, r->p.n_hot);
-    text_jw_key(w, "defer");
-    text_jw_int(w, r->p.n_late);
-    text_jw_key(w, "streamed_from"); /* the least chunk of the prompt that is; 0: none */
-    text_jw_int(w, g->stream_from);
-    number(w, "stream_gib", g->stream_buf / GIB);
+    text_jw_key_strz(w, "name", r->name);
+    text_jw_key_strz(w, "args", r->args);
+    text_jw_key_bool(w, "fits", g->over <= 0);
+    plan_put(w, "over_gib", fmax(0, g->over) / GIB);
+    plan_put(w, "device_gib", (g->dev_weights + g->dev_hot + g->dev_acts) / GIB);
+    plan_put(w, "host_gib", g->host_weights / GIB);
+    plan_put(w, "sequences_max", g->free_seq);
+    plan_put(w, "ms_per_step", g->step * 1e3);
+    plan_put(w, "prompt_ms", g->prompt * 1e3);
+    plan_put(w, "device_ms", g->dev * 1e3);
+    plan_put(w, "cpu_ms", g->host * 1e3);
+    text_jw_key_int(w, "cpu_layers", r->p.n_cpu);
+    text_jw_key_int(w, "hot", r->p.n_hot);
+    text_jw_key_int(w, "defer", r->p.n_late);
+    /* the least chunk of the prompt that is; 0: none */
+    text_jw_key_int(w, "streamed_from", g->stream_from);
+    plan_put(w, "stream_gib", g->stream_buf / GIB);
     text_jw_obj_end(w);
 }
 
@@ -305,25 +301,25 @@ static sl_status tell_json(const struct device_plan *x, const struct row *best, 
     str_init(&s, MEM_MISC, 0);
     text_jw_init(&w, &s);
     text_jw_obj(&w);
-    text(&w, "model", x->r->q.model->name);
-    text(&w, "device", x->r->o->device);
+    text_jw_key_strz(&w, "model", x->r->q.model->name);
+    text_jw_key_strz(&w, "device", x->r->o->device);
     text_jw_key(&w, "figures");
     text_jw_obj(&w);
-    number(&w, "mem_gib", c->mem / GIB);
-    number(&w, "read_gbps", c->bw * 1e-9);
-    number(&w, "gops", c->ops * 1e-9);
-    number(&w, "bus_gbps", c->bus * 1e-9);
-    number(&w, "launch_us", c->lat * 1e6);
-    number(&w, "hand_us", c->hand * 1e6);
-    number(&w, "host_read_gbps", c->host_bw * 1e-9);
-    number(&w, "host_gops", c->host_ops * 1e-9);
+    plan_put(&w, "mem_gib", c->mem / GIB);
+    plan_put(&w, "read_gbps", c->bw * 1e-9);
+    plan_put(&w, "gops", c->ops * 1e-9);
+    plan_put(&w, "bus_gbps", c->bus * 1e-9);
+    plan_put(&w, "launch_us", c->lat * 1e6);
+    plan_put(&w, "hand_us", c->hand * 1e6);
+    plan_put(&w, "host_read_gbps", c->host_bw * 1e-9);
+    plan_put(&w, "host_gops", c->host_ops * 1e-9);
     text_jw_obj_end(&w);
     text_jw_key(&w, "placements");
     text_jw_arr(&w);
     for (int i = 0; i < x->n; i++)
         row_json(&w, &x->row[i]);
     text_jw_arr_end(&w);
-    if (best) text(&w, "best", best->args);
+    if (best) text_jw_key_strz(&w, "best", best->args);
     text_jw_obj_end(&w);
     sl_status st = compute_print(&s, err);
     str_fini(&s);
@@ -332,44 +328,49 @@ static sl_status tell_json(const struct device_plan *x, const struct row *best, 
 
 /* ---- what serve takes ---- */
 
-static void integer(struct json_w *w, const char *key, int64_t v)
+void plan_card_emit(const struct plan_run *r, const struct plan_placing *p,
+                    const struct plan_asked *asked, struct json_w *w)
 {
-    text_jw_key(w, key);
-    text_jw_int(w, v);
+    const struct opt_common *o = &r->o->common;
+    char hot[16];
+    snprintf(hot, sizeof hot, "%d", p->n_hot);
+    if (p->n_hot) text_jw_key_strz(w, "hot-experts", hot);
+    if (p->n_hot && o->expert_stats) text_jw_key_strz(w, "hot-from", o->expert_stats);
+    if (p->n_late) text_jw_key_int(w, "defer", p->n_late);
+    if (p->n_cpu && p->stream_from) text_jw_key_strz(w, "stream-from", o->stream_from);
+    text_jw_key_int(w, "chunk", (int64_t)asked->chunk);
+    text_jw_key_int(w, "max-batch", (int64_t)fmax(1, asked->batch));
+    text_jw_key_int(w, "ctx", (int64_t)asked->ctx);
+}
+
+sl_status plan_emit_file(const struct plan_run *r, struct str *s, sl_err *err)
+{
+    str_putc(s, '\n');
+    sl_status st = str_status(s, err);
+    if (!st) st = os_write_file(r->o->emit, s->p, s->n, err);
+    str_fini(s);
+    return st;
 }
 
 static sl_status emit(const struct device_plan *x, const struct row *best, sl_err *err)
 {
     struct str s;
     struct json_w w;
-    char hot[16];
     const struct plan_opts *o = x->r->o;
     int all = x->r->q.model->moe_layers, first = x->r->q.model->layers - all;
     str_init(&s, MEM_MISC, 0);
     text_jw_init(&w, &s);
     text_jw_obj(&w);
-    text(&w, "device", best->cpu_only ? "cpu" : o->device);
-    if (x->r->has_real) text(&w, "model", o->common.model);
+    text_jw_key_strz(&w, "device", best->cpu_only ? "cpu" : o->device);
+    if (x->r->has_real) text_jw_key_strz(&w, "model", o->common.model);
     if (best->p.n_cpu && best->p.n_cpu == all) {
-        text_jw_key(&w, "cpu-moe");
-        text_jw_bool(&w, true);
+        text_jw_key_bool(&w, "cpu-moe", true);
     } else if (best->p.n_cpu) {
-        integer(&w, "n-cpu-moe", first + best->p.n_cpu);
+        text_jw_key_int(&w, "n-cpu-moe", first + best->p.n_cpu);
     }
-    snprintf(hot, sizeof hot, "%d", best->p.n_hot);
-    if (best->p.n_hot) text(&w, "hot-experts", hot);
-    if (best->p.n_hot && o->common.expert_stats) text(&w, "hot-from", o->common.expert_stats);
-    if (best->p.n_late) integer(&w, "defer", best->p.n_late);
-    if (best->p.n_cpu && best->p.stream_from) text(&w, "stream-from", o->common.stream_from);
-    integer(&w, "chunk", (int64_t)x->asked.chunk);
-    integer(&w, "max-batch", (int64_t)fmax(1, x->asked.batch));
-    integer(&w, "ctx", (int64_t)x->asked.ctx);
+    plan_card_emit(x->r, &best->p, &x->asked, &w);
     text_jw_obj_end(&w);
-    str_putc(&s, '\n');
-    sl_status st = str_status(&s, err);
-    if (!st) st = os_write_file(o->emit, s.p, s.n, err);
-    str_fini(&s);
-    return st;
+    return plan_emit_file(x->r, &s, err);
 }
 
 sl_status plan_card_asked(struct plan_run *r, struct plan_format *fmt, struct plan_asked *asked,
@@ -412,6 +413,17 @@ static sl_status ask(struct device_plan *x, sl_err *err)
     return x->told ? SL_OK : plan_card_beside(x->r, &x->card, err);
 }
 
+int plan_card_start(const struct plan_run *r, const char *args)
+{
+    const struct opt_common *o = &r->o->common;
+    if (o->json) return CMD_OK;
+    if (r->o->emit)
+        printf("start: sluice serve --config %s\n", r->o->emit);
+    else
+        printf("start: sluice serve -m %s %s\n", r->has_real ? o->model : "MODEL", args);
+    return CMD_OK;
+}
+
 int plan_cmd_device(struct plan_run *r)
 {
     struct device_plan x = {.r = r};
@@ -429,11 +441,5 @@ int plan_cmd_device(struct plan_run *r)
     }
     if (!best) return CMD_FAILED;
     if (r->o->emit && emit(&x, best, &err)) return cmd_fail(&err);
-    if (r->o->common.json) return CMD_OK;
-    if (r->o->emit)
-        printf("start: sluice serve --config %s\n", r->o->emit);
-    else
-        printf("start: sluice serve -m %s %s\n", r->has_real ? r->o->common.model : "MODEL",
-               best->args);
-    return CMD_OK;
+    return plan_card_start(r, best->args);
 }

@@ -112,32 +112,25 @@ void plan_print_found(const struct plan_run *r, const struct plan_found *f)
     print_rejects(f, r->o->explain ? 40 : 6);
 }
 
-static void kv(struct json_w *w, const char *key, double v)
+void plan_put(struct json_w *w, const char *key, double v)
 {
-    text_jw_key(w, key);
-    text_jw_real(w, v, 8);
-}
-
-static void ks(struct json_w *w, const char *key, const char *v)
-{
-    text_jw_key(w, key);
-    text_jw_strz(w, v);
+    text_jw_key_real(w, key, v, 8);
 }
 
 static void json_time(struct json_w *w, const char *key, const struct plan_time *t)
 {
     text_jw_key(w, key);
     text_jw_obj(w);
-    kv(w, "weights", t->weights * 1e6);
-    kv(w, "experts", t->experts * 1e6);
-    kv(w, "compute", t->compute * 1e6);
-    kv(w, "attention", t->attn * 1e6);
-    kv(w, "communication", t->comm * 1e6);
-    kv(w, "fixed", t->fixed * 1e6);
-    kv(w, "vector", t->token * 1e6);
-    kv(w, "cpu", t->cpu * 1e6);
-    kv(w, "drafts", t->draft * 1e6);
-    kv(w, "total", t->total * 1e6);
+    plan_put(w, "weights", t->weights * 1e6);
+    plan_put(w, "experts", t->experts * 1e6);
+    plan_put(w, "compute", t->compute * 1e6);
+    plan_put(w, "attention", t->attn * 1e6);
+    plan_put(w, "communication", t->comm * 1e6);
+    plan_put(w, "fixed", t->fixed * 1e6);
+    plan_put(w, "vector", t->token * 1e6);
+    plan_put(w, "cpu", t->cpu * 1e6);
+    plan_put(w, "drafts", t->draft * 1e6);
+    plan_put(w, "total", t->total * 1e6);
     text_jw_obj_end(w);
 }
 
@@ -145,16 +138,16 @@ static void json_memory(struct json_w *w, const struct plan_memory *m)
 {
     text_jw_key(w, "memory_gib");
     text_jw_obj(w);
-    kv(w, "weights", m->weights / GIB);
-    kv(w, "kv", m->kv / GIB);
-    kv(w, "activations", m->acts / GIB);
-    kv(w, "communication", m->comm / GIB);
-    kv(w, "graphs", m->graph / GIB);
-    kv(w, "mtp", m->mtp / GIB);
-    kv(w, "total", m->total / GIB);
-    kv(w, "usable", m->limit / GIB);
-    kv(w, "host", m->host / GIB);
-    kv(w, "per_sequence", m->seq / GIB);
+    plan_put(w, "weights", m->weights / GIB);
+    plan_put(w, "kv", m->kv / GIB);
+    plan_put(w, "activations", m->acts / GIB);
+    plan_put(w, "communication", m->comm / GIB);
+    plan_put(w, "graphs", m->graph / GIB);
+    plan_put(w, "mtp", m->mtp / GIB);
+    plan_put(w, "total", m->total / GIB);
+    plan_put(w, "usable", m->limit / GIB);
+    plan_put(w, "host", m->host / GIB);
+    plan_put(w, "per_sequence", m->seq / GIB);
     text_jw_obj_end(w);
 }
 
@@ -162,9 +155,9 @@ static void json_memory(struct json_w *w, const struct plan_memory *m)
 static void put_team(struct json_w *w, const struct plan_layout *l)
 {
     char weights[PLAN_LAYOUT_TEXT];
-    ks(w, "dispatch", l->dp < 2 ? "" : l->swap ? "swap" : "gather");
+    text_jw_key_strz(w, "dispatch", l->dp < 2 ? "" : l->swap ? "swap" : "gather");
     if (l->n_weight > 0 && plan_layout_weights(l, weights, sizeof weights))
-        ks(w, "weight", weights);
+        text_jw_key_strz(w, "weight", weights);
 }
 
 static void json_option(struct json_w *w, const struct plan_run *r, const struct plan_option *o)
@@ -179,8 +172,8 @@ static void json_option(struct json_w *w, const struct plan_run *r, const struct
         if (now < us) us = now;
     }
     text_jw_obj(w);
-    ks(w, "name", o->name);
-    ks(w, "weights", o->c.fmt.name);
+    text_jw_key_strz(w, "name", o->name);
+    text_jw_key_strz(w, "weights", o->c.fmt.name);
     text_jw_key(w, "layout");
     text_jw_obj(w);
     const struct {
@@ -201,21 +194,21 @@ static void json_option(struct json_w *w, const struct plan_run *r, const struct
     }
     text_jw_key(w, "experts_on_cpu");
     text_jw_bool(w, l->cpu_experts || o->c.k.mode == PLAN_MODE_CPU);
-    kv(w, "hot", l->hot);
+    plan_put(w, "hot", l->hot);
     if (o->c.team) put_team(w, l);
     text_jw_obj_end(w);
-    kv(w, "concurrency", o->load.n);
-    kv(w, "ttft_ms", o->r.ttft * 1e3);
-    kv(w, "tpot_ms", o->r.tpot * 1e3);
-    kv(w, "e2e_s", o->r.e2e);
-    kv(w, "tps_user", o->r.user_tps);
-    kv(w, "tps_card", o->card_tps);
-    kv(w, "tps", o->card_tps * r->q.cards);
-    kv(w, "steady_tps", o->r.steady_tps);
-    kv(w, "prefill_tps", o->r.prefill_tps);
-    kv(w, "concurrency_max", o->r.mem.free_seq);
-    ks(w, "bound", o->r.bound);
-    ks(w, "confidence", plan_trust_name(o->c.k.trust));
+    plan_put(w, "concurrency", o->load.n);
+    plan_put(w, "ttft_ms", o->r.ttft * 1e3);
+    plan_put(w, "tpot_ms", o->r.tpot * 1e3);
+    plan_put(w, "e2e_s", o->r.e2e);
+    plan_put(w, "tps_user", o->r.user_tps);
+    plan_put(w, "tps_card", o->card_tps);
+    plan_put(w, "tps", o->card_tps * r->q.cards);
+    plan_put(w, "steady_tps", o->r.steady_tps);
+    plan_put(w, "prefill_tps", o->r.prefill_tps);
+    plan_put(w, "concurrency_max", o->r.mem.free_seq);
+    text_jw_key_strz(w, "bound", o->r.bound);
+    text_jw_key_strz(w, "confidence", plan_trust_name(o->c.k.trust));
     text_jw_key(w, "interval");
     text_jw_arr(w);
     text_jw_real(w, o->r.lo, 6);
@@ -237,7 +230,7 @@ static void json_option(struct json_w *w, const struct plan_run *r, const struct
     json_memory(w, &o->r.mem);
     json_time(w, "step_us", &o->r.step);
     json_time(w, "prefill_us", &o->r.pre);
-    kv(w, "eval_us", us);
+    plan_put(w, "eval_us", us);
     text_jw_obj_end(w);
 }
 
@@ -249,33 +242,33 @@ void plan_json_found(struct plan_run *r, const struct plan_found *f, double seco
     str_init(&s, MEM_MISC, 0);
     text_jw_init(&w, &s);
     text_jw_obj(&w);
-    ks(&w, "model", q->model->name);
-    ks(&w, "hardware", q->dev->name);
+    text_jw_key_strz(&w, "model", q->model->name);
+    text_jw_key_strz(&w, "hardware", q->dev->name);
     text_jw_key(&w, "cards");
     text_jw_int(&w, q->cards);
-    if (q->host) ks(&w, "host", q->host->name);
-    kv(&w, "input", q->load.in);
-    kv(&w, "output", q->load.out);
+    if (q->host) text_jw_key_strz(&w, "host", q->host->name);
+    plan_put(&w, "input", q->load.in);
+    plan_put(&w, "output", q->load.out);
     bool searched = q->load.n <= 0; /* each option has its own: as many as hold the limits */
-    kv(&w, "concurrency", !searched ? q->load.n : f->n_option > 0 ? f->option[0].load.n : 0);
+    plan_put(&w, "concurrency", !searched ? q->load.n : f->n_option > 0 ? f->option[0].load.n : 0);
     text_jw_key(&w, "concurrency_searched");
     text_jw_bool(&w, searched);
-    kv(&w, "rate", q->load.rate);
-    kv(&w, "params_b", q->model->total * 1e-9);
-    kv(&w, "active_b", q->model->active * 1e-9);
-    kv(&w, "kv_bytes_per_token",
-       q->model->attn == PLAN_ATTN_V4 ? plan_kv_bytes(q->model, 65536, 16, 1) / 65536
-                                      : q->model->kv_token);
+    plan_put(&w, "rate", q->load.rate);
+    plan_put(&w, "params_b", q->model->total * 1e-9);
+    plan_put(&w, "active_b", q->model->active * 1e-9);
+    plan_put(&w, "kv_bytes_per_token",
+             q->model->attn == PLAN_ATTN_V4 ? plan_kv_bytes(q->model, 65536, 16, 1) / 65536
+                                            : q->model->kv_token);
     text_jw_key(&w, "weight_gb");
     text_jw_obj(&w);
     for (int i = 0; i < q->n_fmt; i++)
-        kv(&w, q->fmt[i].name, plan_weight_bytes(q->model, &q->fmt[i], false) * 1e-9);
+        plan_put(&w, q->fmt[i].name, plan_weight_bytes(q->model, &q->fmt[i], false) * 1e-9);
     text_jw_obj_end(&w);
     text_jw_key(&w, "tried");
     text_jw_int(&w, f->n_tried);
     text_jw_key(&w, "fit");
     text_jw_int(&w, f->n_fit);
-    kv(&w, "search_s", seconds);
+    plan_put(&w, "search_s", seconds);
     text_jw_key(&w, "options");
     text_jw_arr(&w);
     for (int i = 0; i < f->n_option; i++)
@@ -285,17 +278,17 @@ void plan_json_found(struct plan_run *r, const struct plan_found *f, double seco
     text_jw_arr(&w);
     for (int i = 0; i < f->n_reject; i++) {
         text_jw_obj(&w);
-        ks(&w, "name", f->reject[i].name);
-        kv(&w, "over_gib", f->reject[i].over / GIB);
-        ks(&w, "why", f->reject[i].why);
+        text_jw_key_strz(&w, "name", f->reject[i].name);
+        plan_put(&w, "over_gib", f->reject[i].over / GIB);
+        text_jw_key_strz(&w, "why", f->reject[i].why);
         text_jw_obj_end(&w);
     }
     text_jw_arr_end(&w);
-    if (f->n_option == 0) ks(&w, "cure", f->cure);
+    if (f->n_option == 0) text_jw_key_strz(&w, "cure", f->cure);
     sl_err ignored;
     if (r->q.team && f->n_option > 0 && plan_goals(r, &w, &ignored))
-        ks(&w, "note", ignored.text);
-    if (r->note) ks(&w, "note", r->note);
+        text_jw_key_strz(&w, "note", ignored.text);
+    if (r->note) text_jw_key_strz(&w, "note", r->note);
     text_jw_obj_end(&w);
     printf("%s\n", str_c(&s));
     str_fini(&s);

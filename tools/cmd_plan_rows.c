@@ -91,49 +91,37 @@ static bool any_item(const struct plan_item *it, const void *user)
     return true;
 }
 
-static void ks(struct json_w *w, const char *key, const char *v)
-{
-    text_jw_key(w, key);
-    text_jw_strz(w, v);
-}
-
-static void kv(struct json_w *w, const char *key, double v)
-{
-    text_jw_key(w, key);
-    text_jw_real(w, v, 8);
-}
-
 static void json_row(struct json_w *w, const struct plan_item *it)
 {
     const struct plan_row *x = it->row;
     char buf[256];
     text_jw_obj(w);
-    ks(w, "source_file", x->source);
-    ks(w, "system", x->system);
-    ks(w, "model", x->model);
-    ks(w, "weights_bits", x->wbits);
-    ks(w, "act_bits", x->abits);
-    ks(w, "hardware", x->hardware);
-    kv(w, "cards", x->cards);
-    ks(w, "layout", x->layout);
-    kv(w, "concurrency", x->conc);
-    kv(w, "input_len", x->in);
-    kv(w, "output_len", x->out);
-    ks(w, "metric", x->metric);
-    kv(w, "value", x->value);
-    ks(w, "unit", x->unit);
-    ks(w, "note", x->note);
+    text_jw_key_strz(w, "source_file", x->source);
+    text_jw_key_strz(w, "system", x->system);
+    text_jw_key_strz(w, "model", x->model);
+    text_jw_key_strz(w, "weights_bits", x->wbits);
+    text_jw_key_strz(w, "act_bits", x->abits);
+    text_jw_key_strz(w, "hardware", x->hardware);
+    plan_put(w, "cards", x->cards);
+    text_jw_key_strz(w, "layout", x->layout);
+    plan_put(w, "concurrency", x->conc);
+    plan_put(w, "input_len", x->in);
+    plan_put(w, "output_len", x->out);
+    text_jw_key_strz(w, "metric", x->metric);
+    plan_put(w, "value", x->value);
+    text_jw_key_strz(w, "unit", x->unit);
+    text_jw_key_strz(w, "note", x->note);
     text_jw_key(w, "line");
     text_jw_int(w, x->line);
-    kv(w, "predicted", it->skip ? NAN : it->got);
-    kv(w, "error_pct", it->skip ? NAN : 100 * (it->got / x->value - 1));
-    ks(w, "confidence", it->skip ? "none" : plan_trust_name(it->trust));
+    plan_put(w, "predicted", it->skip ? NAN : it->got);
+    plan_put(w, "error_pct", it->skip ? NAN : 100 * (it->got / x->value - 1));
+    text_jw_key_strz(w, "confidence", it->skip ? "none" : plan_trust_name(it->trust));
     if (it->skip) {
-        ks(w, "skipped", it->skip);
+        text_jw_key_strz(w, "skipped", it->skip);
     } else {
         struct plan_setup own = it->s;
         plan_setup_fix(&own);
-        kv(w, "users", plan_row_users(&own)); /* of a row with a limit: as many as hold it */
+        plan_put(w, "users", plan_row_users(&own)); /* of a row with a limit: as many as hold it */
         double s = it->prefill ? it->s.c.k.sigma_prefill : it->s.c.k.sigma_decode;
         text_jw_key(w, "interval");
         text_jw_arr(w);
@@ -142,7 +130,7 @@ static void json_row(struct json_w *w, const struct plan_item *it)
         text_jw_arr_end(w);
     }
     const char *flag = row_claim(it, buf, sizeof buf);
-    if (flag) ks(w, "flag", flag);
+    if (flag) text_jw_key_strz(w, "flag", flag);
     text_jw_obj_end(w);
 }
 
@@ -163,21 +151,21 @@ static void json_check(const struct plan_data *d, const struct group *g, int n,
     text_jw_arr(&w);
     for (int i = 0; i < n; i++) {
         text_jw_obj(&w);
-        ks(&w, "system", g[i].system);
-        ks(&w, "metric", g[i].metric);
+        text_jw_key_strz(&w, "system", g[i].system);
+        text_jw_key_strz(&w, "metric", g[i].metric);
         text_jw_key(&w, "n");
         text_jw_int(&w, g[i].score.n);
-        kv(&w, "mape", g[i].score.mape);
-        kv(&w, "worst", g[i].score.worst);
-        kv(&w, "rank", g[i].score.rank);
+        plan_put(&w, "mape", g[i].score.mape);
+        plan_put(&w, "worst", g[i].score.worst);
+        plan_put(&w, "rank", g[i].score.rank);
         text_jw_obj_end(&w);
     }
     text_jw_arr_end(&w);
     text_jw_key(&w, "n");
     text_jw_int(&w, all->n);
-    kv(&w, "mape", all->mape);
-    kv(&w, "median", all->median);
-    kv(&w, "rank", all->rank);
+    plan_put(&w, "mape", all->mape);
+    plan_put(&w, "median", all->median);
+    plan_put(&w, "rank", all->rank);
     text_jw_obj_end(&w);
     printf("%s\n", str_c(&s));
     str_fini(&s);

@@ -183,12 +183,6 @@ static void print_table(const struct quant_report *r)
         printf("%d probe texts: the same ids from both tokenizers\n", r->n_probe);
 }
 
-static void json_int(struct json_w *w, const char *key, int64_t v)
-{
-    text_jw_key(w, key);
-    text_jw_int(w, v);
-}
-
 static sl_status print_json(const struct quant_report *r, double s, sl_err *err)
 {
     struct str out;
@@ -207,10 +201,10 @@ static sl_status print_json(const struct quant_report *r, double s, sl_err *err)
         text_jw_strz(&w, q->from);
         text_jw_key(&w, "to");
         text_jw_strz(&w, q->to);
-        json_int(&w, "tensors", q->n_tensor);
-        json_int(&w, "weights", q->n_weight);
-        json_int(&w, "bytes", q->bytes_to);
-        json_int(&w, "bytes_from", q->bytes_from);
+        text_jw_key_int(&w, "tensors", q->n_tensor);
+        text_jw_key_int(&w, "weights", q->n_weight);
+        text_jw_key_int(&w, "bytes", q->bytes_to);
+        text_jw_key_int(&w, "bytes_from", q->bytes_from);
         text_jw_key(&w, "error");
         if (q->ref2 > 0)
             text_jw_real(&w, sqrt(q->err2 / q->ref2), 6);
@@ -219,13 +213,13 @@ static sl_status print_json(const struct quant_report *r, double s, sl_err *err)
         text_jw_obj_end(&w);
     }
     text_jw_arr_end(&w);
-    json_int(&w, "bytes", r->bytes_to);
-    json_int(&w, "bytes_from", r->bytes_from);
-    json_int(&w, "fallbacks", r->n_fallback);
-    json_int(&w, "folded", r->n_folded);
-    json_int(&w, "group", r->group);
-    json_int(&w, "probes", r->n_probe);
-    json_int(&w, "probes_differ", r->n_probe_diff);
+    text_jw_key_int(&w, "bytes", r->bytes_to);
+    text_jw_key_int(&w, "bytes_from", r->bytes_from);
+    text_jw_key_int(&w, "fallbacks", r->n_fallback);
+    text_jw_key_int(&w, "folded", r->n_folded);
+    text_jw_key_int(&w, "group", r->group);
+    text_jw_key_int(&w, "probes", r->n_probe);
+    text_jw_key_int(&w, "probes_differ", r->n_probe_diff);
     text_jw_key(&w, "notes");
     text_jw_arr(&w);
     for (int i = 0; i < r->n_note; i++)

@@ -423,20 +423,14 @@ void place_print(const struct place_table *t)
     print_stream(t);
 }
 
-static void put_int(struct json_w *w, const char *key, int64_t v)
-{
-    text_jw_key(w, key);
-    text_jw_int(w, v);
-}
-
 static void put_hot(const struct place_table *t, struct json_w *w)
 {
     if (!t->n_hot) return;
     text_jw_key(w, "hot_experts");
     text_jw_obj(w);
-    put_int(w, "n", t->n_hot); /* -1: auto */
-    put_int(w, "layers", t->n_hot_layer);
-    put_int(w, "bytes_of_one", t->hot_one);
+    text_jw_key_int(w, "n", t->n_hot); /* -1: auto */
+    text_jw_key_int(w, "layers", t->n_hot_layer);
+    text_jw_key_int(w, "bytes_of_one", t->hot_one);
     text_jw_obj_end(w);
 }
 
@@ -445,10 +439,10 @@ static void put_stream(const struct place_table *t, struct json_w *w)
     if (!t->stream_from) return;
     text_jw_key(w, "stream");
     text_jw_obj(w);
-    put_int(w, "from", t->stream_from); /* -1: auto */
-    put_int(w, "layers", t->n_stream_layer);
-    put_int(w, "bytes", t->stream_bytes);
-    put_int(w, "device_bytes", t->stream_room);
+    text_jw_key_int(w, "from", t->stream_from); /* -1: auto */
+    text_jw_key_int(w, "layers", t->n_stream_layer);
+    text_jw_key_int(w, "bytes", t->stream_bytes);
+    text_jw_key_int(w, "device_bytes", t->stream_room);
     text_jw_obj_end(w);
 }
 
@@ -462,8 +456,8 @@ void place_json(const struct place_table *t, struct json_w *w)
         text_jw_strz(w, t->p.name[i]);
         text_jw_key(w, "parts");
         text_jw_strz(w, t->on[i].parts);
-        put_int(w, "bytes", t->on[i].bytes);
-        put_int(w, "available", t->on[i].available);
+        text_jw_key_int(w, "bytes", t->on[i].bytes);
+        text_jw_key_int(w, "available", t->on[i].available);
         text_jw_obj_end(w);
     }
     text_jw_arr_end(w);

@@ -36,10 +36,10 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
         return SL_FAIL(err, UNSUPPORTED,
                        "%s: expert_gating_func 1, which a folder of glm4_moe can not say",
                        io_path(src));
-    arch_jw_int(w, "head_dim", c->d_head);
-    arch_jw_bool(w, "use_qk_norm", c->qk_norm);
+    text_jw_key_int(w, "head_dim", c->d_head);
+    text_jw_key_bool(w, "use_qk_norm", c->qk_norm);
     arch_jw_real(w, "partial_rotary_factor", (double)c->n_rot / c->d_head);
-    arch_jw_int(w, "num_nextn_predict_layers", c->n_mtp);
+    text_jw_key_int(w, "num_nextn_predict_layers", c->n_mtp);
     if (c->n_expert) arch_jw_moe_shared(c, "sigmoid", "noaux_tc", w);
     return SL_OK;
 }

@@ -100,8 +100,8 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
 {
     SL_TRY(arch_jw_window(c, src, false, true, w, err));
     SL_TRY(arch_jw_heads(c, src, w, err));
-    arch_jw_int(w, "num_local_experts", c->n_expert);
-    arch_jw_int(w, "num_experts_per_tok", c->n_expert_used);
+    text_jw_key_int(w, "num_local_experts", c->n_expert);
+    text_jw_key_int(w, "num_experts_per_tok", c->n_expert_used);
     arch_jw_real(w, "swiglu_limit", (double)c->glu.limit);
     arch_jw_real(w, "swiglu_alpha", (double)c->glu.alpha);
     return SL_OK;

@@ -79,14 +79,14 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
         return SL_FAIL(err, UNSUPPORTED,
                        "%s: keys of experts, which a folder of minimax_m2 can not say",
                        io_path(src));
-    arch_jw_int(w, "head_dim", c->d_head);
-    arch_jw_int(w, "rotary_dim", c->n_rot);
-    arch_jw_int(w, "num_local_experts", c->n_expert);
-    arch_jw_int(w, "num_experts_per_tok", c->n_expert_used);
-    arch_jw_str(w, "scoring_func", "sigmoid");
-    arch_jw_str(w, "qk_norm_type", "per_layer");
-    arch_jw_bool(w, "use_qk_norm", true);
-    arch_jw_bool(w, "use_routing_bias", true);
+    text_jw_key_int(w, "head_dim", c->d_head);
+    text_jw_key_int(w, "rotary_dim", c->n_rot);
+    text_jw_key_int(w, "num_local_experts", c->n_expert);
+    text_jw_key_int(w, "num_experts_per_tok", c->n_expert_used);
+    text_jw_key_strz(w, "scoring_func", "sigmoid");
+    text_jw_key_strz(w, "qk_norm_type", "per_layer");
+    text_jw_key_bool(w, "use_qk_norm", true);
+    text_jw_key_bool(w, "use_routing_bias", true);
     return SL_OK;
 }
 

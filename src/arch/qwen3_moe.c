@@ -58,11 +58,11 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
     SL_TRY(arch_jw_window(c, src, true, false, w, err));
     SL_TRY(arch_jw_heads(c, src, w, err));
     if (!c->n_expert) return SL_OK;
-    arch_jw_int(w, "num_experts", c->n_expert);
-    arch_jw_int(w, "num_experts_per_tok", c->n_expert_used);
-    arch_jw_int(w, "moe_intermediate_size", c->d_ff_expert);
-    arch_jw_bool(w, "norm_topk_prob", c->route_norm);
-    arch_jw_int(w, "decoder_sparse_step", 1);
+    text_jw_key_int(w, "num_experts", c->n_expert);
+    text_jw_key_int(w, "num_experts_per_tok", c->n_expert_used);
+    text_jw_key_int(w, "moe_intermediate_size", c->d_ff_expert);
+    text_jw_key_bool(w, "norm_topk_prob", c->route_norm);
+    text_jw_key_int(w, "decoder_sparse_step", 1);
     text_jw_key(w, "mlp_only_layers");
     text_jw_arr(w);
     for (int i = 0; i < c->n_layer; i++)

@@ -175,10 +175,6 @@ sl_status arch_put_moe_shared(const struct arch_cfg *c, const struct arch_keys *
                               sl_err *err) BASE_MUST_USE;
 
 /* ---- writing config.json (write_hf.c) ---- */
-void arch_jw_int(struct json_w *w, const char *key, int64_t v);
-void arch_jw_str(struct json_w *w, const char *key, const char *v);
-void arch_jw_bool(struct json_w *w, const char *key, bool v);
-void arch_jw_null(struct json_w *w, const char *key);
 /* The shortest decimal that is the same number, as f32 where it came from one. */
 void arch_jw_real(struct json_w *w, const char *key, double v);
 /* head_dim; UNSUPPORTED where the file rotates a part of a head or scales by another factor than

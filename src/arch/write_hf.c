@@ -7,24 +7,6 @@
 
 #include "arch/row.h"
 
-void arch_jw_int(struct json_w *w, const char *key, int64_t v)
-{
-    text_jw_key(w, key);
-    text_jw_int(w, v);
-}
-
-void arch_jw_str(struct json_w *w, const char *key, const char *v)
-{
-    text_jw_key(w, key);
-    text_jw_strz(w, v);
-}
-
-void arch_jw_bool(struct json_w *w, const char *key, bool v)
-{
-    text_jw_key(w, key);
-    text_jw_bool(w, v);
-}
-
 void arch_jw_real(struct json_w *w, const char *key, double v)
 {
     char text[40];
@@ -45,12 +27,6 @@ void arch_jw_real(struct json_w *w, const char *key, double v)
     }
 }
 
-void arch_jw_null(struct json_w *w, const char *key)
-{
-    text_jw_key(w, key);
-    text_jw_null(w);
-}
-
 static void put_rope(const struct arch_cfg *c, const io_model *src, struct json_w *w)
 {
     char key[96];
@@ -62,14 +38,14 @@ static void put_rope(const struct arch_cfg *c, const io_model *src, struct json_
         return;
     }
     text_jw_obj(w);
-    arch_jw_str(w, "rope_type", c->rope_kind == ARCH_ROPE_YARN ? "yarn" : "linear");
-    if (c->rope_kind == ARCH_ROPE_YARN) arch_jw_str(w, "type", "yarn");
+    text_jw_key_strz(w, "rope_type", c->rope_kind == ARCH_ROPE_YARN ? "yarn" : "linear");
+    if (c->rope_kind == ARCH_ROPE_YARN) text_jw_key_strz(w, "type", "yarn");
     arch_jw_real(w, "factor", c->rope_factor);
     if (c->rope_kind == ARCH_ROPE_YARN) {
-        arch_jw_int(w, "original_max_position_embeddings", (int64_t)c->rope_orig_ctx);
+        text_jw_key_int(w, "original_max_position_embeddings", (int64_t)c->rope_orig_ctx);
         arch_jw_real(w, "beta_fast", c->yarn_beta_fast);
         arch_jw_real(w, "beta_slow", c->yarn_beta_slow);
-        if (c->yarn_real) arch_jw_bool(w, "truncate", false);
+        if (c->yarn_real) text_jw_key_bool(w, "truncate", false);
         snprintf(key, sizeof key, "deepseek2.rope.scaling.yarn_log_multiplier");
         if (c->kv_lora && io_meta_f64(src, key, &log_mul, NULL) == SL_OK && log_mul > 0) {
             arch_jw_real(w, "mscale", (double)(float)(log_mul * 10));
@@ -88,18 +64,18 @@ void arch_jw_moe_shared(const struct arch_cfg *c, const char *func, const char *
     int dense = 0;
     while (dense < c->n_layer && c->layer[dense].ffn != ARCH_MOE)
         dense++;
-    arch_jw_int(w, "n_routed_experts", c->n_expert);
-    arch_jw_int(w, "num_experts_per_tok", c->n_expert_used);
-    arch_jw_int(w, "moe_intermediate_size", c->d_ff_expert);
-    arch_jw_bool(w, "norm_topk_prob", c->route_norm);
-    arch_jw_int(w, "n_shared_experts", c->n_shared);
-    arch_jw_int(w, "first_k_dense_replace", dense);
-    arch_jw_int(w, "moe_layer_freq", 1);
-    arch_jw_int(w, "n_group", c->n_group);
-    arch_jw_int(w, "topk_group", c->n_group_used);
+    text_jw_key_int(w, "n_routed_experts", c->n_expert);
+    text_jw_key_int(w, "num_experts_per_tok", c->n_expert_used);
+    text_jw_key_int(w, "moe_intermediate_size", c->d_ff_expert);
+    text_jw_key_bool(w, "norm_topk_prob", c->route_norm);
+    text_jw_key_int(w, "n_shared_experts", c->n_shared);
+    text_jw_key_int(w, "first_k_dense_replace", dense);
+    text_jw_key_int(w, "moe_layer_freq", 1);
+    text_jw_key_int(w, "n_group", c->n_group);
+    text_jw_key_int(w, "topk_group", c->n_group_used);
     arch_jw_real(w, "routed_scaling_factor", (double)c->route_scale);
-    arch_jw_str(w, "scoring_func", func);
-    arch_jw_str(w, "topk_method", method);
+    text_jw_key_strz(w, "scoring_func", func);
+    text_jw_key_strz(w, "topk_method", method);
 }
 
 static void put_ids(const io_model *src, struct json_w *w)
@@ -109,7 +85,7 @@ static void put_ids(const io_model *src, struct json_w *w)
     for (int i = 0; i < 2; i++) {
         uint64_t v = 0;
         if (io_meta_u64(src, key[i][0], &v, NULL) == SL_OK && v < INT32_MAX)
-            arch_jw_int(w, key[i][1], (int64_t)v);
+            text_jw_key_int(w, key[i][1], (int64_t)v);
     }
 }
 
@@ -120,17 +96,17 @@ sl_status arch_jw_window(const struct arch_cfg *c, const io_model *src, bool use
     for (int i = 0; i < c->n_layer; i++)
         n += c->layer[i].n_window > 0;
     if (!n) {
-        arch_jw_null(w, "sliding_window");
+        text_jw_key_null(w, "sliding_window");
         return SL_OK;
     }
     if (n < c->n_layer && !by_layer)
         return SL_FAIL(err, UNSUPPORTED,
                        "%s: a sliding window in %d of %d layers, which a folder of %s can not say",
                        io_path(src), n, c->n_layer, c->arch);
-    arch_jw_int(w, "sliding_window", c->n_window);
-    if (use) arch_jw_bool(w, "use_sliding_window", true);
+    text_jw_key_int(w, "sliding_window", c->n_window);
+    if (use) text_jw_key_bool(w, "use_sliding_window", true);
     if (!by_layer) return SL_OK;
-    arch_jw_int(w, "max_window_layers", 0);
+    text_jw_key_int(w, "max_window_layers", 0);
     text_jw_key(w, "layer_types");
     text_jw_arr(w);
     for (int i = 0; i < c->n_layer; i++)
@@ -150,21 +126,21 @@ sl_status arch_jw_heads(const struct arch_cfg *c, const io_model *src, struct js
     if (fabs(c->attn_scale * sqrt((double)c->d_head) - 1) > 1e-6)
         return SL_FAIL(err, UNSUPPORTED, "%s: attention.scale %g, which a folder of %s can not say",
                        io_path(src), c->attn_scale, c->arch);
-    arch_jw_int(w, "head_dim", c->d_head);
+    text_jw_key_int(w, "head_dim", c->d_head);
     return SL_OK;
 }
 
 void arch_jw_mla(const struct arch_cfg *c, struct json_w *w)
 {
-    arch_jw_int(w, "kv_lora_rank", c->kv_lora);
+    text_jw_key_int(w, "kv_lora_rank", c->kv_lora);
     if (c->q_lora)
-        arch_jw_int(w, "q_lora_rank", c->q_lora);
+        text_jw_key_int(w, "q_lora_rank", c->q_lora);
     else
-        arch_jw_null(w, "q_lora_rank");
-    arch_jw_int(w, "qk_nope_head_dim", c->d_nope);
-    arch_jw_int(w, "qk_rope_head_dim", c->d_rope);
-    arch_jw_int(w, "v_head_dim", c->d_v);
-    arch_jw_int(w, "num_nextn_predict_layers", c->n_mtp);
+        text_jw_key_null(w, "q_lora_rank");
+    text_jw_key_int(w, "qk_nope_head_dim", c->d_nope);
+    text_jw_key_int(w, "qk_rope_head_dim", c->d_rope);
+    text_jw_key_int(w, "v_head_dim", c->d_v);
+    text_jw_key_int(w, "num_nextn_predict_layers", c->n_mtp);
 }
 
 static const char *first_name(const char *list, char *buf, size_t n)
@@ -186,19 +162,19 @@ sl_status arch_write_hf(const struct arch_cfg *c, const io_model *src, struct js
     text_jw_arr(w);
     text_jw_strz(w, class);
     text_jw_arr_end(w);
-    arch_jw_str(w, "model_type", type);
-    arch_jw_int(w, "vocab_size", c->n_vocab);
-    arch_jw_int(w, "hidden_size", c->d_model);
-    arch_jw_int(w, "intermediate_size", c->d_ff);
-    arch_jw_int(w, "num_hidden_layers", c->n_layer);
-    arch_jw_int(w, "num_attention_heads", c->n_head);
-    arch_jw_int(w, "num_key_value_heads", c->n_head_kv);
-    arch_jw_str(w, "hidden_act", "silu");
-    arch_jw_int(w, "max_position_embeddings", c->n_ctx_train);
+    text_jw_key_strz(w, "model_type", type);
+    text_jw_key_int(w, "vocab_size", c->n_vocab);
+    text_jw_key_int(w, "hidden_size", c->d_model);
+    text_jw_key_int(w, "intermediate_size", c->d_ff);
+    text_jw_key_int(w, "num_hidden_layers", c->n_layer);
+    text_jw_key_int(w, "num_attention_heads", c->n_head);
+    text_jw_key_int(w, "num_key_value_heads", c->n_head_kv);
+    text_jw_key_strz(w, "hidden_act", "silu");
+    text_jw_key_int(w, "max_position_embeddings", c->n_ctx_train);
     arch_jw_real(w, "rms_norm_eps", (double)c->norm_eps);
-    arch_jw_bool(w, "tie_word_embeddings", c->tied_head);
-    arch_jw_bool(w, "attention_bias", io_find(src, "blk.0.attn_q.bias") != NULL);
-    arch_jw_bool(w, "use_cache", true);
+    text_jw_key_bool(w, "tie_word_embeddings", c->tied_head);
+    text_jw_key_bool(w, "attention_bias", io_find(src, "blk.0.attn_q.bias") != NULL);
+    text_jw_key_bool(w, "use_cache", true);
     if (c->rope_kind != ARCH_ROPE_YARN && c->yarn_mscale != 1)
         return SL_FAIL(err, UNSUPPORTED,
                        "%s: rope.scaling.attn_factor %g without YaRN, which a folder can not say",

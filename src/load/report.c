@@ -43,18 +43,12 @@ static void put(struct json_w *w, const char *key, double v)
     text_jw_real(w, v, 7);
 }
 
-static void put_int(struct json_w *w, const char *key, int64_t v)
-{
-    text_jw_key(w, key);
-    text_jw_int(w, v);
-}
-
 static void put_dist(struct json_w *w, const char *key, const struct load_dist *d)
 {
     char name[24];
     text_jw_key(w, key);
     text_jw_obj(w);
-    put_int(w, "n", d->n);
+    text_jw_key_int(w, "n", d->n);
     put(w, "mean", d->mean);
     put(w, "min", d->min);
     for (int k = 0; k < LOAD_N_PCT; k++) {
@@ -68,16 +62,16 @@ static void put_dist(struct json_w *w, const char *key, const struct load_dist *
 static void put_level(struct json_w *w, const struct load_result *r)
 {
     text_jw_obj(w);
-    put_int(w, "concurrency", r->level.parallel);
+    text_jw_key_int(w, "concurrency", r->level.parallel);
     if (r->level.rate > 0) put(w, "rate", r->level.rate);
-    put_int(w, "requests", r->n);
-    put_int(w, "succeeded", r->n_ok);
-    put_int(w, "failed", r->n - r->n_ok);
+    text_jw_key_int(w, "requests", r->n);
+    text_jw_key_int(w, "succeeded", r->n_ok);
+    text_jw_key_int(w, "failed", r->n - r->n_ok);
     put(w, "success_rate", r->n ? (double)r->n_ok / (double)r->n : 0);
     put(w, "seconds", r->seconds);
-    put_int(w, "input_tokens", r->n_in);
-    put_int(w, "output_tokens", r->n_out);
-    put_int(w, "cached_tokens", r->n_cached);
+    text_jw_key_int(w, "input_tokens", r->n_in);
+    text_jw_key_int(w, "output_tokens", r->n_out);
+    text_jw_key_int(w, "cached_tokens", r->n_cached);
     put(w, "input_mean", r->in_mean);
     put(w, "output_mean", r->out_mean);
     put(w, "output_tps", r->out_tps);

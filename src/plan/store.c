@@ -28,12 +28,6 @@ static void keys_out(struct json_w *w, const struct plan_consts *k)
     text_jw_obj_end(w);
 }
 
-static void text_out(struct json_w *w, const char *key, const char *v)
-{
-    text_jw_key(w, key);
-    text_jw_strz(w, v);
-}
-
 static void real_out(struct json_w *w, const char *key, double v)
 {
     text_jw_key(w, key);
@@ -43,13 +37,13 @@ static void real_out(struct json_w *w, const char *key, double v)
 static void set_out(struct json_w *w, const struct plan_set *s)
 {
     text_jw_obj(w);
-    text_out(w, "engine", s->k.engine);
-    text_out(w, "device", s->k.device);
-    text_out(w, "model", s->k.model);
-    text_out(w, "taught_model", s->k.taught);
-    text_out(w, "taught_weights", s->k.format);
-    text_out(w, "vendor", vendors[s->k.vendor]);
-    text_out(w, "mode", modes[s->k.mode]);
+    text_jw_key_strz(w, "engine", s->k.engine);
+    text_jw_key_strz(w, "device", s->k.device);
+    text_jw_key_strz(w, "model", s->k.model);
+    text_jw_key_strz(w, "taught_model", s->k.taught);
+    text_jw_key_strz(w, "taught_weights", s->k.format);
+    text_jw_key_strz(w, "vendor", vendors[s->k.vendor]);
+    text_jw_key_strz(w, "mode", modes[s->k.mode]);
     text_jw_key(w, "fitted");
     text_jw_arr(w);
     for (int i = 0; i < PLAN_KEYS; i++) {
@@ -58,7 +52,7 @@ static void set_out(struct json_w *w, const struct plan_set *s)
     text_jw_arr_end(w);
     text_jw_key(w, "n_rows");
     text_jw_int(w, s->k.n_rows);
-    text_out(w, "rows", s->rows);
+    text_jw_key_strz(w, "rows", s->rows);
     real_out(w, "error_decode_pct", s->err_decode);
     real_out(w, "error_prefill_pct", s->err_prefill);
     real_out(w, "sigma_decode", s->k.sigma_decode);
@@ -73,7 +67,7 @@ void plan_book_write(const struct plan_book *b, struct str *out)
     struct json_w w;
     text_jw_init(&w, out);
     text_jw_obj(&w);
-    text_out(&w, "date", b->date);
+    text_jw_key_strz(&w, "date", b->date);
     real_out(&w, "sigma_prior", b->sigma_prior);
     text_jw_key(&w, "priors");
     text_jw_arr(&w);
@@ -81,8 +75,8 @@ void plan_book_write(const struct plan_book *b, struct str *out)
     for (int v = 0; v < PLAN_VENDOR_COUNT; v++) {
         for (int m = 0; m < PLAN_MODE_COUNT; m++) {
             text_jw_obj(&w);
-            text_out(&w, "vendor", vendors[v]);
-            text_out(&w, "mode", modes[m]);
+            text_jw_key_strz(&w, "vendor", vendors[v]);
+            text_jw_key_strz(&w, "mode", modes[m]);
             keys_out(&w, &b->prior[v][m]);
             text_jw_obj_end(&w);
             str_putc(out, '\n');

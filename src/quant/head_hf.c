@@ -52,22 +52,22 @@ static void put_scheme(struct json_w *w, enum quant_type t, bool act)
 {
     bool floats = t == QUANT_FP8 || t == QUANT_NVFP4 || t == QUANT_MXFP4;
     text_jw_obj(w);
-    arch_jw_int(w, "num_bits", t == QUANT_INT8 || t == QUANT_FP8 ? 8 : 4);
-    arch_jw_str(w, "type", floats ? "float" : "int");
-    arch_jw_str(w, "strategy",
-                act                ? (t == QUANT_FP8 ? "group" : "token")
-                : t == QUANT_FP8   ? "block"
-                : t == QUANT_NVFP4 ? "tensor_group"
-                : t == QUANT_MXFP4 ? "group"
-                                   : "channel");
+    text_jw_key_int(w, "num_bits", t == QUANT_INT8 || t == QUANT_FP8 ? 8 : 4);
+    text_jw_key_strz(w, "type", floats ? "float" : "int");
+    text_jw_key_strz(w, "strategy",
+                     act                ? (t == QUANT_FP8 ? "group" : "token")
+                     : t == QUANT_FP8   ? "block"
+                     : t == QUANT_NVFP4 ? "tensor_group"
+                     : t == QUANT_MXFP4 ? "group"
+                                        : "channel");
     if (act && t == QUANT_FP8)
-        arch_jw_int(w, "group_size", 128);
+        text_jw_key_int(w, "group_size", 128);
     else if (t == QUANT_NVFP4)
-        arch_jw_int(w, "group_size", 16);
+        text_jw_key_int(w, "group_size", 16);
     else if (t == QUANT_MXFP4)
-        arch_jw_int(w, "group_size", 32);
+        text_jw_key_int(w, "group_size", 32);
     else
-        arch_jw_null(w, "group_size");
+        text_jw_key_null(w, "group_size");
     if (t == QUANT_FP8 && !act) {
         text_jw_key(w, "block_structure");
         text_jw_arr(w);
@@ -75,11 +75,11 @@ static void put_scheme(struct json_w *w, enum quant_type t, bool act)
         text_jw_int(w, 128);
         text_jw_arr_end(w);
     }
-    arch_jw_bool(w, "symmetric", true);
-    arch_jw_bool(w, "dynamic", act);
-    arch_jw_null(w, "actorder");
-    if (t == QUANT_MXFP4) arch_jw_str(w, "scale_dtype", "torch.uint8");
-    if (t == QUANT_NVFP4) arch_jw_str(w, "scale_dtype", "torch.float8_e4m3fn");
+    text_jw_key_bool(w, "symmetric", true);
+    text_jw_key_bool(w, "dynamic", act);
+    text_jw_key_null(w, "actorder");
+    if (t == QUANT_MXFP4) text_jw_key_strz(w, "scale_dtype", "torch.uint8");
+    if (t == QUANT_NVFP4) text_jw_key_strz(w, "scale_dtype", "torch.float8_e4m3fn");
     text_jw_obj_end(w);
 }
 
@@ -121,10 +121,10 @@ static void put_ct(const struct quant_plan *p, struct json_w *w)
         used[it->type] = by_class[it->type][it->cls] = true;
         last = it->type;
     }
-    arch_jw_str(w, "quant_method", "compressed-tensors");
-    arch_jw_str(w, "format", n_used > 1 ? "mixed-precision" : ct_format(last));
-    arch_jw_str(w, "quantization_status", "compressed");
-    arch_jw_null(w, "kv_cache_scheme");
+    text_jw_key_strz(w, "quant_method", "compressed-tensors");
+    text_jw_key_strz(w, "format", n_used > 1 ? "mixed-precision" : ct_format(last));
+    text_jw_key_strz(w, "quantization_status", "compressed");
+    text_jw_key_null(w, "kv_cache_scheme");
     text_jw_key(w, "config_groups");
     text_jw_obj(w);
     for (int t = 0; t < QUANT_N_TYPE; t++) {
@@ -147,8 +147,8 @@ static void put_ct(const struct quant_plan *p, struct json_w *w)
             put_scheme(w, (enum quant_type)t, true);
         else
             text_jw_null(w);
-        arch_jw_null(w, "output_activations");
-        arch_jw_str(w, "format", ct_format((enum quant_type)t));
+        text_jw_key_null(w, "output_activations");
+        text_jw_key_strz(w, "format", ct_format((enum quant_type)t));
         text_jw_obj_end(w);
     }
     text_jw_obj_end(w);
@@ -166,16 +166,16 @@ static void put_quantization(const struct quant_plan *p, struct json_w *w)
     if (p->ct) {
         put_ct(p, w);
     } else if (lone == QUANT_AWQ) {
-        arch_jw_str(w, "quant_method", "awq");
-        arch_jw_int(w, "bits", 4);
-        arch_jw_int(w, "group_size", p->group);
-        arch_jw_bool(w, "zero_point", true);
-        arch_jw_str(w, "version", "gemm");
+        text_jw_key_strz(w, "quant_method", "awq");
+        text_jw_key_int(w, "bits", 4);
+        text_jw_key_int(w, "group_size", p->group);
+        text_jw_key_bool(w, "zero_point", true);
+        text_jw_key_strz(w, "version", "gemm");
         put_kept(p, w, "modules_to_not_convert");
     } else {
-        arch_jw_str(w, "quant_method", "fp8");
-        arch_jw_str(w, "fmt", "e4m3");
-        arch_jw_str(w, "activation_scheme", "dynamic");
+        text_jw_key_strz(w, "quant_method", "fp8");
+        text_jw_key_strz(w, "fmt", "e4m3");
+        text_jw_key_strz(w, "activation_scheme", "dynamic");
         text_jw_key(w, "weight_block_size");
         text_jw_arr(w);
         text_jw_int(w, 128);
@@ -225,7 +225,7 @@ static void put_members(struct json_w *w, const struct json *o, const struct jso
             text_jw_node(w, m);
         }
     }
-    if (o == text && biased) arch_jw_bool(w, "attention_bias", true);
+    if (o == text && biased) text_jw_key_bool(w, "attention_bias", true);
 }
 
 sl_status quant_head_hf(const struct quant_plan *p, struct str *out, sl_err *err)
@@ -236,7 +236,7 @@ sl_status quant_head_hf(const struct quant_plan *p, struct str *out, sl_err *err
     text_jw_obj(&w);
     if (io_model_kind(p->src) == IO_GGUF) {
         SL_TRY(arch_write_hf(&p->cfg, p->src, &w, err));
-        arch_jw_str(&w, "torch_dtype", plain_type(p));
+        text_jw_key_strz(&w, "torch_dtype", plain_type(p));
     } else {
         put_members(&w, io_config(p->src), io_text_config(io_config(p->src)), biased);
     }

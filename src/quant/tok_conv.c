@@ -11,31 +11,13 @@
 #include "text/keys.h"
 #include "tok/tok.h"
 
-static void put_bool(struct json_w *w, const char *key, bool v)
-{
-    text_jw_key(w, key);
-    text_jw_bool(w, v);
-}
-
-static void put_str(struct json_w *w, const char *key, const char *v)
-{
-    text_jw_key(w, key);
-    text_jw_strz(w, v);
-}
-
-static void put_null(struct json_w *w, const char *key)
-{
-    text_jw_key(w, key);
-    text_jw_null(w);
-}
-
 static void put_bytelevel(struct json_w *w)
 {
     text_jw_obj(w);
-    put_str(w, "type", "ByteLevel");
-    put_bool(w, "add_prefix_space", false);
-    put_bool(w, "trim_offsets", true);
-    put_bool(w, "use_regex", false);
+    text_jw_key_strz(w, "type", "ByteLevel");
+    text_jw_key_bool(w, "add_prefix_space", false);
+    text_jw_key_bool(w, "trim_offsets", true);
+    text_jw_key_bool(w, "use_regex", false);
     text_jw_obj_end(w);
 }
 
@@ -43,18 +25,18 @@ static void put_pre(struct json_w *w, const struct tok_rule *r)
 {
     text_jw_key(w, "pre_tokenizer");
     text_jw_obj(w);
-    put_str(w, "type", "Sequence");
+    text_jw_key_strz(w, "type", "Sequence");
     text_jw_key(w, "pretokenizers");
     text_jw_arr(w);
     for (int i = 0; i < 7 && r->step[i]; i++) {
         text_jw_obj(w);
-        put_str(w, "type", "Split");
+        text_jw_key_strz(w, "type", "Split");
         text_jw_key(w, "pattern");
         text_jw_obj(w);
-        put_str(w, "Regex", r->step[i]);
+        text_jw_key_strz(w, "Regex", r->step[i]);
         text_jw_obj_end(w);
-        put_str(w, "behavior", "Isolated");
-        put_bool(w, "invert", false);
+        text_jw_key_strz(w, "behavior", "Isolated");
+        text_jw_key_bool(w, "invert", false);
         text_jw_obj_end(w);
     }
     put_bytelevel(w);
@@ -76,11 +58,11 @@ static void put_added(struct json_w *w, const struct io_array *words, const tok 
         text_jw_int(w, (int64_t)i);
         text_jw_key(w, "content");
         text_jw_str(w, s, n);
-        put_bool(w, "single_word", false);
-        put_bool(w, "lstrip", false);
-        put_bool(w, "rstrip", false);
-        put_bool(w, "normalized", false);
-        put_bool(w, "special", type == TOK_TYPE_CONTROL);
+        text_jw_key_bool(w, "single_word", false);
+        text_jw_key_bool(w, "lstrip", false);
+        text_jw_key_bool(w, "rstrip", false);
+        text_jw_key_bool(w, "normalized", false);
+        text_jw_key_bool(w, "special", type == TOK_TYPE_CONTROL);
         text_jw_obj_end(w);
     }
     text_jw_arr_end(w);
@@ -92,14 +74,14 @@ static sl_status put_model(struct json_w *w, const struct io_array *words, const
     char key[1024];
     text_jw_key(w, "model");
     text_jw_obj(w);
-    put_str(w, "type", "BPE");
-    put_null(w, "dropout");
-    put_null(w, "unk_token");
-    put_null(w, "continuing_subword_prefix");
-    put_null(w, "end_of_word_suffix");
-    put_bool(w, "fuse_unk", false);
-    put_bool(w, "byte_fallback", false);
-    put_bool(w, "ignore_merges", ignore_merges);
+    text_jw_key_strz(w, "type", "BPE");
+    text_jw_key_null(w, "dropout");
+    text_jw_key_null(w, "unk_token");
+    text_jw_key_null(w, "continuing_subword_prefix");
+    text_jw_key_null(w, "end_of_word_suffix");
+    text_jw_key_bool(w, "fuse_unk", false);
+    text_jw_key_bool(w, "byte_fallback", false);
+    text_jw_key_bool(w, "ignore_merges", ignore_merges);
     text_jw_key(w, "vocab");
     text_jw_obj(w);
     for (uint64_t i = 0; i < words->n; i++) {
@@ -133,7 +115,7 @@ static void put_piece(struct json_w *w, const char *kind, const char *id)
     text_jw_obj(w);
     text_jw_key(w, kind);
     text_jw_obj(w);
-    put_str(w, "id", id);
+    text_jw_key_strz(w, "id", id);
     text_jw_key(w, "type_id");
     text_jw_int(w, 0);
     text_jw_obj_end(w);
@@ -144,7 +126,7 @@ static void put_special(struct json_w *w, const char *text, int32_t id)
 {
     text_jw_key(w, text);
     text_jw_obj(w);
-    put_str(w, "id", text);
+    text_jw_key_strz(w, "id", text);
     text_jw_key(w, "ids");
     text_jw_arr(w);
     text_jw_int(w, id);
@@ -167,7 +149,7 @@ static void put_around(struct json_w *w, const tok *t)
         return;
     }
     text_jw_obj(w);
-    put_str(w, "type", "TemplateProcessing");
+    text_jw_key_strz(w, "type", "TemplateProcessing");
     for (int pair = 0; pair < 2; pair++) {
         text_jw_key(w, pair ? "pair" : "single");
         text_jw_arr(w);
@@ -195,14 +177,14 @@ static sl_status tokenizer_json(const io_model *m, const tok *t, const struct to
     SL_TRY(io_meta_array(m, "tokenizer.ggml.merges", &merges, err));
     text_jw_init(&w, out);
     text_jw_obj(&w);
-    put_str(&w, "version", "1.0");
-    put_null(&w, "truncation");
-    put_null(&w, "padding");
+    text_jw_key_strz(&w, "version", "1.0");
+    text_jw_key_null(&w, "truncation");
+    text_jw_key_null(&w, "padding");
     put_added(&w, &words, t);
     text_jw_key(&w, "normalizer");
     if (r->nfc) {
         text_jw_obj(&w);
-        put_str(&w, "type", "NFC");
+        text_jw_key_strz(&w, "type", "NFC");
         text_jw_obj_end(&w);
     } else {
         text_jw_null(&w);
@@ -228,7 +210,7 @@ static void put_templates(const tok *t, struct json_w *w)
     text_jw_arr(w);
     for (int i = 0; (k = tok_template_at(t, i)); i++) {
         text_jw_obj(w);
-        put_str(w, "name", *k->name ? k->name : "default");
+        text_jw_key_strz(w, "name", *k->name ? k->name : "default");
         text_jw_key(w, "template");
         text_jw_str(w, k->text, k->n);
         text_jw_obj_end(w);
@@ -250,17 +232,17 @@ static sl_status tokenizer_config(const struct quant_plan *p, const tok *t, stru
     struct tok_special s;
     text_jw_init(&w, out);
     text_jw_obj(&w);
-    put_str(&w, "tokenizer_class", "PreTrainedTokenizerFast");
+    text_jw_key_strz(&w, "tokenizer_class", "PreTrainedTokenizerFast");
     for (int i = 0; tok_special_get(t, i, &s); i++) {
         if (is_ordinary(t, &s))
             quant_note(p->rep, "%.40s is the ordinary word \"%.60s\": a folder can not say that",
                        s.name, s.text);
         else
-            put_str(&w, s.name, s.text);
+            text_jw_key_strz(&w, s.name, s.text);
     }
-    put_bool(&w, "add_bos_token", tok_add_bos(t));
-    put_bool(&w, "add_eos_token", tok_add_eos(t));
-    put_bool(&w, "clean_up_tokenization_spaces", false);
+    text_jw_key_bool(&w, "add_bos_token", tok_add_bos(t));
+    text_jw_key_bool(&w, "add_eos_token", tok_add_eos(t));
+    text_jw_key_bool(&w, "clean_up_tokenization_spaces", false);
     put_templates(t, &w);
     text_jw_obj_end(&w);
     return str_status(out, err);
@@ -316,7 +298,7 @@ static sl_status generation_config(const io_model *m, const tok *t, struct str *
         else
             text_jw_real(&w, v, 7);
     }
-    if (any) put_bool(&w, "do_sample", !greedy);
+    if (any) text_jw_key_bool(&w, "do_sample", !greedy);
     put_bans(t, &w);
     text_jw_obj_end(&w);
     return str_status(out, err);

@@ -114,6 +114,12 @@ void text_jw_real(struct json_w *w, double v,
                   int digits); /* %.*g; NaN and infinities become null */
 void text_jw_bool(struct json_w *w, bool v);
 void text_jw_null(struct json_w *w);
+/* A member: key and value. */
+void text_jw_key_strz(struct json_w *w, const char *key, const char *z);
+void text_jw_key_int(struct json_w *w, const char *key, int64_t v);
+void text_jw_key_real(struct json_w *w, const char *key, double v, int digits);
+void text_jw_key_bool(struct json_w *w, const char *key, bool v);
+void text_jw_key_null(struct json_w *w, const char *key);
 void text_jw_raw(struct json_w *w, const char *p, size_t n); /* a value that is JSON already */
 void text_jw_node(struct json_w *w, const struct json *node); /* no recursion */
 

@@ -195,6 +195,36 @@ void text_jw_null(struct json_w *w)
     str_puts(w->out, "null");
 }
 
+void text_jw_key_strz(struct json_w *w, const char *key, const char *z)
+{
+    text_jw_key(w, key);
+    text_jw_strz(w, z);
+}
+
+void text_jw_key_int(struct json_w *w, const char *key, int64_t v)
+{
+    text_jw_key(w, key);
+    text_jw_int(w, v);
+}
+
+void text_jw_key_real(struct json_w *w, const char *key, double v, int digits)
+{
+    text_jw_key(w, key);
+    text_jw_real(w, v, digits);
+}
+
+void text_jw_key_bool(struct json_w *w, const char *key, bool v)
+{
+    text_jw_key(w, key);
+    text_jw_bool(w, v);
+}
+
+void text_jw_key_null(struct json_w *w, const char *key)
+{
+    text_jw_key(w, key);
+    text_jw_null(w);
+}
+
 static void put_leaf(struct json_w *w, const struct json *v)
 {
     char buf[32];

@@ -19,7 +19,7 @@ struct mtp_text {
 
 /* out [n, V]: row i is what the layer makes of token i + 1 and hidden i. */
 static sl_status mtp_steps(struct model *m, dev_kv *kv, const struct mtp_text *t, float *out,
-                           sl_err *err)
+                           sl_err *fail)
 {
     const int32_t *ids = t->ids;
     int n = t->n, chunk = t->chunk;
@@ -44,15 +44,15 @@ static sl_status mtp_steps(struct model *m, dev_kv *kv, const struct mtp_text *t
                              .n_prompt = &n_prompt,
                              .row_tok = all};
         struct model_rows rows;
-        SL_TRY(model_launch(m, kv, &b, err));
-        SL_TRY(model_wait(m, &rows, err));
+        SL_TRY(model_launch(m, kv, &b, fail));
+        SL_TRY(model_wait(m, &rows, fail));
         b.ids = ids + t0 + 1;
         b.pass = 1;
         b.n_row = k;
         b.want = DEV_WANT_LOGITS;
         if (t0 % 2) b.hidden_row = all; /* the same rows */
-        SL_TRY(model_launch(m, kv, &b, err));
-        SL_TRY(model_wait(m, &rows, err));
+        SL_TRY(model_launch(m, kv, &b, fail));
+        SL_TRY(model_wait(m, &rows, fail));
         memcpy(out + (int64_t)t0 * n_vocab, rows.logits,
                sizeof(float) * (size_t)k * (size_t)n_vocab);
     }
@@ -61,7 +61,7 @@ static sl_status mtp_steps(struct model *m, dev_kv *kv, const struct mtp_text *t
 
 /* *out is from mem_alloc. */
 static sl_status mtp_logits(const char *path, const struct mtp_text *t, float **out, int *n_vocab,
-                            sl_err *err)
+                            sl_err *fail)
 {
     io_model *io = NULL;
     dev *d = NULL;
@@ -75,24 +75,24 @@ static sl_status mtp_logits(const char *path, const struct mtp_text *t, float **
                            .blk_tok = MTP_BLK,
                            .n_logit_max = MTP_MAX_TOK,
                            .kv = DEV_KV_F32};
-    SL_TRY_OUT(io_open(path, false, &io, err));
-    SL_TRY_OUT(dev_open(NULL, &(struct dev_opts){.n_thread = 2, .acts = DEV_ACTS_F32}, &d, err));
-    SL_TRY_OUT(model_open(io, d, &o, &m, err));
+    SL_TRY_OUT(io_open(path, false, &io, fail));
+    SL_TRY_OUT(dev_open(NULL, &(struct dev_opts){.n_thread = 2, .acts = DEV_ACTS_F32}, &d, fail));
+    SL_TRY_OUT(model_open(io, d, &o, &m, fail));
     if (model_n_mtp(m) != 1) {
-        st = SL_FAIL(err, UNSUPPORTED, "%s: no MTP layer", path);
+        st = SL_FAIL(fail, UNSUPPORTED, "%s: no MTP layer", path);
         goto out;
     }
     *n_vocab = model_config(m)->n_vocab;
     for (int i = 0; i <= t->n && !st; i++)
         if (t->ids[i] < 0 || t->ids[i] >= *n_vocab)
-            st = SL_FAIL(err, REQUEST, "token %d is not in the vocabulary", (int)t->ids[i]);
+            st = SL_FAIL(fail, REQUEST, "token %d is not in the vocabulary", (int)t->ids[i]);
     if (st) goto out;
     struct dev_kv_shape shape =
         model_kv_shape(model_config(m), NULL, DEV_KV_F32, MTP_MAX_TOK / MTP_BLK, MTP_BLK);
-    SL_TRY_OUT(dev_kv_open(d, &shape, &kv, err));
-    SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)t->n * (size_t)*n_vocab, sizeof(float), &p, err));
+    SL_TRY_OUT(dev_kv_open(d, &shape, &kv, fail));
+    SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)t->n * (size_t)*n_vocab, sizeof(float), &p, fail));
     *out = p;
-    st = mtp_steps(m, kv, t, *out, err);
+    st = mtp_steps(m, kv, t, *out, fail);
 out:
     model_close(m);
     dev_close(d);
