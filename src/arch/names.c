@@ -15,8 +15,8 @@ static const char selection_bias[] = "e_score_correction_bias"; /* HF's suffix *
 static const struct {
     const char *gguf, *hf;
 } roles[] = {
-#define X(role, gguf, hf) {gguf, hf},
-    ARCH_ROLE_LIST(X)
+#define X(role, gguf, hf, ...) {gguf, hf},
+    ARCH_ROLE_LIST(X) PER_HEAD_LIST(X)
 #undef X
 };
 

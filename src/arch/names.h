@@ -7,17 +7,18 @@
 #define ARCH_NAMES_H
 
 #include "io/io.h"
+#include "tensor/per_head.h"
 
 /* X(ROLE, GGUF name within the block, HF name within the layer); "" = that kind has none; an HF
- * name that ends with '.' is the tensor's own, without a suffix */
-#define ARCH_ROLE_LIST(X)                                                                         \
+ * name that ends with '.' is the tensor's own, without a suffix. The roles of PER_HEAD_LIST, whose
+ * rows are the same and a word more, come after these. */
+#define ARCH_ROLE_LIST(X)                                                                          \
     X(ATTN_NORM, "attn_norm", "input_layernorm")                                                   \
     X(FFN_NORM, "ffn_norm", "post_attention_layernorm")                                            \
     X(Q, "attn_q", "self_attn.q_proj")                                                             \
     X(K, "attn_k", "self_attn.k_proj")                                                             \
     X(V, "attn_v", "self_attn.v_proj")                                                             \
     X(O, "attn_output", "self_attn.o_proj")                                                        \
-    X(SINKS, "attn_sinks", "self_attn.sinks.")                                                     \
     X(Q_NORM, "attn_q_norm", "self_attn.q_norm")                                                   \
     X(K_NORM, "attn_k_norm", "self_attn.k_norm")                                                   \
     X(Q_A, "attn_q_a", "self_attn.q_a_proj")                                                       \
@@ -47,11 +48,12 @@
     X(MTP_HEAD, "nextn.shared_head_head", "shared_head.head")                                      \
     X(MTP_HEAD_NORM, "nextn.shared_head_norm", "shared_head.norm")
 enum arch_role {
-#define X(role, gguf, hf) ROLE_##role,
-    ARCH_ROLE_LIST(X)
+#define X(role, ...) ROLE_##role,
+    ARCH_ROLE_LIST(X) PER_HEAD_LIST(X)
 #undef X
         N_ROLE
 };
+#define ROLE_PER_HEAD0 (N_ROLE - N_PER_HEAD) /* the first of those of PER_HEAD_LIST */
 /* A role as a bit of a set. */
 #define ARCH_BIT(role) ((uint64_t)1 << ROLE_##role)
 _Static_assert(N_ROLE <= 64, "a set of roles is one word");

@@ -116,7 +116,7 @@ static bool reads(const io_model *m, const struct arch_cfg *c, const struct arch
                                                          strcmp(id->suffix, "weight_blocks") == 0));
     if (id->role < 0) return false;
     if (strcmp(id->suffix, "bias") == 0) return bias_reads(m, c, id);
-    if (id->role >= ROLE_MTP_EH) return weight && mtp;
+    if (id->role >= ROLE_MTP_EH && id->role <= ROLE_MTP_HEAD_NORM) return weight && mtp;
     return weight && (id->role == ROLE_ATTN_NORM || id->role == ROLE_FFN_NORM ||
                       attention_reads(c, (enum arch_role)id->role) || ffn_reads(c, id));
 }

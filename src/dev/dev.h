@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "dev/ranks.h"
 #include "tensor/glu.h"
+#include "tensor/per_head.h"
 #include "tensor/tensor.h"
 
 /* Form of the activations of products. AUTO: int8 for experts (routed and shared) and attention
@@ -463,8 +464,7 @@ struct dev_attn {
     const float *q;
     float *y;
     int n_window;
-    /* [H] or NULL: a score of each head, without a value, that its tokens see beside their keys */
-    const float *sink;
+    struct per_head per_head;
 };
 /* MLA. q [T, H, nope + rope] (rope part rotated). For absorbed tokens: q_lat = W_kb q_nope,
  * attention over latents, y = W_vb o. Else (dev_limits.mla_expand_from): keys and values of the

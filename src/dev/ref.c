@@ -39,7 +39,10 @@ static const struct dev_ref rope_refs[] = {BUF(dev_rope, x), END};
 static const struct dev_ref kv_put_refs[] = {KV(dev_kv_put, kv), BUF(dev_kv_put, k),
                                              BUF(dev_kv_put, v), END};
 static const struct dev_ref attn_refs[] = {KV(dev_attn, kv), BUF(dev_attn, q), BUF(dev_attn, y),
-                                           BUF(dev_attn, sink), END};
+#define X(role, ...) BUF(dev_attn, per_head.of[PER_HEAD_##role]),
+                                           PER_HEAD_LIST(X)
+#undef X
+                                               END};
 static const struct dev_ref attn_mla_refs[] = {KV(dev_attn_mla, kv),
                                                MAT(dev_attn_mla, w_kb),
                                                MAT(dev_attn_mla, w_vb),

@@ -28,5 +28,5 @@ void model_gqa_emit(struct emit *e, const struct layer *l)
     EMIT(e, attn, .group = at.group, .layer = at.layer, .n_head = d->n_head, .d_k = c->d_head,
          .d_v = c->d_head, .scale = (float)c->attn_scale, .q = s->q,
          .y = model_cols_of(e, s->y, s->y_cols), .n_window = l->n_window,
-         .sink = l->per_head[ROLE_SINKS]);
+         .per_head = l->per_head);
 }

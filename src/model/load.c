@@ -37,10 +37,12 @@ static sl_status load_gqa(struct model *m, int il, struct layer *l, sl_err *err)
                                    {ROLE_V, nk, D, DEV_USE_MATMUL, &l->v},
                                    {ROLE_O, D, nq, DEV_USE_PLAIN, &l->o}};
     SL_TRY(matrices(m, il, rows, BASE_COUNT_OF(rows), err));
-    for (int r = 0; r < N_ROLE; r++)
-        if (c->per_head >> r & 1)
-            SL_TRY(model_load_role_vector(m, il, (enum arch_role)r, c->n_head, &l->per_head[r],
-                                          err));
+    for (int i = 0; i < N_PER_HEAD; i++) {
+        enum arch_role r = (enum arch_role)(ROLE_PER_HEAD0 + i);
+        float *v = NULL;
+        if (c->per_head >> r & 1) SL_TRY(model_load_role_vector(m, il, r, c->n_head, &v, err));
+        l->per_head.of[i] = v;
+    }
     if (!c->qk_norm) return SL_OK;
     SL_TRY(model_load_role_vector(m, il, ROLE_Q_NORM, c->d_q_norm, &l->q_norm, err));
     return model_load_role_vector(m, il, ROLE_K_NORM, c->d_k_norm, &l->k_norm, err);

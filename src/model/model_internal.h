@@ -22,7 +22,7 @@ struct layer {
     /* experts */
     dev_mat *router, *gate_up_exps, *down_exps;
     const float *router_bias; /* host [E] or NULL: it chooses, and does not weigh */
-    float *per_head[N_ROLE]; /* [H] or NULL: vectors with a number for each head */
+    struct per_head per_head;
 };
 
 /* Of a layer's experts those that lie on attention's device too (hot.c). */

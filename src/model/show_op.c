@@ -176,8 +176,15 @@ static void show_attn(struct shown *s, const struct dev_attn *p)
         p->n_head, (double)p->scale);
     whole(s, "window", p->n_window);
     if (p->n_window) SAY(s, ", window %d", p->n_window);
-    yes(s, "sinks", p->sink);
-    if (p->sink) SAY(s, ", sinks");
+    static const char *const word[] = {
+#define X(role, gguf, hf, word) word,
+        PER_HEAD_LIST(X)
+#undef X
+    };
+    for (int i = 0; i < N_PER_HEAD; i++) {
+        yes(s, word[i], p->per_head.of[i]);
+        if (p->per_head.of[i]) SAY(s, ", %s", word[i]);
+    }
 }
 
 static void show_mla(struct shown *s, const struct dev_attn_mla *p)
@@ -209,12 +216,12 @@ static void show_pair(struct shown *s, const dev_mat *gate_up, const dev_mat *do
 
 static void show_glu(struct shown *s, const struct glu *g)
 {
-    real(s, "limit", g->limit);
-    if (g->limit > 0) SAY(s, ", values to +-%g", (double)g->limit);
-    real(s, "alpha", g->alpha > 0 ? g->alpha : 1.0f);
-    if (g->alpha > 0) SAY(s, ", sigmoid of %g g", (double)g->alpha);
-    yes(s, "plus1", g->plus != 0);
-    if (g->plus != 0) SAY(s, ", up + %g", (double)g->plus);
+#define X(member, key, kind, without, text)                                                        \
+    put(s, key, g->member != 0 ? (SHOWN_##kind == SHOWN_BOOL ? 1.0 : (double)g->member) : without, \
+        SHOWN_##kind);                                                                             \
+    if (g->member != 0) SAY(s, text, (double)g->member);
+    GLU_LIST(X)
+#undef X
 }
 
 static void show_ffn(struct shown *s, const struct dev_ffn *p)

@@ -14,13 +14,25 @@ struct glu {
     float alpha; /* 0 = 1 */
     float plus;
 };
-static inline bool glu_is_silu(const struct glu *g)
-{
-    return !(g->limit > 0) && !(g->alpha > 0) && g->plus == 0;
-}
+/* X(member, key of `inspect --program`, REAL or BOOL there, its value where the member is 0, what
+ * it says where it is not) */
+#define GLU_LIST(X)                                                                                \
+    X(limit, "limit", REAL, 0, ", values to +-%g")                                                 \
+    X(alpha, "alpha", REAL, 1, ", sigmoid of %g g")                                                \
+    X(plus, "plus1", BOOL, 0, ", up + %g")
+
 static inline bool glu_same(const struct glu *a, const struct glu *b)
 {
-    return a->limit == b->limit && a->alpha == b->alpha && a->plus == b->plus;
+    bool same = true;
+#define X(member, ...) same = same && a->member == b->member;
+    GLU_LIST(X)
+#undef X
+    return same;
+}
+static inline bool glu_is_silu(const struct glu *g)
+{
+    static const struct glu silu;
+    return glu_same(g, &silu);
 }
 
 #endif

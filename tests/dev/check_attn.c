@@ -216,7 +216,7 @@ void check_attn(void)
                                     .q = q,
                                     .y = y,
                                     .n_window = window,
-                                    .sink = sink});
+                                    .per_head.of[PER_HEAD_SINKS] = sink});
         double want[256], tol[256];
         for (int t = 0; t<s.T; t += s.T> 40 ? rand_int(1, s.T / 20) : 1)
             for (int h = 0; h<H; h += H> 8 ? rand_int(1, 16) : 1) {

@@ -157,7 +157,7 @@ static void attention(struct rig *r, const struct weights *w, const struct dev_s
                                 .q = q,
                                 .y = y,
                                 .n_window = a->n_window,
-                                .sink = w->sink});
+                                .per_head.of[PER_HEAD_SINKS] = w->sink});
 }
 
 /* The layer on a batch: x [T, D] in and out. */

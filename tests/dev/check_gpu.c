@@ -349,7 +349,7 @@ static void check_attn(enum dev_kv_type type, const struct attn_case *c)
     begin(&s);
     BOTH(attn, &s, .kv = kv[k], .layer = 1, .n_head = h.H, .d_k = h.d, .d_v = h.dv,
          .scale = 1.0f / sqrtf((float)h.d), .q = q.at[k], .y = y.at[k], .n_window = c->n_window,
-         .sink = c->sink ? sink.at[k] : NULL);
+         .per_head.of[PER_HEAD_SINKS] = c->sink ? sink.at[k] : NULL);
     snprintf(what, sizeof what, "attn %s, heads %d of %d, %d and %d, T %d, window %d, pos %d",
              names[type], h.H, h.C, h.d, h.dv, c->T, c->n_window, pos[0]);
     same(what, &y);

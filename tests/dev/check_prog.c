@@ -130,7 +130,7 @@ static int heads(const struct rig *r, int i, struct dev_op *op)
               .q = r->q,
               .y = r->a,
               .n_window = p->n_window,
-              .sink = p->sink ? w->sink : NULL});
+              .per_head.of[PER_HEAD_SINKS] = p->sink ? w->sink : NULL});
     return n;
 }
 

@@ -181,8 +181,9 @@ static void check_vectors(const model *whole, const model *part, int i, struct c
     check_bias(a->k, b->k, &next[1]);
     check_bias(a->v, b->v, &next[2]);
     check_bias(a->o, b->o, &next[3]);
-    if (a->per_head[ROLE_SINKS] && b->q) {
-        assert_memory_equal(b->per_head[ROLE_SINKS], a->per_head[ROLE_SINKS] + next[4],
+    if (a->per_head.of[PER_HEAD_SINKS] && b->q) {
+        const float *all = a->per_head.of[PER_HEAD_SINKS] + next[4];
+        assert_memory_equal(b->per_head.of[PER_HEAD_SINKS], all,
                             sizeof(float) * (size_t)part->dims.n_head);
         next[4] += part->dims.n_head;
     }

@@ -204,13 +204,14 @@ static void end(struct cpu *c, const struct cpu_span_job *j, const struct cpu_un
                 struct cpu_part in, const int rows[2])
 {
     const struct attn *a = j->op;
+    const float *sink = a->p->per_head.of[PER_HEAD_SINKS];
     int d = a->kv->s.d_v;
     for (int r = rows[0]; r < rows[1]; r++) {
         int h = u->head0 + r % a->group;
         int64_t row = (int64_t)(u->tok0 + r / a->group) * a->p->n_head + h;
         float *y = a->p->y + row * d;
         memcpy(y, in.o + (int64_t)r * j->ldo, sizeof(float) * (size_t)d);
-        c->k.scale_f32(y, weight_of(c, in.m[r], in.l[r], a->p->sink ? a->p->sink + h : NULL), d);
+        c->k.scale_f32(y, weight_of(c, in.m[r], in.l[r], sink ? sink + h : NULL), d);
     }
 }
 

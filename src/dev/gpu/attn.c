@@ -47,12 +47,15 @@ uint64_t dev_gpu_parts(const struct gpu *c, const struct gpu_spans *s)
 
 /* ROW_END of gpu/kernel/spans.inc: what the end of a row obeys. */
 struct row_end {
-    uint64_t sink;
+    uint64_t per_head[N_PER_HEAD];
 };
 
 static struct row_end end_of(const struct dev_attn *p)
 {
-    return (struct row_end){p ? at(p->sink) : 0};
+    struct row_end e = {{0}};
+    for (int i = 0; p && i < N_PER_HEAD; i++)
+        e.per_head[i] = at(p->per_head.of[i]);
+    return e;
 }
 
 void dev_gpu_fold(struct gpu *c, const struct dev_step *b, const struct gpu_spans *s, int span0,

@@ -207,15 +207,17 @@ void dev_gpu_matmul(dev *d, const struct dev_step *b, const struct dev_matmul *p
     }
 }
 
+#define GLU_WORDS (sizeof(struct glu) / sizeof(float))
+
 /* h->x of the gates and ups at h->from. */
 static void gate(struct gpu *c, const struct dev_epilogue *e, const struct gpu_rows *h)
 {
     struct {
         uint64_t y, h;
         uint32_t n, plain;
-        struct glu glu;
-        uint32_t pad; /* no bytes that nobody writes */
-    } k = {h->from, h->x, (uint32_t)h->n, glu_is_silu(&e->glu) && !e->bias, e->glu, 0};
+        float glu[GLU_WORDS + GLU_WORDS % 2]; /* no bytes that nobody writes */
+    } k = {h->from, h->x, (uint32_t)h->n, glu_is_silu(&e->glu) && !e->bias, {0}};
+    memcpy(k.glu, &e->glu, sizeof e->glu);
     EACH_PART(c, i, n, h->n_row) {
         LAUNCH(c, GPU_glu, GRID(groups(h->n, 64), n, 1), k);
         if (i) dev_gpu_beside(c);
