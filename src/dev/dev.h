@@ -361,6 +361,7 @@ void dev_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
  * n_row, n_tok: 0 = the tokens of the step, DEV_ROWS_WANTED = the rows of it that are wanted.
  * kv: of a program's operators always the cache that the program is run on. */
 #define DEV_ROWS_WANTED (-1)
+#define DEV_ALL_MAX 3 /* matrices that take one input, in parts of which others need some alone */
 
 /* Rows shown to a caller that calibrates: fn is called on the thread that runs the device's
  * operators, while the host waits. */
@@ -392,7 +393,7 @@ struct dev_embed {
  * are the heads of tokens, n_tok times n_head; ldx/ldy leading dimensions (0 = n). */
 struct dev_norm {
     float *x;
-    const float *r;
+    const float *r; /* of several ranks see part */
     const float *w;
     float eps;
     int n, n_row;
@@ -401,18 +402,31 @@ struct dev_norm {
     int64_t ldx, ldy;
     float *y;
     dev_act *act;
+    /* NULL, or ranks that have these rows (n_row and n_head 0): of a shared step (dev_is_shared)
+     * each norms its share, adds r to those rows of x alone, and the others' rows of x stay as they
+     * are. Of act it gets the others' rows in the forms that the matrices `all` take, NULLs among
+     * them skipped, and those of y where whole is set. part: NULL, or r has this rank's columns
+     * only, [n_row, part[rank]], and the others' come first. */
+    const struct dev_ranks *ranks;
+    const int32_t *part; /* [n_rank] host */
+    const dev_mat *all[DEV_ALL_MAX];
+    bool whole;
 };
-/* Prepare x [n_row, n] as it is. */
+/* Prepare x [n_row, n] as it is. ranks, part, all: as of dev_norm, x in r's place (ldx 0). */
 struct dev_prep {
     const float *x;
     int n, n_row;
     int64_t ldx;
     dev_act *act;
+    const struct dev_ranks *ranks;
+    const int32_t *part;
+    const dev_mat *all[DEV_ALL_MAX];
 };
 /* y_i = W_i act for up to 4 matrices that share the input. rows: token rows of act to
  * use, NULL = 0 .. n_row-1. ranks: NULL, or those that all have W_i where bit i of whole is set
- * (then ldy is 0 and rows NULL): of many rows each computes a share, in room, and gets the others';
- * without room in y, which must then stay as it is until the next join. */
+ * (then ldy is 0 and rows NULL): of a shared step each computes its share, in room, and gets the
+ * others'; without room in y, which must then stay as it is until the next join; where bit i of own
+ * is set too its share is all that it needs. */
 #define DEV_MATMUL_MAX 4
 struct dev_matmul {
     const dev_act *act;
@@ -423,7 +437,7 @@ struct dev_matmul {
     float *y[DEV_MATMUL_MAX];
     int64_t ldy[DEV_MATMUL_MAX]; /* 0 = rows of W_i */
     const struct dev_ranks *ranks;
-    unsigned whole;
+    unsigned whole, own;
     float *room; /* as the outputs of those W_i, one after another; or NULL */
 };
 /* For every head h: y[t, h, :] = W_h x[t, h, :], W a stack of H matrices. f32 activations are
@@ -522,7 +536,11 @@ struct dev_route {
     int32_t *id;     /* [T, K] out, host-visible */
     float *weight;   /* [T, K] out */
     uint64_t *count; /* [E] for how many tokens each expert was chosen, counted up; or NULL */
-    const struct dev_ranks *ranks; /* NULL, or those that have the logits too */
+    /* NULL, or those that choose too: of a shared step each for its share, whose logits it has;
+     * then it gets the others', and with them their rows of act as of dev_norm */
+    const struct dev_ranks *ranks;
+    dev_act *act; /* or NULL */
+    const dev_mat *all[DEV_ALL_MAX];
 };
 /* Which experts the stacks of dev_moe hold, where it is not expert e in slot e: one may lie in
  * several slots, which take tokens in turn by their index in the step, or in none: it adds nothing.
@@ -540,27 +558,6 @@ void dev_slots_init(struct dev_slots *s, int n_expert);
 /* What slots say that a program of the device has is another now. Between steps. Errors: as
  * dev_put. */
 sl_status dev_slots_put(dev *d, const struct dev_slots *s, int n_expert, sl_err *err) BASE_MUST_USE;
-/* y [n_row, n]: the columns x of all ranks side by side; or, with n_of, the whole rows x of all
- * ranks after each other, n_of[rank] of this one. home: of use to rank 0 alone. */
-struct dev_join {
-    const float *x;
-    float *y;
-    int n, n_row;
-    bool home;
-    const int32_t *part; /* [n_rank] host */
-    const int32_t *n_of; /* [n_rank] host, in place of part; or NULL */
-    const struct dev_ranks *ranks;
-};
-/* y [T, n]: x [T, n] of the rank that has the token's row of a table: rows row0[r] to row0[r + 1]
- * are rank r's. of: room for T ranks. */
-struct dev_pick {
-    const float *x;
-    float *y;
-    int n;
-    const int32_t *row0; /* [n_rank + 1] host */
-    int32_t *of;         /* host */
-    const struct dev_ranks *ranks;
-};
 /* The form in which every expert's output is taken before it is weighed and added: as it is,
  * rounded to bf16, or to 8 bits with a power of two for each 32 values. Another form than f32
  * changes results, on one rank as on many. */
@@ -655,11 +652,13 @@ struct dev_send {
     dev_mat *gate_up, *down;                 /* rooms */
     const struct dev_slots *slots;           /* host: read when it is queued */
 };
-/* x += y over rows of n values. */
+/* x += y over rows of n values. ranks, part: as of dev_norm, y in r's place. */
 struct dev_add {
     float *x;
     const float *y;
     int n, n_row;
+    const struct dev_ranks *ranks;
+    const int32_t *part;
 };
 /* The rows that the step wants, prepared: row i of act is x[row_tok[i]] of n values. */
 struct dev_rows {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a device asks of the ranks that it shares matrices with; part of dev.h. */
+/* What a device asks of the ranks that it shares matrices with, and operators that are nothing
+ * else; part of dev.h. */
 #ifndef DEV_RANKS_H
 #define DEV_RANKS_H
 
@@ -26,12 +27,72 @@ struct dev_joined {
      * rank, of rank 0, then of rank 1 and so on; from which to which how many go */
     const int32_t *count;
     bool home; /* of use to rank 0 alone: elsewhere y is not used */
+    /* with part and n_of: x [n_row, part[rank]] are this rank's columns, as without n_of, and the
+     * rows go to one rank each, n_of[0] to rank 0, then n_of[1] to rank 1 and so on; y are this
+     * rank's */
+    bool each;
+    /* of columns, NULL, or in place of y: called for every row that comes here, by many workers;
+     * row 0 is the first of them, cols[r] rank r's columns of it */
+    void (*take)(void *arg, int row, int worker, const float *const *cols);
+    void *arg;
+    /* of whole rows without part, in place of x, y and n: what each has in n_strip places */
+    const struct dev_strip *strip;
+    int n_strip;
+};
+#define DEV_STRIPS 8
+struct dev_strip {
+    const void *x;
+    void *y;
+    int n; /* words of 4 bytes */
+    int64_t ld;
 };
 #define DEV_RANK_MAX 64
 struct dev_ranks {
     void (*join)(void *user, const struct dev_joined *j);
     void *user;
     int rank, n_rank;
+};
+
+/* Of a step with that many tokens for each rank, or more, every rank has a share of the tokens: it
+ * computes for those alone what all ranks would. */
+#define DEV_SHARE_ROWS 16
+static inline bool dev_is_shared(const struct dev_ranks *r, int n_tok)
+{
+    return r && n_tok >= DEV_SHARE_ROWS * r->n_rank;
+}
+/* This rank's share: all of them where they are not shared. */
+struct dev_share {
+    int begin, n;
+};
+static inline struct dev_share dev_share_of(const struct dev_ranks *r, int rank, int n_tok)
+{
+    if (!dev_is_shared(r, n_tok)) return (struct dev_share){0, n_tok};
+    int begin = (int)((int64_t)n_tok * rank / r->n_rank);
+    return (struct dev_share){begin, (int)((int64_t)n_tok * (rank + 1) / r->n_rank) - begin};
+}
+
+/* ---- parameters of operators, as others in dev.h ---- */
+/* y [n_row, n]: the columns x of all ranks side by side; or, with n_of, the whole rows x of all
+ * ranks after each other, n_of[rank] of this one, its share. home: of use to rank 0 alone. own: of
+ * a shared step only this rank's share comes to its place in y. */
+struct dev_join {
+    const float *x;
+    float *y;
+    int n, n_row;
+    bool home, own;
+    const int32_t *part; /* [n_rank] host */
+    const int32_t *n_of; /* [n_rank] host, in place of part; or NULL */
+    const struct dev_ranks *ranks;
+};
+/* y [T, n]: x [T, n] of the rank that has the token's row of a table: rows row0[r] to row0[r + 1]
+ * are rank r's. of: room for T ranks. */
+struct dev_pick {
+    const float *x;
+    float *y;
+    int n;
+    const int32_t *row0; /* [n_rank + 1] host */
+    int32_t *of;         /* host */
+    const struct dev_ranks *ranks;
 };
 
 #endif

@@ -22,15 +22,22 @@
         DEV_REF_BUF, offsetof(struct s, f)                                                         \
     }
 #define FOUR(kind, s, f) kind(s, f[0]), kind(s, f[1]), kind(s, f[2]), kind(s, f[3])
+#define ALL(s) MAT(s, all[0]), MAT(s, all[1]), MAT(s, all[2])
 #define END                                                                                        \
     {                                                                                              \
         DEV_REF_END, 0                                                                             \
     }
 
 static const struct dev_ref embed_refs[] = {MAT(dev_embed, w), BUF(dev_embed, y), END};
-static const struct dev_ref norm_refs[] = {BUF(dev_norm, x), BUF(dev_norm, r),   BUF(dev_norm, w),
-                                           BUF(dev_norm, y), ACT(dev_norm, act), END};
-static const struct dev_ref prep_refs[] = {BUF(dev_prep, x), ACT(dev_prep, act), END};
+static const struct dev_ref norm_refs[] = {BUF(dev_norm, x),
+                                           BUF(dev_norm, r),
+                                           BUF(dev_norm, w),
+                                           BUF(dev_norm, y),
+                                           ACT(dev_norm, act),
+                                           ALL(dev_norm),
+                                           END};
+static const struct dev_ref prep_refs[] = {BUF(dev_prep, x), ACT(dev_prep, act), ALL(dev_prep),
+                                           END};
 static const struct dev_ref matmul_refs[] = {ACT(dev_matmul, act), FOUR(MAT, dev_matmul, w),
                                              FOUR(BUF, dev_matmul, y), END};
 static const struct dev_ref matmul_heads_refs[] = {
@@ -55,8 +62,13 @@ static const struct dev_ref scan_refs[] = {KV(dev_scan, kv), BUF(dev_scan, x), B
 static const struct dev_ref ffn_refs[] = {
     ACT(dev_ffn, act), MAT(dev_ffn, gate_up), MAT(dev_ffn, down),  ACT(dev_ffn, h_act),
     BUF(dev_ffn, h),   BUF(dev_ffn, y),       BUF(dev_ffn, h_all), END};
-static const struct dev_ref route_refs[] = {BUF(dev_route, logit), BUF(dev_route, id),
-                                            BUF(dev_route, weight), BUF(dev_route, count), END};
+static const struct dev_ref route_refs[] = {BUF(dev_route, logit),
+                                            BUF(dev_route, id),
+                                            BUF(dev_route, weight),
+                                            BUF(dev_route, count),
+                                            ACT(dev_route, act),
+                                            ALL(dev_route),
+                                            END};
 static const struct dev_ref moe_refs[] = {
     ACT(dev_moe, act),   BUF(dev_moe, id),     BUF(dev_moe, weight), MAT(dev_moe, gate_up),
     MAT(dev_moe, down),  BUF(dev_moe, before), BUF(dev_moe, add),    BUF(dev_moe, y),

@@ -15,6 +15,7 @@ struct post {
     const float *x; /* threads only */
     int n_row, n;
     uint64_t history;
+    const float *strip[DIST_STRIPS]; /* the same, in place of x */
 };
 
 #define N_COUNT ((int)(sizeof(struct dist_count) / sizeof(int64_t)))
@@ -259,7 +260,9 @@ static bool board_exchange(dist *d, const struct dist_piece *p)
     if ((d->slot || !passed) && !wait_all(d, c, before)) return false;
     if (d->slot) dist_pack_piece(d, p, -1, slot_of(d, c, d->rank));
     struct post *mine = &l->post[k][c->n_piece & 1];
-    *mine = (struct post){d->slot ? NULL : p->x, p->n_row, p->n, c->history};
+    *mine = (struct post){d->slot ? NULL : p->x, p->n_row, p->n, c->history, {NULL}};
+    for (int i = 0; i < p->n_strip && !d->slot; i++)
+        mine->strip[i] = p->strip[i].x;
     os_word_raise(&l->phase[k]);
     if (dist_not_mine(d, p)) return true;
     if (!wait_all(d, c, c->n_piece)) return false;
@@ -272,6 +275,7 @@ static bool board_exchange(dist *d, const struct dist_piece *p)
             return false;
         }
         d->from[r] = d->slot ? slot_of(d, c, r) : of->x;
+        memcpy(d->strip[r], of->strip, sizeof of->strip);
     }
     return true;
 }
@@ -301,7 +305,7 @@ static bool board_give(dist *d, const struct dist_rows *p)
         memcpy(gift_of(d, d->rank, d->n_given), p->x,
                (size_t)p->n_row * (size_t)p->n * sizeof *p->x);
     }
-    l->gift[d->n_given & 1] = (struct post){d->slot ? NULL : p->x, p->n_row, p->n, 0};
+    l->gift[d->n_given & 1] = (struct post){d->slot ? NULL : p->x, p->n_row, p->n, 0, {NULL}};
     os_word_raise(&l->given);
     return true;
 }

@@ -164,10 +164,10 @@ sl_status dist_all_done(dist *d, sl_err *err)
 
 void dist_count_piece(dist *d, const struct dist_piece *p)
 {
-    int kind = p->of ? 1 : !p->n_of ? 0 : p->count ? 4 : p->part ? 2 : 3;
+    int kind = p->of ? 1 : p->to ? 5 : !p->n_of ? 0 : p->count ? 4 : p->part ? 2 : 3;
     const int32_t v[] = {p->n_row, p->n, kind};
-    static const char *const ops[] = {"columns", "picked rows", "turned rows", "gathered rows",
-                                      "exchanged rows"};
+    static const char *const ops[] = {"columns",       "picked rows",    "turned rows",
+                                      "gathered rows", "exchanged rows", "rows of columns"};
     struct dist_circle *c = p->c;
     size_t n = (size_t)c->n;
     c->n_piece++;
@@ -175,6 +175,7 @@ void dist_count_piece(dist *d, const struct dist_piece *p)
     d->last = c;
     c->history = hash_bytes(v, sizeof v, c->history);
     if (p->n_of) c->history = hash_bytes(p->n_of, n * sizeof *p->n_of, c->history);
+    if (p->to) c->history = hash_bytes(p->to, n * sizeof *p->to, c->history);
     if (p->count) c->history = hash_bytes(p->count, n * n * sizeof *p->count, c->history);
     if (p->home) c->last_home = c->n_piece;
 }
@@ -202,18 +203,35 @@ static void pack_rows(const dist *d, const struct dist_piece *p, int for_rank, f
     int me = d->rank - p->c->first;
     struct dist_range of = {0, p->n_of[me]};
     if (p->count && for_rank >= 0) of = dist_range_for(p, me, for_rank);
-    memcpy(to, p->x + (int64_t)of.begin * p->n, (size_t)of.n * (size_t)p->n * sizeof *to);
-}
-
-/* This rank's columns, n of them. */
-static void pack_cols(const struct dist_piece *p, int64_t n, float *to)
-{
-    if (p->ldx == n) {
-        memcpy(to, p->x, (size_t)p->n_row * (size_t)n * sizeof *to);
+    if (!p->n_strip) {
+        memcpy(to, p->x + (int64_t)of.begin * p->n, (size_t)of.n * (size_t)p->n * sizeof *to);
         return;
     }
-    for (int i = 0; i < p->n_row; i++)
-        memcpy(to + i * n, p->x + i * p->ldx, (size_t)n * sizeof *to);
+    for (int k = 0; k < p->n_strip; k++) {
+        const struct dist_strip *s = &p->strip[k];
+        for (int i = 0; i < of.n; i++, to += s->n)
+            memcpy(to, (const float *)s->x + i * dist_strip_ld(s), (size_t)s->n * sizeof *to);
+    }
+}
+
+/* This rank's columns, n of them, of n_row rows. */
+static void pack_cols(const struct dist_piece *p, const float *x, int n_row, int64_t n, float *to)
+{
+    if (p->ldx == n) {
+        memcpy(to, x, (size_t)n_row * (size_t)n * sizeof *to);
+        return;
+    }
+    for (int i = 0; i < n_row; i++)
+        memcpy(to + i * n, x + i * p->ldx, (size_t)n * sizeof *to);
+}
+
+/* The same of the rows of one rank, or of all, one after another. */
+static void pack_cols_to(const dist *d, const struct dist_piece *p, int for_rank, float *to)
+{
+    int64_t n = p->part[d->rank - p->c->first];
+    int begin = for_rank < 0 ? 0 : for_rank, end = for_rank < 0 ? p->c->n : for_rank + 1;
+    for (int r = begin; r < end; r++, to += p->to[r - 1] * n)
+        pack_cols(p, p->x + p->at[r] * p->ldx, p->to[r], n, to);
 }
 
 void dist_pack_piece(const dist *d, const struct dist_piece *p, int for_rank, float *to)
@@ -226,8 +244,12 @@ void dist_pack_piece(const dist *d, const struct dist_piece *p, int for_rank, fl
         pack_turned(d, p, for_rank, to);
         return;
     }
+    if (p->to) {
+        pack_cols_to(d, p, for_rank, to);
+        return;
+    }
     if (!p->of) {
-        pack_cols(p, p->part[d->rank - p->c->first], to);
+        pack_cols(p, p->x, p->n_row, p->part[d->rank - p->c->first], to);
         return;
     }
     for (int i = 0; i < p->n_row; i++) {
@@ -293,63 +315,6 @@ int dist_most_of(const int32_t *v, int n)
     for (int r = 0; r < n; r++)
         most = BASE_MAX(most, v[r]);
     return most;
-}
-
-struct copy_job {
-    const dist *d;
-    const struct dist_circle *who;
-    const struct dist_cols *c;
-    int row0, n_row;
-};
-
-static void copy_rows(void *arg, int worker, int n_worker)
-{
-    const struct copy_job *j = arg;
-    const struct dist_cols *c = j->c;
-    int64_t begin = (int64_t)j->n_row * worker / n_worker,
-            end = (int64_t)j->n_row * (worker + 1) / n_worker, at = 0;
-    int64_t ldy = c->ldy ? c->ldy : c->n;
-    for (int r = 0; r < j->who->n; r++) {
-        const float *x = j->d->from[j->who->first + r];
-        float *y = c->y + j->row0 * ldy + at;
-        int64_t n = c->part[r], ldx = c->ldx && !j->d->packed ? c->ldx : n;
-        at += n;
-        if (x == y) continue; /* they are where they go */
-        for (int64_t i = begin; i < end; i++)
-            memcpy(y + i * ldy, x + i * ldx, (size_t)n * sizeof *x);
-    }
-}
-
-static bool cols_piece(dist *d, const struct dist_cols *c, int row0, int n_row)
-{
-    struct dist_circle *who = dist_circle_of(d, c->of);
-    int mine = c->part[d->rank - who->first];
-    int64_t ldx = c->ldx ? c->ldx : mine;
-    const struct dist_piece p = {.c = who,
-                                 .x = c->x + row0 * ldx,
-                                 .n_row = n_row,
-                                 .n = c->n,
-                                 .ldx = ldx,
-                                 .part = c->part,
-                                 .home = c->home};
-    if (!d->ops->exchange(d, &p)) return false;
-    if (dist_not_mine(d, &p)) return true;
-    struct copy_job j = {d, who, c, row0, n_row};
-    uint64_t bytes = (uint64_t)n_row * (uint64_t)c->n * sizeof(float);
-    if (c->run && bytes > DIST_ALONE_BYTES)
-        c->run(c->user, copy_rows, &j);
-    else
-        copy_rows(&j, 0, 1);
-    d->count.bytes += (uint64_t)n_row * (uint64_t)(c->n - mine) * sizeof(float);
-    return true;
-}
-
-void dist_cols(dist *d, const struct dist_cols *c)
-{
-    const struct dist_circle *who = dist_circle_of(d, c->of);
-    int per = dist_join_begin(d, who, c->n_row, dist_most_of(c->part, who->n));
-    for (int row0 = 0; per && row0 < c->n_row; row0 += per)
-        if (!cols_piece(d, c, row0, BASE_MIN(per, c->n_row - row0))) return;
 }
 
 static bool pick_piece(dist *d, const struct dist_pick *k, int row0, int n_row)

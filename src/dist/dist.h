@@ -148,7 +148,11 @@ sl_status dist_all_done(dist *d, sl_err *err) BASE_MUST_USE;
 enum dist_kind { DIST_TP, DIST_STAGE, DIST_N_KIND };
 /* y [n_row, n]: columns part[0] of rank 0, then part[1] of rank 1 and so on, which each has in its
  * x [n_row, part[rank]]. home: for the first rank alone; the others do not wait, and their y is not
- * used. x may be where its columns go in y. run: NULL, or what copies with many workers. */
+ * used. x may be where its columns go in y. run: NULL, or what copies with many workers.
+ * n_of: NULL, or rows go to one rank each: the first n_of[0] of n_row to rank 0, then n_of[1] to
+ * rank 1 and so on; y [n_of[rank], n] are those that come to this one.
+ * take: NULL, or in place of y called for every row that comes, by many workers (worker: its
+ * number), row 0 the first of them: cols[r] are rank r's columns of it, borrowed. Not with home. */
 struct dist_cols {
     enum dist_kind of;
     const float *x;
@@ -156,9 +160,12 @@ struct dist_cols {
     int64_t ldx, ldy; /* from row to row, on all ranks alike; 0 = as many as there are columns */
     int n_row, n;
     const int32_t *part; /* [ranks] */
+    const int32_t *n_of; /* [ranks] the same on all ranks */
     bool home;
     void (*run)(void *user, void (*fn)(void *arg, int worker, int n_worker), void *arg);
     void *user;
+    void (*take)(void *arg, int row, int worker, const float *const *cols);
+    void *arg;
 };
 void dist_cols(dist *d, const struct dist_cols *c);
 /* Of ranks that share matrices: y [n_row, n]: row t is that of the rank of[t], which has it in its
@@ -183,8 +190,18 @@ struct dist_turn {
 };
 void dist_turn(dist *d, const struct dist_turn *t);
 
+/* Of rows that lie in several places what is in one of them: n words of 4 bytes from each, ld from
+ * one row to the next (0: n). */
+#define DIST_STRIPS 8
+struct dist_strip {
+    const void *x;
+    void *y;
+    int n;
+    int64_t ld;
+};
 /* x [n_of[rank], n]: whole rows that this rank has. y: those of rank 0, then of rank 1 and so on.
- * home, run: as of dist_cols. x may be where its rows go in y. */
+ * home, run: as of dist_cols. x may be where its rows go in y. strip: NULL, or n_strip of them in
+ * place of x, y and n. */
 struct dist_gather {
     enum dist_kind of;
     const float *x;
@@ -194,6 +211,8 @@ struct dist_gather {
     bool home;
     void (*run)(void *user, void (*fn)(void *arg, int worker, int n_worker), void *arg);
     void *user;
+    const struct dist_strip *strip;
+    int n_strip; /* at most DIST_STRIPS */
 };
 void dist_gather(dist *d, const struct dist_gather *g);
 /* x: rows of n for rank 0, then for rank 1 and so on, this one too; y: rows for this rank, those of

@@ -37,8 +37,17 @@ struct dist_piece {
     const int32_t *n_of;
     const int32_t *count;
     int row0;
+    /* of columns: NULL, or rows go to one rank each: to[r] rows from x's row at[r] on to rank r */
+    const int32_t *to, *at;
+    /* of whole rows that go to all, in place of x: what each has in n_strip places */
+    const struct dist_strip *strip;
+    int n_strip;
     bool home; /* for the first rank alone */
 };
+static inline int64_t dist_strip_ld(const struct dist_strip *s)
+{
+    return s->ld ? s->ld : s->n;
+}
 /* A piece of the rows that go from a stage to the next. */
 struct dist_rows {
     float *x;
@@ -55,8 +64,9 @@ struct dist_ops {
     sl_status (*all_done)(dist *d, sl_err *err); /* with message number d->n_done */
     /* Give p's x to the others. Where true is returned, and the piece is not for the first rank
      * alone on another one, theirs are at d->from[rank] until the next piece; whole rows are there
-     * one after another (d->packed), or at their place; of n_of's the columns for this rank alone
-     * (d->cut), or all. */
+     * one after another (d->packed), or at their place; of n_of's and to's what is for this rank
+     * alone (d->cut), or all. Strips are one after another at d->from (d->packed), or each at
+     * d->strip. */
     bool (*exchange)(dist *d, const struct dist_piece *p);
     /* p's x to the rank of the next stage; what that of the stage before gives, into p's x. False:
      * the ranks have failed. */
@@ -91,6 +101,7 @@ struct dist {
     size_t half;                 /* bytes of a piece at most; 0: any */
     bool packed, cut;
     const float *from[DIST_RANK_MAX];
+    const float *strip[DIST_RANK_MAX][DIST_STRIPS];
     struct dist_count count;
     /* board.c */
     struct board *board;

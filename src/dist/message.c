@@ -247,6 +247,7 @@ static size_t floats_of(const struct dist_piece *p, int rank, int for_rank)
     rank -= p->c->first;
     for_rank -= p->c->first;
     if (p->count) return (size_t)dist_range_for(p, rank, for_rank).n * (size_t)p->n;
+    if (p->to) return (size_t)p->to[for_rank] * (size_t)p->part[rank];
     if (p->n_of && !p->part) return (size_t)p->n_of[rank] * (size_t)p->n;
     if (p->n_of) return (size_t)p->n_of[rank] * (size_t)p->part[for_rank];
     if (!p->of) return (size_t)p->n_row * (size_t)p->part[rank];
@@ -310,7 +311,7 @@ static sl_status exchange(dist *d, const struct dist_piece *p, sl_err *err)
     h.n_row = p->n_row;
     h.n = p->n;
     SL_TRY(expect(d, &w, from, err));
-    bool each = p->n_of && (p->part || p->count);
+    bool each = p->to || (p->n_of && (p->part || p->count));
     SL_TRY(each ? give_each(d, &w, p, &h, err) : give_all(d, &w, p, &h, err));
     int64_t t0 = clock_now_ns();
     SL_TRY(through(d, &w, SAYS_PIECE, err));

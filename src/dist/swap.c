@@ -61,31 +61,109 @@ static int rows_at(const struct dist_circle *c, const int32_t *n_all, int row0, 
     return n_row;
 }
 
+/* Row 0 of the strips of a piece, and where this rank's go. */
+static void strips_at(const struct dist_gather *g, int row0, struct dist_strip *to)
+{
+    for (int k = 0; k < g->n_strip; k++) {
+        to[k] = g->strip[k];
+        to[k].x = (const float *)to[k].x + row0 * dist_strip_ld(&to[k]);
+    }
+}
+
+static int words_of(const struct dist_gather *g)
+{
+    int n = g->n_strip ? 0 : g->n;
+    for (int k = 0; k < g->n_strip; k++)
+        n += g->strip[k].n;
+    return n;
+}
+
+struct strips_job {
+    const dist *d;
+    const struct dist_circle *c;
+    const struct dist_gather *g;
+    const int32_t *n_of; /* of the piece */
+    int row0;
+    int64_t at[DIST_RANK_MAX]; /* rows of y where each rank's go */
+};
+
+/* A rank's rows of strip k, which lies behind `before` words of the others where it is packed. */
+static const float *strip_of(const struct strips_job *j, int r, int k, int64_t before)
+{
+    const dist *d = j->d;
+    const struct dist_strip *s = &j->g->strip[k];
+    int rank = j->c->first + r;
+    if (rank == d->rank) return (const float *)s->x + j->row0 * dist_strip_ld(s);
+    return d->packed ? d->from[rank] + before : d->strip[rank][k];
+}
+
+static void copy_strips(void *arg, int worker, int n_worker)
+{
+    const struct strips_job *j = arg;
+    const dist *d = j->d;
+    for (int r = 0; r < j->c->n; r++) {
+        int64_t n_row = j->n_of[r], begin = n_row * worker / n_worker,
+                end = n_row * (worker + 1) / n_worker, before = 0;
+        for (int k = 0; k < j->g->n_strip; k++) {
+            const struct dist_strip *s = &j->g->strip[k];
+            int64_t ld = dist_strip_ld(s), ldx = ld;
+            const float *x = strip_of(j, r, k, before);
+            float *y = (float *)s->y + j->at[r] * ld;
+            if (d->packed && j->c->first + r != d->rank) ldx = s->n;
+            before += n_row * s->n;
+            if (x == y) continue; /* they are where they go */
+            for (int64_t i = begin; i < end; i++)
+                memcpy(y + i * ld, x + i * ldx, (size_t)s->n * sizeof *y);
+        }
+    }
+}
+
+static void run_strips(dist *d, struct strips_job *j, int64_t n_row)
+{
+    int me = d->rank - j->c->first;
+    uint64_t row = (uint64_t)words_of(j->g) * sizeof(float);
+    if (j->g->run && (uint64_t)n_row * row > DIST_ALONE_BYTES)
+        j->g->run(j->g->user, copy_strips, j);
+    else
+        copy_strips(j, 0, 1);
+    d->count.bytes += (uint64_t)(n_row - j->n_of[me]) * row;
+}
+
 static bool gather_piece(dist *d, const struct dist_gather *g, int row0, int per)
 {
     struct dist_circle *c = dist_circle_of(d, g->of);
     int32_t n_of[DIST_RANK_MAX];
+    struct dist_strip strip[DIST_STRIPS];
     struct rows_job j = {.n_rank = c->n, .n = g->n};
-    struct dist_piece p = {
-        .c = c, .x = g->x + (int64_t)row0 * g->n, .n = g->n, .n_of = n_of, .home = g->home};
+    struct strips_job s = {.d = d, .c = c, .g = g, .n_of = n_of, .row0 = row0};
+    struct dist_piece p = {.c = c, .n = words_of(g), .n_of = n_of, .home = g->home};
     int64_t at = row0;
+    strips_at(g, row0, strip);
+    p.strip = strip;
+    p.n_strip = g->n_strip;
+    if (!g->n_strip) p.x = g->x + (int64_t)row0 * g->n;
     p.n_row = rows_at(c, g->n_of, row0, per, n_of);
     if (!d->ops->exchange(d, &p)) return false;
     if (dist_not_mine(d, &p)) return true;
-    for (int r = 0; r < c->n; r++) {
+    for (int r = 0; r < c->n; r++, at += g->n_of[r - 1]) {
+        s.at[r] = at;
+        if (g->n_strip) continue;
         j.to[r] = g->y + at * g->n;
         j.from[r] = d->from[c->first + r];
         j.n_of[r] = n_of[r];
-        at += g->n_of[r];
     }
-    run_copies(d, &j, d->rank - c->first, &(struct dist_swap){.run = g->run, .user = g->user});
+    if (g->n_strip)
+        run_strips(d, &s, p.n_row);
+    else
+        run_copies(d, &j, d->rank - c->first, &(struct dist_swap){.run = g->run, .user = g->user});
     return true;
 }
 
 void dist_gather(dist *d, const struct dist_gather *g)
 {
     const struct dist_circle *c = dist_circle_of(d, g->of);
-    int most = dist_most_of(g->n_of, c->n), per = dist_join_begin(d, c, most, g->n);
+    ASSERT(g->n_strip <= DIST_STRIPS);
+    int most = dist_most_of(g->n_of, c->n), per = dist_join_begin(d, c, most, words_of(g));
     for (int row0 = 0; per && row0 < most; row0 += per)
         if (!gather_piece(d, g, row0, per)) return;
 }

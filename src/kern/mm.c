@@ -239,6 +239,32 @@ void kern_mm_prep_end(struct mm_act_buf *b, int t)
     memset(r + end, 0, sizeof(*r) * (size_t)(b->ld / 32 - end));
 }
 
+int kern_mm_strips(const struct mm_act_buf *b, enum mm_act form, struct mm_strip out[MM_STRIPS])
+{
+    int n_group = b->ld / 32, n = (int)row_recs(b->n_col, form) * MM_PART_WORDS;
+    switch (form) {
+    case MM_ACT_F32:
+        out[0] = (struct mm_strip){b->f32, b->ld, b->ld};
+        return 1;
+    case MM_ACT_BF16:
+        out[0] = (struct mm_strip){(float *)(void *)b->bf16, b->ld / 2, b->ld / 2};
+        return 1;
+    case MM_ACT_INT8X:
+        out[0] = (struct mm_strip){(float *)(void *)b->i8x, n, n};
+        out[1] = (struct mm_strip){(float *)(void *)b->lo_list, n_group + 1, n_group + 1};
+        return 2;
+    default:
+        out[0] = (struct mm_strip){(float *)(void *)(form == MM_ACT_INT8 ? b->i8 : b->i15), n, n};
+        return 1;
+    }
+}
+
+void kern_mm_blank(struct mm_act_buf *b, int n)
+{
+    for (int t = 0; b->i8x && t < n; t++)
+        b->lo_list[(size_t)t * ((size_t)b->ld / 32 + 1)] = 0;
+}
+
 /* ---- the product ---- */
 
 #define UNPACK_GROUPS 32 /* groups of a code format that the float forms decode at a time */

@@ -144,6 +144,19 @@ void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const f
 #define MM_PART_WORDS 16
 float *kern_mm_part(struct mm_act_buf *b, int g0, int64_t *ld);
 void kern_mm_prep_end(struct mm_act_buf *b, int t);
+/* Where token 0 of a form lies, in up to MM_STRIPS places: n words of 4 bytes, ld from one token to
+ * the next. Returns how many. A token is prepared in that form where all its words are copied there
+ * from a buffer of the same width in which it is. */
+#define MM_STRIPS 2
+struct mm_strip {
+    float *p;
+    int n;
+    int64_t ld;
+};
+int kern_mm_strips(const struct mm_act_buf *b, enum mm_act form, struct mm_strip out[MM_STRIPS]);
+/* Tokens 0 to n - 1 have no group with a second plane: what they hold may be read, whatever it is,
+ * where they were never prepared. */
+void kern_mm_blank(struct mm_act_buf *b, int n);
 
 /* ---- the product ---- */
 /* Bytes of scratch that one worker needs for kern_mm on matrices up to n_col columns (64-byte

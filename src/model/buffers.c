@@ -95,8 +95,7 @@ static sl_status open_input(struct model *m, const struct side *side, enum input
     return st;
 }
 
-/* The widest input of down. */
-static int wide_ff(const struct arch_cfg *c)
+int model_wide_ff(const struct arch_cfg *c)
 {
     return BASE_MAX(c->d_ff, c->n_shared * c->d_ff_expert);
 }
@@ -111,7 +110,7 @@ static sl_status open_inputs(struct model *m, struct side *s, sl_err *err)
     SL_TRY(open_input(m, s, IN_O, n_o, &s->a_o, err));
     SL_TRY(open_input(m, s, IN_FFN, D, &s->a_ffn, err));
     SL_TRY(open_exps(m, s, err));
-    SL_TRY(open_input(m, s, IN_H, wide_ff(c), &s->a_h, err));
+    SL_TRY(open_input(m, s, IN_H, model_wide_ff(c), &s->a_h, err));
     if (c->q_lora) SL_TRY(open_input(m, s, IN_Q_A, c->q_lora, &s->a_q_a, err));
     heads[n_mat++] = m->head;
     for (int i = 0; i < m->n_mtp; i++) {
@@ -224,16 +223,16 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     int64_t A = model_is_own(m) ? d->n_dp : 0, W = dev_combine_words(m->opts.combine, (int)D);
     int64_t R = A * d->n_rank, own = A ? model_own_tok_max(m) : 0; /* ranks; tokens of one */
     int64_t home = m->opts.rank ? 0 : A * T;
-    int64_t latents = c->kv_lora ? c->q_lora + c->kv_lora + c->d_rope : 0;
+    int64_t latents = c->kv_lora ? c->kv_lora + c->d_rope : 0;
     const struct buffer all[] = {
         {&s->x, B_EMBED | B_ATTN, T, D},
         {&s->r, B_ATTN | B_DENSE | B_EXPERTS, T, D},
         {&s->q, B_ATTN, T, nq},
         {&s->k, B_ATTN, T, nk},
         {&s->v, B_ATTN, T, c->kv_lora ? 0 : nk},
-        {&s->y, B_ATTN, T, (int64_t)c->n_head * (c->kv_lora ? c->d_v : c->d_head)},
+        {&s->y, B_ATTN, T, many ? 0 : (int64_t)c->n_head * (c->kv_lora ? c->d_v : c->d_head)},
         {&s->qa, B_ATTN, T, c->q_lora},
-        {&s->h, B_DENSE | B_SHARED, T, wide_ff(c)},
+        {&s->h, B_DENSE | B_SHARED, T, model_wide_ff(c)},
         {&s->rows, B_ATTN | B_FFN, T, any_apart(m) || model_is_own(m) ? D : 0},
         {&s->hidden, B_ATTN | B_HEAD, BASE_MAX(T, nl), D},
         {&s->logits, B_HEAD, nl, c->n_vocab},
@@ -253,7 +252,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->logit_cols, B_HEAD, nl, BASE_MAX(cols(m, MODEL_CUT_VOCAB), cols(m, MODEL_CUT_DRAFT))},
         {&s->x_rows, B_EMBED, T, many ? D : 0},
         {&s->whole, B_ATTN, T, many ? latents : 0},
-        {&s->h_all, B_DENSE | B_SHARED, T, many ? wide_ff(c) : 0},
+        {&s->h_all, B_DENSE | B_SHARED, T, many ? model_wide_ff(c) : 0},
         {&s->h_exps, B_EXPERTS, T * K, many && K && !spread ? c->d_ff_expert : 0},
         {&s->exp_rows, B_EXPERTS, T * K, spread && !A ? cols(m, MODEL_CUT_MODEL) : 0},
         {&s->own_rows, B_EXPERTS, own, d->n_rank > 1 ? D : 0},

@@ -2,7 +2,8 @@
 /* What the emitters share: they list a model's operators once, when it opens; a step runs the list.
  * The output of a sub-layer is left in r and added by the next norm. A layer's attention has the
  * residual stream on its side; what is computed elsewhere has its input moved there, and its output
- * back. The stream ends on the side that model_side says of attention. */
+ * back. The stream ends on the side that model_side says of attention. Of several ranks each has
+ * the stream of its share of the tokens, where a step is shared (dev_is_shared). */
 #ifndef MODEL_EMIT_H
 #define MODEL_EMIT_H
 
@@ -20,6 +21,12 @@ struct late {
     int layer;
     struct chosen chosen;
 };
+/* The output of a sub-layer, which the next norm adds: all columns, or with part those of this
+ * rank. */
+struct left {
+    const float *r; /* NULL: there is none */
+    const int32_t *part;
+};
 /* A list under way. tap.fn not NULL: inputs of matrices are shown to it. */
 struct emit {
     struct model *m;
@@ -31,6 +38,7 @@ struct emit {
     /* sides, by bits, which the feed-forward block's input has come to, and where it is prepared */
     unsigned moved, prepared;
     struct late late; /* of the layer before */
+    bool rows_left;   /* of several ranks: the last sub-layer's output is rows, not columns */
     bool streams, is_last; /* experts are streamed; no layer follows the one under way */
     int n_sent, n_streamed; /* slabs: that were sent for, and computed with */
     bool odd;         /* the layer under way has the other buffers of what the router chose */
@@ -55,16 +63,18 @@ const dev_mat *model_if_here(const struct emit *e, enum model_part part, const d
 /* Where there are several ranks: cols, in which this one leaves its columns; else y. */
 float *model_cols_of(const struct emit *e, float *y, float *cols);
 /* Then the columns x of all ranks are put side by side, in y: of the wanted rows, for the home rank
- * alone; else of all. */
+ * alone; else of all, or with own of a shared step this rank's share. */
 struct model_joining {
     enum model_cut cut;
     const float *x;
     float *y;
-    bool home;
+    bool home, own;
 };
 void model_join_emit(struct emit *e, const struct model_joining *j);
 /* The ranks that share a block, NULL where there is one. */
 const struct dev_ranks *model_ranks_of(const struct emit *e);
+/* What the last sub-layer has left on the side whose operators come next. */
+struct left model_left(const struct emit *e);
 /* The tokens' rows, of the rank that has each in its x. */
 void model_pick_emit(struct emit *e, const float *x, float *y);
 

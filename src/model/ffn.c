@@ -65,7 +65,6 @@ void model_dense_emit(struct emit *e, const struct layer *l)
 {
     const struct side *s = enter(e, MODEL_DENSE);
     gated(e, l, model_cols_of(e, s->r, s->r_cols), MODEL_TAP_DOWN);
-    model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->r, false});
     leave(e, s);
 }
 
@@ -84,13 +83,13 @@ static const struct side *route(struct emit *e, const struct layer *l)
     const struct side *s = enter(e, MODEL_ROUTER);
     struct chosen to = chosen_on(e, s);
     EMIT(e, matmul, .act = s->a_ffn, .n_mat = 1, .w = {l->router}, .y = {s->logit_r},
-         .ranks = model_ranks_of(e), .whole = 1);
+         .ranks = model_ranks_of(e), .whole = 1, .own = 1);
     EMIT(e, route, .logit = s->logit_r, .bias = l->router_bias, .n_expert = c->n_expert,
          .k = c->n_expert_used, .sigmoid = c->route_sigmoid, .n_group = c->n_group,
          .k_group = c->n_group_used, .group_max = c->group_max, .norm = c->route_norm,
          .scale = c->route_scale, .id = to.id, .weight = to.weight,
-         .count = s->n_routed + (size_t)e->layer * (size_t)c->n_expert,
-         .ranks = model_ranks_of(e));
+         .count = s->n_routed + (size_t)e->layer * (size_t)c->n_expert, .ranks = model_ranks_of(e),
+         .act = s->a_ffn, .all = {model_is_own(m) ? NULL : l->gate_up_exps, l->gate_up});
     return s;
 }
 
@@ -161,12 +160,12 @@ static void experts(struct emit *e, const struct layer *l)
     p.tap.layer = e->layer;
     enter(e, MODEL_EXPERTS);
     run_experts(e, s, p);
-    if (is_both(e))
-        EMIT(e, join, .x = s->own_rows, .y = s->r, .n = e->m->cfg.d_model,
+    if (is_both(e)) {
+        EMIT(e, join, .x = s->own_rows, .y = s->r, .n = e->m->cfg.d_model, .own = true,
              .n_of = e->m->ranks.tok_of + e->m->dims.dp * e->m->dims.n_rank,
              .ranks = &e->m->ranks.join);
-    else
-        model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->r, false});
+        e->rows_left = true;
+    }
     leave(e, s);
     if (!p.n_late) return;
     e->late = (struct late){s, l, e->layer, chosen_on(e, s)};
@@ -242,8 +241,10 @@ void model_moe_emit(struct emit *e, const struct layer *l)
         enter(e, MODEL_SHARED);
         gated(e, l, is_both(e) ? shared->r_cols : shared->shared, MODEL_TAP_DOWN_SHEXP);
         if (is_both(e))
-            model_join_emit(
-                e, &(struct model_joining){MODEL_CUT_MODEL, shared->r_cols, shared->shared, false});
+            model_join_emit(e, &(struct model_joining){.cut = MODEL_CUT_MODEL,
+                                                       .x = shared->r_cols,
+                                                       .y = shared->shared,
+                                                       .own = true});
     }
     begin_hot(e);
     experts(e, l);

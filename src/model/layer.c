@@ -88,20 +88,26 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     int D = c->d_model, n_o = dev_mat_cols(l->o);
     float *row = model_tap_row(e);
     e->layer = il;
-    EMIT(e, norm, .x = s->x, .r = first ? NULL : s->r, .w = l->attn_norm, .eps = c->norm_eps,
-         .n = D, .y = row, .act = s->a_attn);
+    const struct dev_ranks *ranks = model_ranks_of(e);
+    struct left left = first ? (struct left){0} : model_left(e);
+    bool by_latents = l->q_a != NULL; /* for the rank's share of the tokens alone */
+    EMIT(e, norm, .x = s->x, .r = left.r, .w = l->attn_norm, .eps = c->norm_eps, .n = D, .y = row,
+         .act = s->a_attn, .ranks = ranks, .part = left.part,
+         .all = {by_latents ? NULL : l->q, l->k, l->v});
     model_tap_emit(e, MODEL_TAP_ATTN, row, D, D);
     mixer[c->layer[il].mixer](e, l);
-    model_join_emit(e, &(struct model_joining){MODEL_CUT_HEADS, s->y_cols, s->y, false});
     model_tap_emit(e, MODEL_TAP_O, s->y, n_o, n_o);
-    EMIT(e, prep, .x = s->y, .n = n_o, .act = s->a_o);
+    EMIT(e, prep, .x = model_cols_of(e, s->y, s->y_cols), .n = n_o, .act = s->a_o, .ranks = ranks,
+         .part = e->m->ranks.part[MODEL_CUT_HEADS], .all = {l->o});
     EMIT(e, matmul, .act = s->a_o, .n_mat = 1, .w = {l->o},
          .y = {model_cols_of(e, s->r, s->r_cols)});
-    model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->r, false});
     if (s == e->late.side) model_late_emit(e); /* with the input that is still there */
     if (model_ffn_apart(e->m, il) || (model_is_own(e->m) && l->is_moe)) row = s->rows;
-    EMIT(e, norm, .x = s->x, .r = s->r, .w = l->ffn_norm, .eps = c->norm_eps, .n = D, .y = row,
-         .act = s->a_ffn);
+    e->rows_left = false;
+    left = model_left(e);
+    EMIT(e, norm, .x = s->x, .r = left.r, .w = l->ffn_norm, .eps = c->norm_eps, .n = D, .y = row,
+         .act = s->a_ffn, .ranks = ranks, .part = left.part,
+         .all = {l->is_moe ? NULL : l->gate_up}); /* else the router brings it */
     model_tap_emit(e, MODEL_TAP_FFN, row, D, D);
     e->moved = e->prepared = 0;
     ffn[c->layer[il].ffn](e, l);
@@ -115,7 +121,9 @@ void model_head_emit(struct emit *e, const float *norm, const dev_mat *head, enu
     stream_to(e, model_side(m, MODEL_ATTN), true);
     const struct side *s = e->side, *h = model_side(m, MODEL_HEAD);
     int D = m->cfg.d_model;
-    EMIT(e, norm, .x = s->x, .r = s->r, .w = norm, .eps = m->cfg.norm_eps, .n = D, .y = s->hidden);
+    struct left left = model_left(e);
+    EMIT(e, norm, .x = s->x, .r = left.r, .w = norm, .eps = m->cfg.norm_eps, .n = D, .y = s->hidden,
+         .ranks = model_ranks_of(e), .part = left.part, .whole = true);
     e->layer = e->tap.fn ? m->cfg.n_layer : -1;
     model_tap_emit(e, MODEL_TAP_HEAD, s->hidden, D, D);
     e->layer = -1;
@@ -128,7 +136,8 @@ void model_head_emit(struct emit *e, const float *norm, const dev_mat *head, enu
     }
     EMIT(e, matmul, .act = h->a_head, .n_row = DEV_ROWS_WANTED, .n_mat = 1, .w = {head},
          .y = {model_cols_of(e, h->logits, h->logit_cols)});
-    model_join_emit(e, &(struct model_joining){cut, h->logit_cols, h->logits, true});
+    model_join_emit(
+        e, &(struct model_joining){.cut = cut, .x = h->logit_cols, .y = h->logits, .home = true});
     if (e->m->dims.rank == 0) /* home has the logits */
         EMIT(e, best, .x = h->logits, .id = h->best,
              .n = cut == MODEL_CUT_DRAFT ? m->n_draft_vocab : m->cfg.n_vocab);

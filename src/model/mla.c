@@ -42,9 +42,9 @@ static void queries(struct emit *e, const struct layer *l)
         return;
     }
     EMIT(e, matmul, .act = s->a_attn, .n_mat = 2, .w = {l->q_a, l->kv_a}, .y = {s->qa, s->k},
-         .ranks = ranks, .whole = 3, .room = s->whole);
+         .ranks = ranks, .whole = 3, .own = 1, .room = s->whole);
     EMIT(e, norm, .x = s->qa, .w = l->q_a_norm, .eps = LATENT_EPS, .n = c->q_lora, .act = s->a_q_a,
-         .y = row);
+         .y = row, .ranks = ranks, .all = {l->q_b});
     model_tap_emit(e, MODEL_TAP_Q_B, row, c->q_lora, c->q_lora);
     EMIT(e, matmul, .act = s->a_q_a, .n_mat = 1, .w = {l->q_b}, .y = {s->q});
 }

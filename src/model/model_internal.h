@@ -98,7 +98,7 @@ struct side {
     /* of several ranks, this one's columns of y, r, logits; its rows of x; all hidden values of
      * h, and of experts */
     float *y_cols, *r_cols, *logit_cols, *x_rows, *h_all, *h_exps;
-    float *whole; /* [T, q_lora + kv_lora + d_rope]: its rows of latents, which all ranks get */
+    float *whole;    /* [T, kv_lora + d_rope]: its rows of latents, which all ranks get */
     float *exp_rows; /* [T * K, own columns of D] of experts that are spread over ranks */
     float *own_rows; /* what experts give for those of the tokens that are this rank's own, of
                         several that share matrices */
@@ -251,7 +251,9 @@ bool model_ffn_apart(const struct model *m, int il);
 enum model_part model_part_of_name(const struct arch_cfg *c, const char *name, int *layer);
 /* The part to which matrices and vectors of a role belong. */
 enum model_part model_part_of(enum arch_role role);
-/* buffers.c: what steps use, reserved once. */
+/* buffers.c: the widest input of down, of experts that are chosen apart; what steps use, reserved
+ * once. */
+int model_wide_ff(const struct arch_cfg *c);
 sl_status model_buffers_open(struct model *m, sl_err *err) BASE_MUST_USE;
 /* shape.c: m->slots from the options, checked. Errors: REQUEST. */
 sl_status model_slots_open(struct model *m, sl_err *err) BASE_MUST_USE;

@@ -30,7 +30,8 @@ void model_mtp_emit(struct emit *e, int i)
     EMIT(e, prep, .x = s->eh_in, .n = 2 * D, .act = s->a_eh);
     EMIT(e, matmul, .act = s->a_eh, .n_mat = 1, .w = {t->eh},
          .y = {model_cols_of(e, s->x, s->r_cols)});
-    model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->x, false});
+    model_join_emit(
+        e, &(struct model_joining){.cut = MODEL_CUT_MODEL, .x = s->r_cols, .y = s->x, .own = true});
     model_layer_emit(e, &t->layer, c->n_layer + i, true);
     model_head_emit(e, t->head_norm, t->head, m->n_draft_vocab ? MODEL_CUT_DRAFT : MODEL_CUT_VOCAB);
 }

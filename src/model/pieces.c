@@ -87,12 +87,15 @@ static sl_status run_one(struct model *m, dev_kv *kv, const struct dev_step *s, 
     int D = m->cfg.d_model;
     bool near = dev_is_host(m->d), takes = m->dims.stage > 0 && s->pass == 0;
     float *x = near ? model_side(m, MODEL_ATTN)->x : m->stage;
+    const struct dev_ranks *ranks = m->ranks.join.n_rank > 1 ? &m->ranks.join : NULL;
+    struct dev_share of = dev_share_of(ranks, m->dims.rank, s->n_tok); /* in every stage */
+    x += (int64_t)of.begin * D;
     if (takes && !near) SL_TRY(dev_sync(m->d, err)); /* the piece before may still be read there */
-    if (takes) dist_take(m->opts.dist, x, s->n_tok, D);
+    if (takes) dist_take(m->opts.dist, x, of.n, D);
     SL_TRY(dev_prog_run(m->prog[s->pass], kv, s, err));
     if (model_is_last(&m->dims)) return SL_OK;
     if (!near) SL_TRY(dev_sync(m->d, err));
-    dist_give(m->opts.dist, x, s->n_tok, D);
+    dist_give(m->opts.dist, x, of.n, D);
     return SL_OK;
 }
 

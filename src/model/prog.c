@@ -26,7 +26,9 @@ static void main_emit(struct emit *e)
         model_head_emit(e, m->norm, m->head, MODEL_CUT_VOCAB);
         return;
     }
-    EMIT(e, add, .x = e->side->x, .y = e->side->r, .n = m->cfg.d_model); /* one sum goes on */
+    struct left left = model_left(e);
+    EMIT(e, add, .x = e->side->x, .y = left.r, .n = m->cfg.d_model, .ranks = model_ranks_of(e),
+         .part = left.part); /* one sum goes on */
     pass_on(e, true);
 }
 

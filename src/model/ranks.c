@@ -12,16 +12,41 @@ static void run_on(void *d, void (*fn)(void *arg, int worker, int n_worker), voi
     dev_host_run(d, fn, arg);
 }
 
+_Static_assert(DEV_STRIPS == DIST_STRIPS, "places in which parts of rows lie");
+
 /* Whole rows, as many as each rank has. */
 static void gather(struct model *m, enum dist_kind of, const struct dev_joined *j)
 {
+    struct dist_strip strip[DIST_STRIPS];
+    for (int i = 0; i < j->n_strip; i++)
+        strip[i] = (struct dist_strip){j->strip[i].x, j->strip[i].y, j->strip[i].n, j->strip[i].ld};
     dist_gather(m->opts.dist, &(struct dist_gather){.of = of,
                                                     .x = j->x,
                                                     .y = j->y,
                                                     .n = j->n,
                                                     .n_of = j->n_of,
                                                     .run = run_on,
-                                                    .user = j->d});
+                                                    .user = j->d,
+                                                    .strip = strip,
+                                                    .n_strip = j->n_strip});
+}
+
+/* Columns: whole rows to all, or each to one rank. */
+static void cols(struct model *m, const struct dev_joined *j)
+{
+    dist_cols(m->opts.dist, &(struct dist_cols){.x = j->x,
+                                                .y = j->y,
+                                                .ldx = j->ldx,
+                                                .ldy = j->ldy,
+                                                .n_row = j->n_row,
+                                                .n = j->n,
+                                                .part = j->part,
+                                                .n_of = j->each ? j->n_of : NULL,
+                                                .home = j->home,
+                                                .run = run_on,
+                                                .user = j->d,
+                                                .take = j->take,
+                                                .arg = j->arg});
 }
 
 /* To and from experts, among all ranks of a stage. */
@@ -49,6 +74,10 @@ static void carry(void *user, const struct dev_joined *j)
         gather(m, DIST_TP, j);
         return;
     }
+    if (j->each) {
+        cols(m, j);
+        return;
+    }
     if (j->of) {
         dist_pick(m->opts.dist, &(struct dist_pick){j->x, j->y, j->n_row, j->n, j->of});
         return;
@@ -63,16 +92,7 @@ static void carry(void *user, const struct dev_joined *j)
                                                     .user = j->d});
         return;
     }
-    dist_cols(m->opts.dist, &(struct dist_cols){.x = j->x,
-                                                .y = j->y,
-                                                .ldx = j->ldx,
-                                                .ldy = j->ldy,
-                                                .n_row = j->n_row,
-                                                .n = j->n,
-                                                .part = j->part,
-                                                .home = j->home,
-                                                .run = run_on,
-                                                .user = j->d});
+    cols(m, j);
 }
 
 static int64_t columns(const struct model *m, const struct model_dims *d, enum model_cut cut)
@@ -203,6 +223,21 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
     return SL_OK;
 }
 
+/* Of what ranks bring of a row that each has a share of: columns for every rank, as wide as the
+ * widest, or inputs in all their forms, of whose groups of 32 a form has two records of 64 bytes at
+ * most, and two numbers. */
+static int64_t share_words(const struct model *m)
+{
+    const struct arch_cfg *c = &m->cfg;
+    int64_t n = BASE_MAX(c->d_model, model_wide_ff(c)), most = 0;
+    n = BASE_MAX(n, BASE_MAX((int64_t)c->n_head * (c->kv_lora ? c->d_v : c->d_head), c->q_lora));
+    for (int cut = 0; cut < MODEL_N_CUT; cut++)
+        for (int r = 0; r < m->dims.n_rank; r++)
+            most = BASE_MAX(most, m->ranks.part[cut][r]);
+    int64_t group = (n + 255) / 256 * 8;
+    return BASE_MAX(most * m->dims.n_rank, 5 * (34 * group + 64) + 2 * c->n_expert_used);
+}
+
 int64_t model_join_bytes(const model *m)
 {
     int64_t n = m->cfg.d_model; /* of a row that is picked, or given */
@@ -213,6 +248,7 @@ int64_t model_join_bytes(const model *m)
     if (m->dims.n_rank > 1) { /* of what every rank has whole */
         n = BASE_MAX(n, BASE_MAX(m->cfg.n_expert, m->cfg.q_lora));
         n = BASE_MAX(n, m->cfg.kv_lora + m->cfg.d_rope);
+        n = BASE_MAX(n, share_words(m));
     }
     return n * (int64_t)sizeof(float);
 }
@@ -220,6 +256,12 @@ int64_t model_join_bytes(const model *m)
 const struct dev_ranks *model_ranks_of(const struct emit *e)
 {
     return e->m->ranks.join.n_rank > 1 ? &e->m->ranks.join : NULL;
+}
+
+struct left model_left(const struct emit *e)
+{
+    if (e->m->ranks.join.n_rank <= 1 || e->rows_left) return (struct left){e->side->r, NULL};
+    return (struct left){e->side->r_cols, e->m->ranks.part[MODEL_CUT_MODEL]};
 }
 
 float *model_cols_of(const struct emit *e, float *y, float *cols)
@@ -235,7 +277,7 @@ void model_join_emit(struct emit *e, const struct model_joining *j)
     for (int r = 0; r < e->m->dims.n_rank; r++)
         n += k->part[j->cut][r];
     EMIT(e, join, .x = j->x, .y = j->y, .n = n, .n_row = j->home ? DEV_ROWS_WANTED : 0,
-         .home = j->home, .part = k->part[j->cut], .ranks = &k->join);
+         .home = j->home, .own = j->own, .part = k->part[j->cut], .ranks = &k->join);
 }
 
 void model_pick_emit(struct emit *e, const float *x, float *y)

@@ -179,23 +179,68 @@ static const struct plan_link *link_of(const struct plan_case *c, int n)
     return n <= t->per_host && t->per_host % n == 0 ? &t->host : &t->all;
 }
 
-#define PREPARED 0.5 /* words of hidden values of experts, which travel prepared in 8 bits */
-#define SHARE_ROWS 16 /* a rank: of so many and more each computes some, of what all have whole */
+#define PREPARED 0.5    /* words of a value that travels prepared in 8 bits */
+#define PREPARED_X 1.03 /* the same where some have a second plane */
+#define SHARE_ROWS 16   /* a rank: of so many and more each rank has a share of the tokens */
 
-/* Columns side by side, in f32: the row of the table, the joins of each layer, rows of logits to
- * the first. */
-static double join_time(const struct plan_case *c, const struct stage *s, const struct work *w)
+/* Of a token words that go to all ranks, and columns that go to the one rank that has it; how often
+ * ranks wait for each other. */
+struct moved {
+    double all, one, times;
+};
+
+/* Words of experts' hidden values; where these are whole, of what they give. */
+static double of_experts(const struct plan_case *c, const struct stage *s)
 {
     const struct plan_model *m = c->model;
-    double n = c->lay.tp, v = m->v_dim > 0 ? m->v_dim : m->head_dim, D = m->hidden;
-    double of_expert = c->lay.dp > 1 ? 0 : c->lay.ep > 1 ? D / n : PREPARED * m->moe_inter;
-    double shared = PREPARED * m->shared * m->shared_inter;
-    double col = s->n_layer * (m->heads * v + 2 * D) + (double)s->n_dense * m->dense_inter +
-                 s->n_moe * (m->topk * of_expert + shared) + (s->first ? D : 0);
-    double times = 4.0 * s->n_layer + (shared > 0 ? s->n_moe : 0) + s->first + s->last;
-    if (c->lay.dp > 1) times -= s->n_moe; /* experts' rows are exchanged */
-    double bytes = 4 * (w->tok * col + (s->last ? w->rows * m->vocab : 0)) * (1 - 1 / n);
-    return wire(link_of(c, c->lay.tp), times, bytes);
+    double n = c->lay.tp;
+    double one = c->lay.dp > 1 ? 0 : c->lay.ep > 1 ? m->hidden / n : PREPARED * m->moe_inter;
+    return s->n_moe * (m->topk * one + PREPARED * m->shared * m->shared_inter);
+}
+
+/* Of few tokens: everything to all. */
+static struct moved moved_few(const struct plan_case *c, const struct stage *s)
+{
+    const struct plan_model *m = c->model;
+    double v = m->v_dim > 0 ? m->v_dim : m->head_dim, D = m->hidden;
+    bool shared = m->shared * m->shared_inter > 0;
+    struct moved t = {.times = 4.0 * s->n_layer + (shared ? s->n_moe : 0) + s->first + s->last};
+    t.all = s->n_layer * (m->heads * v + 2 * D) + (double)s->n_dense * m->dense_inter +
+            of_experts(c, s) + (s->first ? D : 0);
+    if (c->lay.dp > 1) t.times -= s->n_moe; /* experts' rows are exchanged */
+    return t;
+}
+
+/* Of a step in which each rank has a share of the tokens: outputs go to theirs, and what products
+ * take of them, prepared, to all. */
+static struct moved moved_many(const struct plan_case *c, const struct stage *s)
+{
+    const struct plan_model *m = c->model;
+    double v = m->v_dim > 0 ? m->v_dim : m->head_dim, D = m->hidden, L = s->n_layer;
+    bool mla = m->attn == PLAN_ATTN_MLA, shared = m->shared * m->shared_inter > 0;
+    bool own = c->lay.dp > 1;
+    struct moved t = {.times = (mla ? 6 : 5) * L + 3.0 * s->n_dense + s->first + 2.0 * s->last};
+    t.all = L * m->heads * v * (mla ? PREPARED_X : PREPARED) + of_experts(c, s);
+    t.all += L * (mla ? m->kv_lora + m->rope : 0);
+    t.all += L * PREPARED_X * (mla && m->q_lora > 0 ? m->q_lora : D);
+    t.all += s->n_dense * PREPARED_X * (D + m->dense_inter);
+    t.all += s->n_moe * ((own && !shared ? 0 : PREPARED * D) + 2.0 * m->topk);
+    t.all += (s->first ? D : 0) + (s->last ? D : 0); /* the table's row, the last norm's */
+    t.one = L * (m->heads * v + 2 * D) + (double)s->n_dense * m->dense_inter;
+    t.times += s->n_moe * (2.0 + shared);
+    if (!own) return t;
+    t.one -= s->n_moe * (shared ? 0 : D); /* experts' sums are where they belong */
+    t.times -= s->n_moe * (shared ? 1.0 : 2.0);
+    return t;
+}
+
+/* Rows of ranks that share matrices, and rows of logits to the first. */
+static double join_time(const struct plan_case *c, const struct stage *s, const struct work *w)
+{
+    double n = c->lay.tp;
+    struct moved t = w->tok >= SHARE_ROWS * n ? moved_many(c, s) : moved_few(c, s);
+    double words = w->tok * (t.all + t.one / n) + (s->last ? w->rows * c->model->vocab : 0);
+    return wire(link_of(c, c->lay.tp), t.times, 4 * words * (1 - 1 / n));
 }
 
 /* Rows to experts of other ranks of the stage and back; of a group, each of its ranks an even

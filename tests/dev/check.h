@@ -89,6 +89,7 @@ void check_bits(void);
 void check_prog(void);
 void check_slots(void);
 void check_spread(void);
+void check_shares(void);
 void check_late(void);
 void check_best(void);
 void check_faults(void);

@@ -80,29 +80,56 @@ def moved(c, tp, pp, spread=False, weights=None, tokens=PROMPT + ANSWER - 1):
                 ANSWER * (vocab - own))
 
 
-def whole(c):
-    """Columns of what every rank of several has whole, and computes some rows of in a long prompt:
-    latents, the router's logits, numbers of experts and their weights."""
+def prepared(n, form):
+    """Words of a row of n values as products take it: records of 64 bytes, one for each 32 values and
+    one more; int8x: a second plane of them, and a list of the groups that have one."""
+    groups = (n + 255) // 256 * 8
+    return {"int8": 16 * (groups + 1), "int8x": 16 * (2 * groups + 1) + groups + 1,
+            "int15": 16 * (2 * groups + 1)}[form]
+
+
+def shared_rows(c):
+    """Of a step in which each rank has a share of the tokens: columns of rows that go to one rank
+    each, and words of what all ranks get of a token then."""
+    heads, d, q_lora = c["num_attention_heads"], c["hidden_size"], c.get("q_lora_rank") or 0
+    d_v = c.get("v_head_dim") or c.get("head_dim") or d // heads
     experts = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts") or 0
+    used, f_exp = experts_of(c)
     dense = c.get("first_k_dense_replace", 0) if experts else c["num_hidden_layers"]
-    latents = sum(c.get(k) or 0 for k in ("q_lora_rank", "kv_lora_rank"))
-    if latents:
-        latents += c["qk_rope_head_dim"]
-    return c["num_hidden_layers"] * latents + \
-        (c["num_hidden_layers"] - dense) * (experts + 2 * experts_of(c)[0])
+    latents = c.get("kv_lora_rank") or 0
+    to_one, to_all = 0, 2 * d  # a row of the table; that of the last norm
+    for il in range(c["num_hidden_layers"]):
+        if latents:  # q_a and kv_a take a rank's own tokens
+            to_all += prepared(q_lora, "int15") if q_lora else prepared(d, "int8x")
+            to_all += latents + c["qk_rope_head_dim"]
+        else:
+            to_all += prepared(d, "int8x")
+        to_one += heads * d_v + d + d
+        to_all += prepared(heads * d_v, "int8x" if latents else "int8")
+        if il < dense:
+            to_all += prepared(d, "int8x") + prepared(c["intermediate_size"], "int8x")
+            to_one += c["intermediate_size"]
+        else:
+            n_shared = c.get("n_shared_experts") or 0
+            to_all += prepared(d, "int8") + 2 * used + (used + n_shared) * hidden(f_exp, (1, 1))
+    return to_one, to_all
 
 
 def check_long(tally, build, name, model, c):
-    """A prompt of which each of two ranks computes half of such rows."""
+    """A prompt of which each of two ranks has half of the tokens."""
     n, tp = 48, 2
-    code, out, err = e2e.run([
-        e2e.sluice(build), "run", "-m", model, "--ids", ",".join(str(5 + i) for i in range(n)),
-        "-n", str(ANSWER), "--ignore-eos", "--json", "-q", "--layout", f"tp={tp}", "-t", str(tp)])
-    want = moved(c, tp, 1, tokens=n + ANSWER - 1) + 4 * n * (tp - 1) * whole(c)
-    want /= n + ANSWER
-    got = None if code else e2e.last_json(out)["wire_bytes_per_token"]
-    tally.check(f"{name} tp={tp}, a prompt of {n}", code and err or
-                abs(got - want) >= 1 and f"{got}, not {want:.1f} a token")
+    to_one, to_all = shared_rows(c)
+    for pp in 1, 2:
+        code, out, err = e2e.run([
+            e2e.sluice(build), "run", "-m", model, "--ids",
+            ",".join(str(5 + i) for i in range(n)), "-n", str(ANSWER), "--ignore-eos", "--json",
+            "-q", "--layout", f"tp={tp},pp={pp}", "-t", str(tp * pp)])
+        want = moved(c, tp, pp, tokens=ANSWER - 1)
+        want += 4 * n * (to_one * (1 - 1 / tp) + (tp - 1) * to_all + (pp - 1) * c["hidden_size"])
+        want /= n + ANSWER
+        got = None if code else e2e.last_json(out)["wire_bytes_per_token"]
+        tally.check(f"{name} tp={tp},pp={pp}, a prompt of {n}", code and err or
+                    abs(got - want) >= 1 and f"{got}, not {want:.1f} a token")
 
 
 def words(form, n):

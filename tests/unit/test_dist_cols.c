@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Columns of rows that lie apart from each other, as those of prepared values do: any words, copied
- * from elsewhere or in place, for all or for rank 0, alone or by several workers; of threads, and
- * in pieces through slots. */
+ * from elsewhere or in place, for all, for rank 0, or each row for one rank, taken row by row, too,
+ * alone or by several workers; of threads, and in pieces through slots. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -17,6 +17,7 @@
 struct job {
     struct ranks all; /* first: the job of a struct ranks is around it */
     atomic_int n_bad, n_run;
+    float room[RANKS_MAX][ROWS * (WIDE + GAP)];
 };
 struct shape {
     int n_row, n, at;
@@ -75,6 +76,69 @@ static int differs(const float *got, uint32_t w)
     return memcmp(got, &w, sizeof w) != 0;
 }
 
+/* Rows that go to one rank each. */
+struct each {
+    const struct shape *s;
+    const float *x;
+    float *y;
+    int round;
+};
+struct taken {
+    const struct each *e;
+    int row0, n_rank; /* of all rows the first that comes here */
+    atomic_int n, n_bad;
+};
+
+static void take_row(void *arg, int row, int worker, const float *const *cols)
+{
+    struct taken *t = arg;
+    const struct shape *s = t->e->s;
+    int at = 0, n_bad = worker < 0 || worker > 2;
+    for (int r = 0; r < t->n_rank; at += s->part[r++])
+        for (int k = 0; k < s->part[r]; k++)
+            n_bad += differs(cols[r] + k, word(t->e->round, t->row0 + row, at + k));
+    atomic_fetch_add(&t->n, 1);
+    if (n_bad) atomic_fetch_add(&t->n_bad, 1);
+}
+
+static void each_round(struct job *j, int rank, const struct each *e)
+{
+    const struct shape *s = e->s;
+    dist *end = j->all.end[rank];
+    uint64_t bytes = dist_counts(end, rank).bytes;
+    int32_t n_of[RANKS_MAX];
+    int left = s->n_row, row0 = 0, n_bad = 0;
+    bool takes = e->round % 2 == 0;
+    for (int r = 0; r < j->all.n; left -= n_of[r++]) {
+        n_of[r] = r == j->all.n - 1 ? left : BASE_MIN(left, (e->round + 7 * r) % 11);
+        row0 += r < rank ? n_of[r] : 0;
+    }
+    struct taken t = {.e = e, .row0 = row0, .n_rank = j->all.n};
+    /* in place rows of all may not be written where others may still read them */
+    float *y = s->in_place ? j->room[rank] : e->y;
+    int64_t ldy = s->ldy ? s->ldy : s->n;
+    dist_cols(end, &(struct dist_cols){.x = e->x,
+                                       .y = takes ? NULL : y,
+                                       .ldx = s->ldx,
+                                       .ldy = s->ldy,
+                                       .n_row = s->n_row,
+                                       .n = s->n,
+                                       .part = s->part,
+                                       .n_of = n_of,
+                                       .run = by_three,
+                                       .user = j,
+                                       .take = takes ? take_row : NULL,
+                                       .arg = &t});
+    if (dist_status(end, NULL)) return;
+    bytes = dist_counts(end, rank).bytes - bytes;
+    n_bad += bytes != (uint64_t)n_of[rank] * (uint64_t)(s->n - s->part[rank]) * sizeof *y;
+    if (takes) n_bad += atomic_load(&t.n) != n_of[rank] || atomic_load(&t.n_bad);
+    for (int i = 0; i < n_of[rank] && !takes; i++)
+        for (int k = 0; k < s->n; k++)
+            n_bad += differs(y + i * ldy + k, word(e->round, row0 + i, k));
+    if (n_bad) atomic_fetch_add(&j->n_bad, 1);
+}
+
 static void one_round(struct job *j, int rank, int round)
 {
     /* by turns, of which one is for home alone: a join may be read until the next one that is for
@@ -93,6 +157,11 @@ static void one_round(struct job *j, int rank, int round)
             put(x + i * ldx + k, word(round, i, s.at + k));
     dist *end = j->all.end[rank];
     uint64_t bytes = dist_counts(end, rank).bytes;
+    size_t one = (size_t)(s.n + RANKS_MAX * 24) * sizeof *x; /* a row for each rank, at most */
+    if (round % 3 == 2 && (!j->all.half || one <= j->all.half)) {
+        each_round(j, rank, &(struct each){&s, x, y, round});
+        return;
+    }
     dist_cols(end, &(struct dist_cols){.x = x,
                                        .y = y,
                                        .ldx = s.ldx,
@@ -124,7 +193,9 @@ static void run_rank(struct ranks *all, int rank)
 static void check(int n, size_t half)
 {
     sl_err err = {0};
-    struct job j = {.all = {.n = n, .half = half, .run = run_rank}};
+    static struct job j;
+    j.all = (struct ranks){.n = n, .half = half, .run = run_rank};
+    atomic_store(&j.n_bad, 0);
     ranks_open(&j.all, &(struct dist_opts){.crowded = true});
     ASSERT_OK(ranks_run(&j.all, &err));
     ranks_close(&j.all);

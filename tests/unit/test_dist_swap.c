@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows between ranks that have as many as they like: all to all, for rank 0 alone, and each to one
- * rank; of threads, and in pieces through slots. */
+ * rank, or what each has in several places; of threads, and in pieces through slots. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -38,8 +38,16 @@ static void gather_round(struct job *j, int rank, int round, float *x, bool home
         x[i] = value(round, rank, 0, i / WIDE, i % WIDE);
     memset(y, 0, sizeof y);
     uint64_t bytes = dist_counts(j->all.end[rank], rank).bytes;
-    dist_gather(j->all.end[rank],
-                &(struct dist_gather){.x = x, .y = y, .n = WIDE, .n_of = n_of, .home = home});
+    const struct dist_strip strip[] = {
+        {x, y, 9, WIDE}, {x + 20, y + 20, 9, WIDE}, {x + 9, y + 9, 11, WIDE}};
+    bool apart = round % 4 == 1;
+    dist_gather(j->all.end[rank], &(struct dist_gather){.x = apart ? NULL : x,
+                                                        .y = apart ? NULL : y,
+                                                        .n = apart ? 0 : WIDE,
+                                                        .n_of = n_of,
+                                                        .home = home,
+                                                        .strip = strip,
+                                                        .n_strip = apart ? 3 : 0});
     if (dist_status(j->all.end[rank], NULL) || (home && rank)) return;
     for (int r = 0; r < j->all.n; r++)
         for (int i = 0; i < n_of[r]; i++, n++)

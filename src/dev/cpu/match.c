@@ -41,7 +41,7 @@ static const struct dev_norm *take_norm(struct reader *r)
 {
     const struct dev_op *op = take(r, DEV_OP_norm);
     const struct dev_norm *p = op ? &op->u.norm : NULL;
-    if (!p || p->n_row || p->n_head > 1 || p->gather || p->y || !p->act) return NULL;
+    if (!p || p->n_row || p->n_head > 1 || p->gather || p->y || !p->act || p->ranks) return NULL;
     return p->ldx == 0 || p->ldx == p->n ? p : NULL;
 }
 

@@ -5,6 +5,7 @@
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/mat.h"
 #include "dev/cpu/ranks.h"
+#include "dev/cpu/shares.h"
 #include "dev/cpu/work.h"
 
 struct matmul_job {
@@ -14,7 +15,7 @@ struct matmul_job {
 };
 
 /* Rows of W_i's output that are computed here. */
-static struct cpu_share share_of(const struct dev_matmul *p, int i, int n_row)
+static struct dev_share share_of(const struct dev_matmul *p, int i, int n_row)
 {
     return dev_cpu_share(p->whole >> i & 1 ? p->ranks : NULL, n_row);
 }
@@ -22,11 +23,12 @@ static struct cpu_share share_of(const struct dev_matmul *p, int i, int n_row)
 /* Where row share.begin of W_i's output is computed. */
 static float *out_of(const struct dev_matmul *p, int i, int n_row)
 {
-    struct cpu_share s = share_of(p, i, n_row);
+    struct dev_share s = share_of(p, i, n_row);
     int64_t ldy = p->ldy[i] ? p->ldy[i] : dev_cpu_mat_of(p->w[i])->m.n_row, at = 0;
-    if (!p->room || s.n == n_row) return p->y[i] + s.begin * ldy;
+    unsigned joined = p->whole & ~p->own;
+    if (!p->room || s.n == n_row || !(joined >> i & 1)) return p->y[i] + s.begin * ldy;
     for (int k = 0; k < i; k++)
-        at += p->whole >> k & 1 ? (int64_t)n_row * dev_cpu_mat_of(p->w[k])->m.n_row : 0;
+        at += joined >> k & 1 ? (int64_t)n_row * dev_cpu_mat_of(p->w[k])->m.n_row : 0;
     return p->room + at + s.begin * ldy;
 }
 
@@ -38,7 +40,7 @@ void dev_cpu_matmul_take(struct cpu *c, int worker, struct cpu_work *set,
         int i = at.seg->user;
         const struct cpu_mat *w = dev_cpu_mat_of(p->w[i]);
         int64_t ldy = p->ldy[i] ? p->ldy[i] : w->m.n_row;
-        struct cpu_share s = share_of(p, i, n_row);
+        struct dev_share s = share_of(p, i, n_row);
         float *y = out_of(p, i, n_row);
         const struct cpu_cols in = {x, w->form, s.begin ? c->iota + s.begin : p->rows, s.n};
         dev_cpu_product(c, worker, &at, &in, y, ldy);
@@ -68,7 +70,7 @@ void dev_cpu_matmul(dev *d, const struct dev_step *b, const struct dev_matmul *p
     par_run(c->team, matmul_run, &j);
     for (int i = 0; i < p->n_mat; i++) {
         struct cpu_shared s = {out_of(p, i, j.n_row), p->y[i], dev_cpu_mat_of(p->w[i])->m.n_row};
-        if (p->whole >> i & 1) dev_cpu_share_join(c, p->ranks, j.n_row, &s);
+        if ((p->whole & ~p->own) >> i & 1) dev_cpu_share_join(c, p->ranks, j.n_row, &s);
     }
 }
 
@@ -130,6 +132,7 @@ struct ffn_job {
     const struct cpu_mat *gate_up, *down;
     struct mm_act_buf hx; /* of this width in a buffer for the widest of the model */
     int n_row, parts;     /* parts: the hidden values are prepared as they come */
+    int prepared;         /* they were, before down */
 };
 
 static void ffn_up(void *arg, int worker, int n_w)
@@ -156,7 +159,9 @@ static void ffn_down(void *arg, int worker, int n_w)
     int64_t b, e, n_h = j->down->m.n_col;
     struct cpu_piece at = {0};
     par_split(j->n_row, worker, n_w, &b, &e);
-    if (!j->parts) {
+    if (j->prepared) {
+        ;
+    } else if (!j->parts) {
         const float *h = p->ranks ? p->h_all : p->h;
         for (int64_t t = b; t < e; t++)
             kern_mm_prep(&j->hx, (int)t, h + t * n_h);
@@ -179,6 +184,17 @@ static void ffn_run(void *arg, int worker, int n_w)
     ffn_down(arg, worker, n_w);
 }
 
+/* Each rank prepares the hidden values of its share of the rows. */
+static void prep_hidden(struct ffn_job *j)
+{
+    const struct dev_ffn *p = j->p;
+    kern_mm_blank(&j->hx, j->n_row);
+    dev_cpu_prep_cols(j->c, &(struct cpu_prep_cols){p->ranks, p->part, p->h, &j->hx}, j->n_row);
+    dev_cpu_whole_join(j->c, p->ranks, j->n_row,
+                       &(struct cpu_whole){.buf = &j->hx, .forms = j->hx.forms});
+    j->prepared = 1;
+}
+
 /* Between the two products the other ranks' hidden values come in. */
 static void ffn_of_ranks(struct ffn_job *j)
 {
@@ -189,6 +205,8 @@ static void ffn_of_ranks(struct ffn_job *j)
     par_run(j->c->team, ffn_up, j);
     if (j->parts)
         dev_cpu_parts_join(j->c, p->ranks, p->part, &j->hx, j->n_row);
+    else if (dev_is_shared(p->ranks, j->n_row))
+        prep_hidden(j);
     else
         p->ranks->join(p->ranks->user, &h);
     par_run(j->c->team, ffn_down, j);

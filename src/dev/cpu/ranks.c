@@ -5,22 +5,11 @@
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/product.h"
 
-static bool is_shared(const struct dev_ranks *r, int n_row)
+/* How many rows each rank's share has. */
+static void shares(const struct dev_ranks *r, int n_row, int32_t *n_of)
 {
-    return r && n_row >= CPU_SHARE_ROWS * r->n_rank;
-}
-
-static struct cpu_share share_of(const struct dev_ranks *r, int rank, int n_row)
-{
-    int64_t b, e;
-    par_split(n_row, rank, r->n_rank, &b, &e);
-    return (struct cpu_share){(int)b, (int)(e - b)};
-}
-
-struct cpu_share dev_cpu_share(const struct dev_ranks *r, int n_row)
-{
-    if (!is_shared(r, n_row)) return (struct cpu_share){0, n_row};
-    return share_of(r, r->rank, n_row);
+    for (int i = 0; i < r->n_rank; i++)
+        n_of[i] = dev_share_of(r, i, n_row).n;
 }
 
 void dev_cpu_share_join(struct cpu *c, const struct dev_ranks *r, int n_row,
@@ -29,10 +18,62 @@ void dev_cpu_share_join(struct cpu *c, const struct dev_ranks *r, int n_row,
     int32_t n_of[DEV_RANK_MAX];
     struct dev_joined j = {
         .d = &c->head, .x = s->x, .y = s->y, .n_row = n_row, .n = s->n, .n_of = n_of};
-    if (!is_shared(r, n_row)) return;
-    for (int i = 0; i < r->n_rank; i++)
-        n_of[i] = share_of(r, i, n_row).n;
+    if (!dev_is_shared(r, n_row)) return;
+    shares(r, n_row, n_of);
     r->join(r->user, &j);
+}
+
+void dev_cpu_cols_join(struct cpu *c, const struct dev_ranks *r, int n_row,
+                       const struct dev_joined *j)
+{
+    int32_t n_of[DEV_RANK_MAX];
+    struct dev_joined a = *j;
+    a.d = &c->head;
+    a.n_row = n_row;
+    a.each = dev_is_shared(r, n_row);
+    if (a.each) {
+        shares(r, n_row, n_of);
+        a.n_of = n_of;
+    }
+    if (n_row) r->join(r->user, &a);
+}
+
+/* Forms of activations that the matrices take. */
+static unsigned forms_of(const dev_mat *const *all)
+{
+    unsigned forms = 0;
+    for (int i = 0; i < DEV_ALL_MAX; i++)
+        if (all[i])
+            forms |= 1u << dev_cpu_mat_of(all[i])->form | 1u << dev_cpu_mat_of(all[i])->form2;
+    return forms;
+}
+
+static void add_strip(struct dev_joined *j, struct dev_strip *strip, struct mm_strip s, int begin)
+{
+    ASSERT(j->n_strip < DEV_STRIPS);
+    strip[j->n_strip++] = (struct dev_strip){s.p + begin * s.ld, s.p, s.n, s.ld};
+}
+
+void dev_cpu_whole_join(struct cpu *c, const struct dev_ranks *r, int n_row,
+                        const struct cpu_whole *w)
+{
+    int32_t n_of[DEV_RANK_MAX];
+    struct dev_strip strip[DEV_STRIPS];
+    struct dev_joined j = {.d = &c->head, .n_row = n_row, .n_of = n_of, .strip = strip};
+    struct mm_act_buf *act = w->act ? &((struct cpu_act *)w->act)->b : w->buf;
+    unsigned forms = w->act ? forms_of(w->all) : w->forms;
+    int begin = dev_share_of(r, r->rank, n_row).begin;
+    if (!dev_is_shared(r, n_row)) return;
+    for (int f = 0; act && f < MM_N_ACT; f++) {
+        struct mm_strip of[MM_STRIPS];
+        int n = forms >> f & 1 ? kern_mm_strips(act, (enum mm_act)f, of) : 0;
+        for (int i = 0; i < n; i++)
+            add_strip(&j, strip, of[i], begin);
+    }
+    for (int i = 0; i < w->n_rows; i++)
+        add_strip(&j, strip, (struct mm_strip){w->rows[i].y, w->rows[i].n, w->rows[i].n}, begin);
+    shares(r, n_row, n_of);
+    if (j.n_strip) r->join(r->user, &j);
 }
 
 bool dev_cpu_parts_shared(const struct dev_ranks *r, const int32_t *part)
@@ -71,7 +112,17 @@ void dev_cpu_join(dev *d, const struct dev_step *b, const struct dev_join *p)
     struct dev_joined j = {
         .d = d, .x = p->x, .y = p->y, .n = p->n, .part = p->part, .n_of = p->n_of, .home = p->home};
     j.n_row = dev_n_row(b, p->n_row);
-    if (j.n_row) p->ranks->join(p->ranks->user, &j);
+    bool own = p->own && dev_is_shared(p->ranks, j.n_row);
+    struct dev_share s = dev_share_of(p->ranks, p->ranks->rank, j.n_row);
+    float *to = p->y + (int64_t)s.begin * p->n;
+    if (own && p->n_of) {
+        memcpy(to, p->x, sizeof *to * (size_t)s.n * (size_t)p->n);
+    } else if (own) {
+        j.y = to;
+        dev_cpu_cols_join(dev_cpu_of(d), p->ranks, j.n_row, &j);
+    } else if (j.n_row) {
+        p->ranks->join(p->ranks->user, &j);
+    }
 }
 
 void dev_cpu_pick(dev *d, const struct dev_step *b, const struct dev_pick *p)

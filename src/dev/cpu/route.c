@@ -90,11 +90,12 @@ void dev_cpu_route(dev *d, const struct dev_step *b, const struct dev_route *p)
            p->k <=
                p->n_expert / (p->n_group > 1 ? p->n_group : 1) * (p->n_group > 1 ? p->k_group : 1));
     struct cpu *c = dev_cpu_of(d);
-    struct cpu_share s = dev_cpu_share(p->ranks, n_tok);
+    struct dev_share s = dev_cpu_share(p->ranks, n_tok);
+    struct cpu_whole w = {.act = p->act, .all = p->all};
     struct route_job j = {p, s.begin};
     dev_cpu_for_rows(c, s.n, p->n_expert * (p->k + 2.0), route_row, &j);
-    int64_t at = (int64_t)s.begin * p->k;
-    dev_cpu_share_join(c, p->ranks, n_tok, &(struct cpu_shared){p->id + at, p->id, p->k});
-    dev_cpu_share_join(c, p->ranks, n_tok, &(struct cpu_shared){p->weight + at, p->weight, p->k});
+    w.rows[w.n_rows++] = (struct cpu_whole_rows){p->id, p->k};
+    w.rows[w.n_rows++] = (struct cpu_whole_rows){p->weight, p->k};
+    if (p->ranks) dev_cpu_whole_join(c, p->ranks, n_tok, &w);
     dev_cpu_route_count(p, n_tok);
 }

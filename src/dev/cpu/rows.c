@@ -5,6 +5,7 @@
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/kv_page.h"
 #include "dev/cpu/mat.h"
+#include "dev/cpu/shares.h"
 
 #include <math.h>
 #include <string.h>
@@ -60,6 +61,10 @@ void dev_cpu_norm(dev *d, const struct dev_step *b, const struct dev_norm *p)
 {
     int n_row = p->n_row ? p->n_row : b->n_tok * BASE_MAX(p->n_head, 1);
     struct norm_job j = {p, p->gather ? b->hidden_row : NULL};
+    if (p->ranks) {
+        dev_cpu_norm_share(dev_cpu_of(d), p, b->n_tok);
+        return;
+    }
     dev_cpu_for_rows(dev_cpu_of(d), n_row, p->n * (p->act ? 0.4 : 0.1), norm_row, &j);
 }
 
@@ -74,7 +79,11 @@ static void prep_row(struct cpu *c, void *arg, int i, int worker)
 
 void dev_cpu_prep(dev *d, const struct dev_step *b, const struct dev_prep *p)
 {
-    dev_cpu_for_rows(dev_cpu_of(d), dev_n_row(b, p->n_row), p->n * 0.3, prep_row, (void *)p);
+    int n_row = dev_n_row(b, p->n_row);
+    if (p->ranks)
+        dev_cpu_prep_share(dev_cpu_of(d), p, n_row);
+    else
+        dev_cpu_for_rows(dev_cpu_of(d), n_row, p->n * 0.3, prep_row, (void *)p);
 }
 
 /* ---- rope ---- */
@@ -194,7 +203,11 @@ static void add_row(struct cpu *c, void *arg, int i, int worker)
 
 void dev_cpu_add(dev *d, const struct dev_step *b, const struct dev_add *p)
 {
-    dev_cpu_for_rows(dev_cpu_of(d), dev_n_row(b, p->n_row), p->n * 0.1, add_row, (void *)p);
+    int n_row = dev_n_row(b, p->n_row);
+    if (p->ranks)
+        dev_cpu_add_share(dev_cpu_of(d), p, n_row);
+    else
+        dev_cpu_for_rows(dev_cpu_of(d), n_row, p->n * 0.1, add_row, (void *)p);
 }
 
 /* ---- rows that are wanted ---- */

@@ -41,6 +41,12 @@ const char *dev_gpu_lacks(const dev *d, const struct dev_op *op)
 {
     const struct gpu *c = dev_gpu_of(d);
     switch (op->kind) {
+    case DEV_OP_norm:
+        return op->u.norm.ranks ? "rows shared among ranks: --device cpu does that" : NULL;
+    case DEV_OP_prep:
+        return op->u.prep.ranks ? "rows shared among ranks: --device cpu does that" : NULL;
+    case DEV_OP_add:
+        return op->u.add.ranks ? "rows shared among ranks: --device cpu does that" : NULL;
     case DEV_OP_matmul:
         return op->u.matmul.rows ? "a product of listed rows" : NULL;
     case DEV_OP_ffn:
