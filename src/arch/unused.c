@@ -32,13 +32,30 @@ bool arch_must_bias(const struct arch_cfg *c, enum arch_role role)
     return is_biased(c, role) || (role != ROLE_O && c->attn_bias);
 }
 
-bool arch_reads_bias(const io_model *m, const struct arch_cfg *c, enum arch_role role)
+static const struct tensor *of_layer(const io_model *m, const struct arch_cfg *c, int layer,
+                                     int role, const char *suffix, char name[MAX_NAME])
+{
+    arch_tensor_name(&c->naming, (enum arch_role)role, layer, suffix, name, MAX_NAME);
+    return io_find(m, name);
+}
+
+/* Are there biases of the role that are stored among the scales of its matrices (ModelSlim)? In a
+ * packed file they are biases like others; that they come from there the scales' names say. */
+static bool is_among_scales(const io_model *m, const struct arch_cfg *c, int role)
 {
     const char *method = io_quant_method(m);
+    char name[MAX_NAME];
+    if (!io_model_pack(m)) return method && strcmp(method, "ascend") == 0;
+    for (int i = 0; i < c->n_layer + c->n_mtp; i++)
+        if (of_layer(m, c, i, role, "quant_bias", name)) return true;
+    return false;
+}
+
+bool arch_reads_bias(const io_model *m, const struct arch_cfg *c, enum arch_role role)
+{
     if (is_biased(c, role) || !arch_takes_bias(c, role)) return is_biased(c, role);
     if (io_model_kind(m) == IO_GGUF) return true;
-    if (io_model_pack(m) && method && strcmp(method, "ascend") == 0)
-        return true; /* what were its scales' */
+    if (io_model_pack(m) && is_among_scales(m, c, (int)role)) return true;
     return role == ROLE_O ? c->o_bias : c->attn_bias;
 }
 
@@ -110,10 +127,11 @@ static bool reads(const io_model *m, const struct arch_cfg *c, const struct arch
     if (id->global >= 0) return id->global != GLOBAL_HEAD || !c->tied_head;
     bool mtp = id->layer >= c->n_layer; /* read or left out as a whole */
     if (id->layer >= c->n_layer + c->n_mtp) return false;
-    bool weight = strcmp(id->suffix, "weight") == 0 || (hf && io_quant_method(m) &&
-                                                        (strcmp(id->suffix, "qweight") == 0 ||
-                                                         strcmp(id->suffix, "weight_packed") == 0 ||
-                                                         strcmp(id->suffix, "weight_blocks") == 0));
+    bool coded = hf && (io_quant_method(m) || io_model_pack(m)); /* packed files do not say it */
+    bool weight =
+        strcmp(id->suffix, "weight") == 0 ||
+        (coded && (strcmp(id->suffix, "qweight") == 0 || strcmp(id->suffix, "weight_packed") == 0 ||
+                   strcmp(id->suffix, "weight_blocks") == 0));
     if (id->role < 0) return false;
     if (strcmp(id->suffix, "bias") == 0) return bias_reads(m, c, id);
     if (id->role >= ROLE_MTP_EH && id->role <= ROLE_MTP_HEAD_NORM) return weight && mtp;
@@ -188,13 +206,6 @@ static bool is_harmless(const io_model *m, const struct arch_cfg *c, const struc
 
 /* ---- what a layer lacks that others have ---- */
 
-static const struct tensor *of_layer(const io_model *m, const struct arch_cfg *c, int layer,
-                                     int role, const char *suffix, char name[MAX_NAME])
-{
-    arch_tensor_name(&c->naming, (enum arch_role)role, layer, suffix, name, MAX_NAME);
-    return io_find(m, name);
-}
-
 /* A bias of attention, or the scale of an NVFP4 matrix: where one of the role is there and changes
  * something, every layer that has the role's matrix must have its own. */
 static sl_status check_even(const io_model *m, const struct arch_cfg *c, int role,
@@ -236,10 +247,9 @@ static sl_status check_fused(const io_model *m, const struct arch_cfg *c, sl_err
 static sl_status check_layers(const io_model *m, const struct arch_cfg *c, sl_err *err)
 {
     static const int attention[] = {ROLE_Q, ROLE_K, ROLE_V, ROLE_O};
-    const char *method = io_quant_method(m);
-    bool among = method && strcmp(method, "ascend") == 0; /* biases stand among scales */
-    for (int i = 0; i < BASE_COUNT_OF(attention) && !c->kv_lora && !among; i++)
-        if (arch_reads_bias(m, c, (enum arch_role)attention[i]))
+    for (int i = 0; i < BASE_COUNT_OF(attention) && !c->kv_lora; i++)
+        if (arch_reads_bias(m, c, (enum arch_role)attention[i]) &&
+            !is_among_scales(m, c, attention[i]))
             SL_TRY(check_even(m, c, attention[i], "bias", err));
     if (io_model_kind(m) != IO_GGUF) return SL_OK;
     for (int r = 0; r < N_ROLE; r++)

@@ -154,7 +154,7 @@ int64_t io_tensor_params(const io_model *m, int i);
  * or the codes of a quantised matrix? */
 bool io_tensor_is_matrix(const io_model *m, int i);
 /* Does a quantised folder keep a tensor of that name beside its codes: scales, zero points, what
- * its cache is quantised by? */
+ * its cache is quantised by? A packed file may be of one: there the name alone says it. */
 bool io_is_beside(const io_model *m, const char *name);
 /* How the folder's quantiser calls itself ("awq"); NULL = not quantised. */
 const char *io_quant_method(const io_model *m);

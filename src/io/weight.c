@@ -324,7 +324,7 @@ bool io_has_weight(const io_model *m, const char *name)
 
 bool io_is_beside(const io_model *m, const char *name)
 {
-    return m->quant_method && has_tail(name, beside_tail, BASE_COUNT_OF(beside_tail));
+    return (m->quant_method || m->pack) && has_tail(name, beside_tail, BASE_COUNT_OF(beside_tail));
 }
 
 bool io_tensor_is_matrix(const io_model *m, int i)

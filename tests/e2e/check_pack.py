@@ -53,6 +53,7 @@ def found(tmp, name):
     check(r[0] == 0 and "mapped" not in r[2], f"{name}: ignored when told so", r)
     r = run(packed, "--json")
     check("mapped from" in r[2] and hash_of(r) == hash_of(plain), f"{name}: directly", r)
+    check("not used by" not in r[2], f"{name}: codes and scales are no strangers", r)
     where = os.path.join(tmp, "alone.packed")
     shutil.copy2(packed, where)
     check(hash_of(run(where, "--json")) == hash_of(plain), f"{name}: moved")
@@ -88,6 +89,17 @@ def found(tmp, name):
         check("size of" in run(src)[2], f"{name}: longer source")
 
 
+def logits(model, *how):
+    """The bytes of every row, None where there are none."""
+    with tempfile.TemporaryDirectory() as d:
+        to = os.path.join(d, "l")
+        r = sluice("eval", "-m", model, "--ids", "1,2,3,4", "--dump-logits", to, "-q", *how)
+        if r[0]:
+            return None
+        with open(to, "rb") as f:
+            return f.read()
+
+
 def quantised(tmp, name):
     """Codes with scales beside them, and a bias among the scales."""
     import quants
@@ -99,9 +111,13 @@ def quantised(tmp, name):
     plain, exact = run(src, "--json"), run(src, "--json", "--acts", "f32")
     r = sluice("pack", src)
     check(r[0] == 0, f"{name}: pack", r)
+    rows = [logits(m, *how) for m, how in ((src, ("--pack-cache", "ignore")), (src, ()),
+                                           (src + ".packed", ()))]
+    check(rows[0] and rows[1:] == rows[:1] * 2, f"{name}: the same logits")
     for model in (src, src + ".packed"):
         r = run(model, "--json")
         check("mapped from" in r[2] and hash_of(r) == hash_of(plain), f"{name}: {model}", r)
+        check("not used by" not in r[2], f"{name}: codes and scales are no strangers", r)
     check(hash_of(run(src, "--json", "--acts", "f32")) == hash_of(exact), f"{name}: reference mode")
 
 
@@ -199,7 +215,7 @@ def killed(tmp):
 
 
 with tempfile.TemporaryDirectory() as d:
-    for k, m in enumerate(("qwen3.gguf", "deepseek_v3_fp8", "q_mla.gguf")):
+    for k, m in enumerate(("qwen3.gguf", "deepseek_v3_fp8", "q_mla.gguf", "gpt_oss_mxfp4")):
         t = os.path.join(d, str(k))
         os.mkdir(t)
         found(t, m)
