@@ -384,6 +384,8 @@ ROUTE(page);
 #undef ROUTE
 /* Has an assistant's message calls, in the newer form or the older one? */
 bool api_has_calls(const struct json *m);
+/* Has a message of the list (NULL is legal) more than one? */
+bool api_has_several_calls(const struct json *messages);
 /* The template's name of a message's role; NULL: it has none. */
 const char *api_role(const struct json *m);
 /* A message's content (NULL is legal): a text, or a list of parts that are text. */
@@ -395,6 +397,7 @@ struct api_put {
     bool no_null;       /* content that is null beside calls is "" */
     bool calls_plain;   /* calls are part of the content */
     bool results_plain; /* results are messages of the user */
+    bool each_call;     /* of several calls of a message each is one, with its results after it */
     bool tell_user;     /* tell goes to the first message of the user, not to the system's */
     const char *tell;   /* NULL, or a text */
     const char *mark;   /* NULL, or a text at the end of the last message */

@@ -103,6 +103,8 @@ struct api_family {
     const struct api_call_form *fenced; /* where the template writes "```json" */
     /* ---- prompts ---- */
     const char *(*effort)(const char *effort); /* the word that its templates know */
+    /* Its templates write the first call of a message and are silent of others. */
+    bool one_call;
     /* Its models read the ids of calls: is this one theirs; write that of call k of a function. */
     bool (*is_id)(const char *id);
     void (*put_id)(char *buf, size_t n, const struct json *name, int k);

@@ -249,5 +249,6 @@ const struct api_family api_family_harmony = {
     .messages = &messages,
     .form = &form,
     .effort = effort,
+    .one_call = true,
     .put_reason = put_reason,
 };

@@ -39,10 +39,11 @@ struct putter {
     struct json_w w;
     const struct json *list;
     const struct api_put *how;
-    bool told;    /* how->tell is out */
-    int last_fc;  /* the last message with a function_call */
-    bool own_ids; /* calls get ids that the family's models know */
-    int n_call;   /* calls that are out */
+    bool told;               /* how->tell is out */
+    int last_fc;             /* the last message with a function_call */
+    bool own_ids;            /* calls get ids that the family's models know */
+    int n_call;              /* calls that are out */
+    const struct json *call; /* the one that a message is put for; NULL: all that it has */
     sl_err *err;
 };
 
@@ -178,6 +179,7 @@ static sl_status put_calls(struct putter *p, const struct json *calls, int at)
     sl_err *err = p->err;
     text_jw_arr(w);
     for (const struct json *c = calls->child; c; c = c->next) {
+        if (p->call && c != p->call) continue;
         const struct json *f = text_json_get(c, "function"), *name = text_json_get(f, "name"),
                           *id = text_json_get(c, "id");
         if (!name || name->kind != JSON_STR_K)
@@ -232,6 +234,12 @@ static bool puts_reason(const struct api_put *how)
     return how->family && how->family->put_reason;
 }
 
+/* A message that is put for a call that is not its first: words and reasoning are out. */
+static bool is_later(const struct putter *p, const struct json *m)
+{
+    return p->call && p->call != calls_in(m);
+}
+
 /* What stands before and after a message's own text. */
 static void put_content(struct putter *p, const struct json *m, const char *role, int at)
 {
@@ -242,8 +250,9 @@ static void put_content(struct putter *p, const struct json *m, const char *role
     struct str s;
     str_init(&s, MEM_REQUEST, 0);
     if (tell && how->tell_user) str_printf(&s, "%s\n\n", how->tell);
-    if (!(puts_reason(how) && api_has_calls(m))) api_content_text(&s, content);
-    if (is_none(content)) str_puts(&s, api_field_str(m, "refusal", ""));
+    bool later = is_later(p, m);
+    if (!later && !(puts_reason(how) && api_has_calls(m))) api_content_text(&s, content);
+    if (!later && is_none(content)) str_puts(&s, api_field_str(m, "refusal", ""));
     if (tell && !how->tell_user) str_printf(&s, "%s%s", s.n ? "\n\n" : "", how->tell);
     p->told |= tell;
     if (how->calls_plain) api_plain_calls(&s, how->family, m);
@@ -282,6 +291,7 @@ static sl_status put_fields(struct putter *p, const struct json *m, const char *
         text_jw_key(&p->w, "tool_call_id");
         text_jw_strz(&p->w, id);
     }
+    if (is_later(p, m)) return SL_OK;
     if (!reason) reason = api_field(m, "reasoning");
     if (reason && reason->kind != JSON_STR_K)
         return SL_FAIL(p->err, REQUEST, "messages[%d].reasoning_content: must be a string", at);
@@ -351,6 +361,59 @@ static const struct json *put_results(struct putter *p, const struct json *m, in
     return NULL;
 }
 
+/* The call that result r, one of k before it, is of; NULL: none of them. */
+static const struct json *call_of(const struct json *calls, const struct json *r, int k)
+{
+    const struct json *id = text_json_get(r, "tool_call_id");
+    for (const struct json *c = calls; c; c = c->next, k--) {
+        const struct json *own = text_json_get(c, "id");
+        bool both = id && own && id->kind == JSON_STR_K && own->kind == JSON_STR_K;
+        if (both ? text_json_is(own, id->s) : k == 0) return c;
+    }
+    return NULL;
+}
+
+static bool is_result(const struct json *m)
+{
+    const char *role = m && m->kind == JSON_OBJECT_K ? api_role(m) : NULL;
+    return role && strcmp(role, "tool") == 0;
+}
+
+/* A message for each call, followed by the call's results among those that follow m; then the
+ * results of none. *m becomes the last of them, *at its number. */
+static sl_status put_each_call(struct putter *p, const struct json **m, int *at)
+{
+    const struct json *said = *m, *calls = calls_in(said);
+    int first = *at;
+    for (const struct json *c = calls;; c = c->next) { /* the last one: none */
+        int k = 0;
+        p->call = c;
+        if (c) SL_TRY(put_message(p, said, first));
+        p->call = NULL;
+        for (const struct json *r = said->next; is_result(r); r = r->next, k++) {
+            if (call_of(calls, r, k) == c) SL_TRY(put_message(p, r, first + 1 + k));
+            *m = r;
+            *at = first + 1 + k;
+        }
+        if (!c) return SL_OK;
+    }
+}
+
+static bool has_several(const struct json *m)
+{
+    const char *role = m->kind == JSON_OBJECT_K ? api_role(m) : NULL;
+    const struct json *calls = calls_in(m);
+    return role && strcmp(role, "assistant") == 0 && calls && calls->next;
+}
+
+bool api_has_several_calls(const struct json *messages)
+{
+    for (const struct json *m = messages && messages->kind == JSON_ARRAY_K ? messages->child : NULL;
+         m; m = m->next)
+        if (has_several(m)) return true;
+    return false;
+}
+
 static void put_told(struct putter *p)
 {
     text_jw_obj(&p->w);
@@ -384,8 +447,9 @@ sl_status api_messages_put(struct arena *a, struct str *out, const struct json *
     text_jw_arr(&p.w);
     if (how->tell && !how->tell_user && !has_role(messages, "system")) put_told(&p);
     for (const struct json *m = messages->child; m; m = m->next, at++) {
-        const char *role = m->kind == JSON_OBJECT_K ? api_role(m) : NULL;
-        if (!(role && how->results_plain && strcmp(role, "tool") == 0))
+        if (how->each_call && !how->calls_plain && !how->results_plain && has_several(m))
+            SL_TRY(put_each_call(&p, &m, &at));
+        else if (!(how->results_plain && is_result(m)))
             SL_TRY(put_message(&p, m, at));
         else if (!(m = put_results(&p, m, &at)))
             return err ? err->code : SL_REQUEST;

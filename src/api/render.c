@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/api_internal.h"
+#include "api/family.h"
 
 static void put_function(struct json_w *w, const struct json *f, bool complete)
 {
@@ -53,6 +54,7 @@ struct chat_in {
     struct str kwargs, tell;
     const char *mark; /* NULL, or what the last message is cut at */
     bool calls_null;  /* a message has calls and no content */
+    bool several;     /* a message has more than one call */
     int max_ids;      /* 0 = any number */
 };
 
@@ -134,7 +136,8 @@ static bool may_differ(sl_status st)
 }
 
 /* A template may join arguments to a text, want members that were left out, add text to content
- * that is null, or have no system message: what it says of the plainest form counts. */
+ * that is null, have no system message, or refuse several calls of a message: what it says of the
+ * plainest form counts. */
 static sl_status try_forms(const struct chat_in *c, struct rendered *out, sl_err *err)
 {
     const struct api_template *t = &c->a->tmpl;
@@ -145,11 +148,14 @@ static sl_status try_forms(const struct chat_in *c, struct rendered *out, sl_err
                           .mark = c->mark};
     sl_err first = {0}, later;
     sl_status st = SL_OK;
-    for (int i = 0; i < 8; i++) {
+    bool one_call = t->family && t->family->one_call;
+    for (int i = 0; i < 16; i++) {
         how.args_text = i & 1;
         how.no_null = i & 2;
         how.tell_user = i & 4;
+        how.each_call = i & 8 || one_call;
         if ((how.no_null && !c->calls_null) || (how.tell_user && !how.tell)) continue;
+        if (i & 8 && (one_call || !c->several)) continue;
         if (c->calls_null && !how.no_null) SL_TRY(writes_null(c, &how, &how.no_null, err));
         sl_status now = try_form(c, &how, out, i ? &later : &first);
         if (now == SL_OK) return SL_OK;
@@ -236,6 +242,7 @@ static sl_status render(api *a, struct net_req *r, const struct json *body, int 
     SL_TRY(read_mark(&c, mark, err));
     if (text_json_is(api_field(body, "tool_choice"), "none") || (c.tools && !c.tools->n))
         c.tools = NULL;
+    c.several = a->tmpl.calls && api_has_several_calls(api_field(body, "messages"));
     c.calls_null = a->tmpl.calls && has_null_calls(api_field(body, "messages"));
     str_init(&c.kwargs, MEM_REQUEST, 0);
     str_init(&c.tell, MEM_REQUEST, 0);

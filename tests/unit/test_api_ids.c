@@ -14,10 +14,9 @@
 #define SAID(calls) "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[" calls "]}"
 #define TOOL(id) "{\"role\":\"tool\",\"content\":\"r\",\"tool_call_id\":\"" id "\"}"
 
-/* The ids of calls and results, in order. */
-static void ids_of(const char *family, const char *messages, char *out, size_t n)
+/* The ids of calls and results, in order, and "|" between messages of each_call. */
+static void ids_of(const struct api_put *how, const char *messages, char *out, size_t n)
 {
-    struct api_put how = {.family = api_family_named(family)};
     struct arena a;
     struct str s;
     const struct json *list = NULL, *got = NULL;
@@ -26,7 +25,7 @@ static void ids_of(const char *family, const char *messages, char *out, size_t n
     mem_arena_init(&a, MEM_MISC, 0);
     str_init(&s, MEM_MISC, 0);
     ASSERT_OK(text_json_parse(&a, "m", messages, strlen(messages), &list, &err));
-    ASSERT_OK(api_messages_put(&a, &s, list, &how, &err));
+    ASSERT_OK(api_messages_put(&a, &s, list, how, &err));
     ASSERT_OK(text_json_parse(&a, "out", str_c(&s), s.n, &got, &err));
     out[0] = 0;
     for (const struct json *m = got->child; m; m = m->next) {
@@ -35,6 +34,7 @@ static void ids_of(const char *family, const char *messages, char *out, size_t n
         for (const struct json *c = calls ? calls->child : NULL; c; c = c->next)
             used += (size_t)snprintf(out + used, n - used, "%s ", text_json_get(c, "id")->s);
         if (of) used += (size_t)snprintf(out + used, n - used, "=%s ", of->s);
+        if (how->each_call) used += (size_t)snprintf(out + used, n - used, "| ");
     }
     assert_true(used < n);
     str_fini(&s);
@@ -62,9 +62,54 @@ TEST(api_ids_of_kimi_are_numbered_over_the_conversation)
     };
     char got[400];
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
-        ids_of(row[i].family, row[i].messages, got, sizeof got);
+        struct api_put how = {.family = api_family_named(row[i].family)};
+        ids_of(&how, row[i].messages, got, sizeof got);
         assert_string_equal(got, row[i].ids);
     }
+}
+
+/* Where a template writes one call of a message, each of several has its own, and what it gave
+ * follows it. */
+TEST(api_several_calls_of_a_message_become_one_each)
+{
+#define TWO SAID(CALL("a", "f") "," CALL("b", "g"))
+    static const struct {
+        const char *messages, *ids;
+    } row[] = {
+        {"[" TWO "," TOOL("a") "," TOOL("b") "," SAID(CALL("c", "f")) "," TOOL("c") "]",
+         "a | =a | b | =b | c | =c | "},
+        {"[" TWO "," TOOL("b") "," TOOL("a") "]", "a | =a | b | =b | "},
+        {"[" TWO "," TOOL("b") "," TOOL("b") "]", "a | b | =b | =b | "},
+        {"[" TWO "," TOOL("other") "," TOOL("b") "," TWO "]", "a | b | =b | =other | a | b | "},
+    };
+    static const char said[] =
+        "[{\"role\":\"assistant\",\"reasoning\":\"r\",\"content\":\"w\",\"tool_calls\":["
+        "{\"function\":{\"name\":\"f\"}},{\"function\":{\"name\":\"g\"}}]},"
+        "{\"role\":\"tool\",\"content\":\"1\"},{\"role\":\"tool\",\"content\":\"2\"}]";
+    struct api_put how = {.each_call = true, .family = api_family_named("harmony")};
+    struct arena a;
+    struct str s;
+    const struct json *list = NULL;
+    sl_err err;
+    char got[400];
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        ids_of(&how, row[i].messages, got, sizeof got);
+        assert_string_equal(got, row[i].ids);
+    }
+    mem_arena_init(&a, MEM_MISC, 0);
+    str_init(&s, MEM_MISC, 0);
+    ASSERT_OK(text_json_parse(&a, "m", said, sizeof said - 1, &list, &err));
+    ASSERT_OK(api_messages_put(&a, &s, list, &how, &err));
+    assert_string_equal(
+        str_c(&s),
+        "[{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"r\\nw\","
+        "\"reasoning_content\":\"r\",\"tool_calls\":[{\"type\":\"function\",\"function\":{"
+        "\"name\":\"f\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"content\":\"1\"},"
+        "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\","
+        "\"function\":{\"name\":\"g\",\"arguments\":\"{}\"}}]},"
+        "{\"role\":\"tool\",\"content\":\"2\"}]");
+    str_fini(&s);
+    mem_arena_fini(&a);
 }
 
 /* Templates of gpt-oss say no reasoning of answers that are over; some say such an answer as

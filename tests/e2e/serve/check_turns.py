@@ -25,6 +25,7 @@ TAIL = "{% endfor %}{% if add_generation_prompt %}{{ '[assistant]' }}{% endif %}
 ADDS = HEAD + "{{ '[' + m['role'] + ']' + m['content'] + ';' }}" + TAIL
 PRINTS = ("{% if tools %}<{{ tools | tojson }}>{% endif %}" + HEAD
           + "[{{ m.role }}]{{ m.content }}{% if m.tool_calls %}!{{ m.tool_calls[0].function.name }}"
+          "{% if m.tool_calls | length > 1 %}{{ raise_exception('one call at once') }}{% endif %}"
           "{% endif %};" + TAIL)
 NULLS = ("{% if tools %}<{{ tools | tojson }}>{% endif %}" + HEAD
          + "[{{ m.role }}]{% if m.content is none %}NULL{% else %}{{ m.content | trim }}{% endif %}"
@@ -108,6 +109,12 @@ def prints(s):
     got = prompt(s, [{"role": "user", "content": "None of it"},
                      {"role": "assistant", "tool_calls": [CALL]}, RESULT])
     need("a user's None stays", "[user]None of it;[assistant]!get_weather" in got, got)
+    for said in ({"content": "I look."}, {"content": None}, {}):
+        got = prompt(s, ASK + [{"role": "assistant", **said, "tool_calls": [CALL, SECOND]},
+                               {**RESULT, "tool_call_id": "b", "content": "7"}, RESULT, ASK[0]])
+        need(f"where only one call may be, each is one {said}", got.endswith(
+            f"[assistant]{said.get('content') or ''}!get_weather;[tool]rain;[assistant]!other;"
+            "[tool]7;[user]Weather in Oslo?;[assistant]"), got)
 
 
 def nulls(s):
