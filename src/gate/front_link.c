@@ -98,8 +98,10 @@ static sl_status on_hello(struct front *f, struct link *l, struct gate_frame *fr
                        "name the engine's model",
                        h.model, f->mi.name);
     sl_status st = check_like(f, &h, err);
-    if (st && f->refusal)
+    if (st && f->refusal && !*f->refusal) {
         snprintf(f->refusal, sizeof err->text, "%.60s: %.170s", l->path, err->text);
+        snprintf(l->why, sizeof l->why, "%s", err->text); /* whoever asked says it */
+    }
     SL_TRY(st);
     if (!kept || gate_print_differs(&kept->print, &h.print)) {
         void *p = NULL;

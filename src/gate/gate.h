@@ -45,7 +45,8 @@ struct gate_front_opts {
     bool replay; /* what a host has that ends goes on in one that gives the same bits */
     const sl_engine *like; /* NULL, or for whom prompts are computed: of hosts whose cache is of
                               no use for it nothing is asked */
-    char *refusal; /* with like: NULL, or room for 240 bytes, which say why the last one is not */
+    char *refusal; /* with like: NULL, or room for 240 bytes: while they are "", why a host is of no
+                      use goes there and not into the log */
 };
 /* An engine that is ready (sl_ready) when a host is there whose model has the same vocabulary.
  * sl_submit waits for that host's answer, which sl_step takes in: it is not for the thread that

@@ -2,6 +2,7 @@
 /* Engines that compute prompts for another one: a front to them, and the thread that reads what
  * they give. They may come and go; what they lose is computed by the engine that asked. */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -29,17 +30,22 @@ static void loop(void *arg)
     }
 }
 
-/* Those that are there greet. */
+/* Those that are there greet. Refused by one where no other is there: REQUEST. */
 static sl_status greet(gate_prefill *p, sl_err *err)
 {
     int64_t end = clock_now_ns() + MOMENT_NS;
+    bool ready = false;
     do {
         SL_TRY(sl_step(p->front, err));
-        if (sl_ready(p->front)) return SL_OK;
+        ready = sl_ready(p->front);
+        if (ready) break;
         if (p->refusal[0]) return SL_FAIL(err, REQUEST, "--prefill %s", p->refusal);
         sl_wait(p->front, 20);
     } while (clock_now_ns() < end);
-    log_msg(LOG_WARN, "no engine is there yet that computes prompts: they are computed here");
+    if (!ready)
+        log_msg(LOG_WARN, "no engine is there yet that computes prompts: they are computed here");
+    if (p->refusal[0]) log_msg(LOG_WARN, "%s", p->refusal);
+    snprintf(p->refusal, sizeof p->refusal, "the log has them"); /* from now on */
     return SL_OK;
 }
 

@@ -359,7 +359,8 @@ def refused():
                             "--record")):
             r = subprocess.run([e2e.sluice(), "serve", "-m", DEMO, "--port", "0", *args],
                                capture_output=True, text=True, timeout=60, check=False)
-            need(f"{args} is refused", r.returncode in (1, 2) and says in r.stderr, r.stderr)
+            need(f"{args} is refused, in one line", r.returncode in (1, 2) and says in r.stderr and
+                 r.stderr.count("\n") == 1, r.stderr)
             if os.path.exists("f.rec"):
                 os.unlink("f.rec")
     with tempfile.TemporaryDirectory() as folder:
