@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "compute.h"
 #include "dist/dist.h"
 #include "dist/place.h"
@@ -375,12 +376,31 @@ static void print_load(const struct expert_layer *at, const struct expert_file *
            l.n_idle, f->n_expert, 100 * l.top, l.even);
 }
 
+/* One line where the file is another model's: it is shown all the same. */
+static void say_other(const struct arch_cfg *c, const struct expert_file *f, const char *path)
+{
+    if (f->n_expert != c->n_expert || f->n_used != c->n_expert_used) {
+        log_msg(LOG_WARN,
+                "%.150s: of another model: %d experts of which %d are used, not %d and %d", path,
+                f->n_expert, f->n_used, c->n_expert, c->n_expert_used);
+        return;
+    }
+    for (int i = 0; i < f->n; i++) {
+        int at = f->layer[i].layer;
+        if (at < c->n_layer + c->n_mtp && c->layer[at].ffn == ARCH_MOE) continue;
+        log_msg(LOG_WARN, "%.150s: of another model: layer %d of this one has no experts", path,
+                at);
+        return;
+    }
+}
+
 static sl_status print_file(const struct inspect *v, const struct inspect_spread *s,
                             struct arena *a, sl_err *err)
 {
     struct expert_file f;
     SL_TRY(experts_read(s->file, a, &f, err));
     bool same = v->has_cfg && v->cfg.n_expert == f.n_expert;
+    if (v->has_cfg) say_other(&v->cfg, &f, s->file);
     struct dist_experts p = {.n_expert = f.n_expert,
                              .n_slot = f.n_expert + s->redundant,
                              .n_rank = s->ranks,

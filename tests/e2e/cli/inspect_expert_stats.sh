@@ -13,6 +13,10 @@ $SLUICE run -m $TINY/qwen3.gguf --ids 1,2,3 -n 5 -q --expert-stats d.json >/dev/
     echo dense $?
 echo '{"experts":2,"used":2,"layers":[{"layer":0,"tokens":1,"counts":[1,-1]}]}' >bad.json
 $SLUICE inspect $TINY/qwen3_moe.gguf --experts --expert-stats bad.json 2>&1 || echo bad $?
+# another model's: by its numbers, and by its layers
+$SLUICE inspect $TINY/q_moe.gguf --experts --expert-stats s.json 2>&1 >/dev/null
+sed 's/"layer":1/"layer":2/' s.json >bad.json
+$SLUICE inspect $TINY/qwen3_moe.gguf --experts --expert-stats bad.json 2>&1 >/dev/null
 # as many tokens again: what was there counts half
 cp s.json t.json
 $SLUICE run -m $TINY/qwen3_moe.gguf --ids 1,2,3 -n 5 -q --expert-stats t.json \
