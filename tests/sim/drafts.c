@@ -642,6 +642,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "drafts N SEED [--layout L] [--from FIRST] MODEL...\n");
         return 2;
     }
+    if (from < 0 || from >= atoi(argv[1])) {
+        fprintf(stderr, "drafts: --from %d: of trials 0 to %d\n", from, atoi(argv[1]) - 1);
+        return 2;
+    }
     for (int i = first; i < argc; i++) {
         t.rng = strtoull(argv[2], NULL, 10);
         one_model(argv[i], (uint64_t)(i - first), from, atoi(argv[1]), &t);
