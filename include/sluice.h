@@ -354,7 +354,8 @@ typedef struct sl_engine_opts {
      * rank has some, whole; which of them says expert_load. "dp=N,ep=N": N ranks, of which each has
      * all but these experts, and the sequences that came to it: n_seq_max, n_chunk and kv_tokens
      * are of all of them, and become multiples of N; n_ctx is a sequence's, whose cache is one
-     * rank's. */
+     * rank's. "auto": of a machine whose CPUs belong to N > 1 memory nodes "tp=N", where the model
+     * can be shared so, computes on "cpu", and nothing is asked for that one rank has alone. */
     const char *layout;
     /* Form in which every expert's output is taken before it is weighed and added: "f32", as it
      * is, "bf16", or "q8", a byte each and a power of two for 32. What ranks of a layout with dp

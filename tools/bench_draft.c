@@ -474,6 +474,7 @@ sl_status bench_draft(const struct opt_common *o, const struct bench_draft_opts 
                          .kv_tokens = 2 * (int64_t)batch * (longest + 64),
                          .n_chunk = BASE_MAX(512, 32 * batch),
                          .draft = compute_draft_source(o),
+                         .layout = "auto",
                          .on_step = on_step,
                          .step_user = &b};
     SL_TRY(compute_open(&b.c, o, &eo, err));

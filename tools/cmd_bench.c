@@ -627,7 +627,8 @@ static int run(struct cmd_ctx *x)
                          .n_ctx = BASE_MAX(BASE_MAX(longest, rest), o->common.ctx),
                          .kv_tokens = BASE_MAX(kv, rest),
                          .n_chunk = BASE_MAX(chunk, rest),
-                         .no_reuse = !deep};
+                         .no_reuse = !deep,
+                         .layout = "auto"};
     sl_status st = compute_open(&b.c, &o->common, &eo, &err);
     if (st) return cmd_fail(&err);
     if (stream && !o->common.quiet) print_stream(&b.c.ei);

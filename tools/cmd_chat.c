@@ -385,7 +385,7 @@ static int run(struct cmd_ctx *ctx)
     x->o = o;
     x->tty = isatty(STDOUT_FILENO);
     str_init(&x->text, MEM_REQUEST, 0);
-    sl_engine_opts eo = {.n_seq_max = 1};
+    sl_engine_opts eo = {.n_seq_max = 1, .layout = "auto"};
     sl_status st = compute_open(&x->c, &o->common, &eo, &err);
     if (!st && !x->c.mi.has_tokenizer) { /* the reason that text cannot be used */
         int32_t *ids = NULL;

@@ -138,6 +138,7 @@ static int run(struct cmd_ctx *x)
         os_sandbox_drop(false);
     }
     if (!st) st = compute_open(&c, &o->common, &eo, &err);
+    if (!st) serving_ranks(&c, &o->common);
     if (!st) st = serving_prefill(&c, &o->prefill, &prefill, &err);
     if (!st) st = host(&c, path, o, &err);
     if (!st) st = record_check(c.record, &err);

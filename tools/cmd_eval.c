@@ -362,6 +362,7 @@ static int run(struct cmd_ctx *x)
     if (want_dump && ids.n == 0)
         return cmd_usage("%s: no token ids in it", o->ids_file ? o->ids_file : "--ids");
     sl_engine_opts eo = {.n_seq_max = 1,
+                         .layout = "auto",
                          .n_ctx = BASE_MAX(o->common.ctx, want_dump ? ids.n : 0),
                          .n_chunk = o->experts}; /* one token a step, where they are counted */
     sl_status st = compute_open(&v.c, &o->common, &eo, &err);

@@ -601,10 +601,14 @@ static int emit_config(const struct plan_run *r, const struct plan_option *o, sl
     text_jw_init(&w, &s);
     text_jw_obj(&w);
     char layout[PLAN_LAYOUT_TEXT];
-    plan_layout_text(l, layout);
+    plan_start_layout(r, l, layout);
     if (*layout) {
         text_jw_key(&w, "layout");
         text_jw_strz(&w, layout);
+    }
+    if (plan_start_threads(r, l)) {
+        text_jw_key(&w, "threads");
+        text_jw_int(&w, plan_start_threads(r, l));
     }
     if (l->mtp > 0) {
         text_jw_key(&w, "draft");

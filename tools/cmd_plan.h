@@ -54,12 +54,16 @@ struct plan_cluster {
     int n, n_host;
     struct plan_link all, hosts, hop; /* joins of all ranks, of a host's; from stage to stage */
     double op, step; /* s: an operator that begins and ends; a step of nothing */
+    /* of --this-box: memory nodes of its CPUs, of which a rank is on each where nobody says
+     * otherwise; threads of a rank */
+    int n_node, n_thread;
 };
 struct plan_cpu {
     const char *host;
     double gbps, gops, mem; /* reads, 8-bit products, bytes available on its host */
     double alone_gbps, alone_gops; /* while the other ranks of its host rest */
     double op_us;                  /* an operator that begins and ends */
+    double n_node;                 /* memory nodes of its CPUs; 1 = or not known */
 };
 
 /* What one run works with. */
@@ -110,6 +114,14 @@ void plan_print_start(const struct plan_run *r, const struct plan_option *o, con
 /* A layout of CPU ranks as serve's --layout takes it; "" for one rank. */
 #define PLAN_LAYOUT_TEXT 384
 void plan_layout_text(const struct plan_layout *l, char out[PLAN_LAYOUT_TEXT]);
+/* How many ranks an engine of this box has where no layout is given; 0: its CPUs are of one memory
+ * node, or it is not --this-box. */
+int plan_nodes_default(const struct plan_run *r);
+/* As plan_layout_text, and "tp=1" for one rank where that is not what an engine takes by itself. */
+void plan_start_layout(const struct plan_run *r, const struct plan_layout *l,
+                       char out[PLAN_LAYOUT_TEXT]);
+/* Threads that it takes, where it has less of this box than all; else 0. */
+int plan_start_threads(const struct plan_run *r, const struct plan_layout *l);
 /* Reads and 8-bit products, as probes say. */
 struct plan_speed {
     double gbps, gops;

@@ -58,7 +58,8 @@ static void put(const struct part *p, double mem, struct plan_cpu *out)
                              .alone_gbps = p->speed.alone.gbps,
                              .alone_gops = p->speed.alone.gops,
                              .mem = mem,
-                             .op_us = p->speed.op_us};
+                             .op_us = p->speed.op_us,
+                             .n_node = 1};
 }
 
 static struct plan_link link_of(const struct rank_way *w)
@@ -94,6 +95,8 @@ sl_status plan_box(struct plan_run *r, sl_err *err)
     for (int i = 0; i < n; i++)
         put(&part[i], (double)top.mem_available, &c->rank[c->n++]);
     c->n_host = 1;
+    c->n_node = top.n_numa;
+    c->n_thread = threads / n;
     c->op = part[0].speed.op_us * 1e-6;
     c->all = c->hosts = link_of(&part[0].way.all);
     c->hop = link_of(&part[0].way.hop);

@@ -40,6 +40,7 @@ static sl_status read_rank(const struct json *o, const char *where, struct plan_
     SL_TRY(maybe(o, where, "alone_gbps", out->gbps, &out->alone_gbps, err));
     SL_TRY(maybe(o, where, "alone_gops", out->gops, &out->alone_gops, err));
     SL_TRY(maybe(o, where, "op_us", OP_US, &out->op_us, err));
+    SL_TRY(maybe(o, where, "numa_nodes", 1, &out->n_node, err));
     return positive(o, where, "mem_available", &out->mem, err);
 }
 
@@ -208,6 +209,29 @@ static void print_hosts(const struct plan_cluster *c, int n)
     }
 }
 
+int plan_nodes_default(const struct plan_run *r)
+{
+    const struct plan_cluster *c = &r->cluster;
+    struct plan_layout l = {.tp = c->n_node, .pp = 1, .dp = 1, .ep = 1};
+    if (!r->o->this_box || c->n_node < 2) return 0;
+    return plan_team_can(r->q.model, &l) ? c->n_node : 1;
+}
+
+void plan_start_layout(const struct plan_run *r, const struct plan_layout *l,
+                       char out[PLAN_LAYOUT_TEXT])
+{
+    const struct plan_cluster *c = &r->cluster;
+    bool nodes = r->q.team && (plan_nodes_default(r) > 1 || c->rank[0].n_node > 1);
+    plan_layout_text(l, out);
+    if (!*out && nodes) snprintf(out, PLAN_LAYOUT_TEXT, "tp=1");
+}
+
+int plan_start_threads(const struct plan_run *r, const struct plan_layout *l)
+{
+    const struct plan_cluster *c = &r->cluster;
+    return r->o->this_box && l->ranks < c->n ? l->ranks * c->n_thread : 0;
+}
+
 void plan_print_start(const struct plan_run *r, const struct plan_option *o, const char *config)
 {
     const struct plan_cluster *c = &r->cluster;
@@ -230,11 +254,18 @@ void plan_print_start(const struct plan_run *r, const struct plan_option *o, con
         printf("--config %s\n", config);
     else {
         char layout[PLAN_LAYOUT_TEXT];
-        plan_layout_text(&o->c.lay, layout);
+        int n_thread = plan_start_threads(r, &o->c.lay);
+        plan_start_layout(r, &o->c.lay, layout);
         printf("-m %s", r->has_real ? r->o->common.model : "MODEL");
-        printf(n > 1 ? " --layout %s" : "%s", layout);
+        printf(*layout ? " --layout %s" : "%s", layout);
+        if (n_thread) printf(" -t %d", n_thread);
         printf("%s\n", o->c.lay.swap ? " --dispatch swap" : "");
     }
+    int def = plan_nodes_default(r);
+    if (def > 1)
+        printf("without --layout it is tp=%d: a rank on each memory node\n", def);
+    else if (def)
+        printf("without --layout it is one rank on all memory nodes: the model has none for each\n");
 }
 
 #define MANY 256.0 /* requests at a time, where nothing else is said */

@@ -289,6 +289,12 @@ void plan_json_found(struct plan_run *r, const struct plan_found *f, double seco
     if (r->q.team && f->n_option > 0 && plan_goals(r, &w, &ignored))
         text_jw_key_strz(&w, "note", ignored.text);
     if (r->note) text_jw_key_strz(&w, "note", r->note);
+    int def = plan_nodes_default(r);
+    if (def) {
+        char layout[16];
+        snprintf(layout, sizeof layout, "tp=%d", def);
+        text_jw_key_strz(&w, "default_layout", layout);
+    }
     text_jw_obj_end(&w);
     printf("%s\n", str_c(&s));
     str_fini(&s);

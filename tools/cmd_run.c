@@ -461,7 +461,7 @@ static int run_batch(struct cmd_ctx *x, const struct run_opts *o)
     sl_status st = compute_read(o->batch_file, &text, &n, &err);
     if (!st) st = parse_lines(o->batch_file, text, n, &b, &err);
     if (!st && (b.n || compute_follows(&o->common))) { /* standard input is rank 0's */
-        sl_engine_opts eo = {.n_seq_max = b.n < 32 ? b.n : 32};
+        sl_engine_opts eo = {.n_seq_max = b.n < 32 ? b.n : 32, .layout = "auto"};
         st = compute_open(&c, &o->common, &eo, &err);
         if (!st) st = compute_constrain(&c, o->json_schema, o->grammar, &err);
         if (!st) st = batch_loop(&c, o, &b, &err);
@@ -516,7 +516,7 @@ static int run(struct cmd_ctx *x)
         if (compute_read_text(dash ? "-" : o->file, &file_text, &n, &err)) return cmd_fail(&err);
         text = file_text;
     }
-    sl_engine_opts eo = {.n_seq_max = 1};
+    sl_engine_opts eo = {.n_seq_max = 1, .layout = "auto"};
     sl_status st = compute_open(&c, &o->common, &eo, &err);
     if (!st) {
         st = compute_constrain(&c, o->json_schema, o->grammar, &err);

@@ -500,8 +500,10 @@ static sl_status open_all(struct compute *c, const struct serve_opts *o, struct 
     struct reading reading = {o, ao};
     const struct compute_look look = {read_sampling, &reading};
     eo.on_step = on_step;
+    if (o->on_lost) eo.layout = NULL; /* it is for one rank */
     if (!o->attach.n) {
         SL_TRY(compute_open_looking(c, &o->common, &eo, &look, err));
+        serving_ranks(c, &o->common);
         if (o->on_lost && sl_ranks(c->e, NULL, 0) > 1)
             return SL_FAIL(err, REQUEST,
                            "--on-lost reopen: not where ranks share the model (layout)");

@@ -153,7 +153,7 @@ sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
     eo.no_hugepages = o->no_hugepages;
     eo.device = place_device(o, home, sizeof home);
     eo.mem_fraction = o->mem_fraction;
-    eo.layout = o->layout;
+    if (o->layout) eo.layout = o->layout; /* else what the command takes */
     eo.dist_deadline_ms = o->dist_deadline_ms;
     eo.n_defer = o->defer;
     eo.rebalance_s = o->rebalance_s;
@@ -447,9 +447,11 @@ void compute_ranks_line(const struct compute *c)
 void compute_ranks_json(const struct compute *c, const char *layout, struct json_w *w)
 {
     struct ranks r = ranks_get(c);
+    char nodes[24];
     if (r.n == 1) return;
+    snprintf(nodes, sizeof nodes, "tp=%d", r.n); /* a rank on each memory node */
     text_jw_key(w, "layout");
-    text_jw_strz(w, layout);
+    text_jw_strz(w, layout ? layout : nodes);
     text_jw_key(w, "ranks");
     text_jw_int(w, r.n);
     text_jw_key(w, "wait_pct");

@@ -24,7 +24,7 @@ struct compute {
 };
 
 /* Model and engine with progress lines. base: further engine options, or NULL; where it has draft,
- * o->draft may be "replay:RATE". On failure everything is closed. */
+ * o->draft may be "replay:RATE", where it has a layout that is taken unless o has one. On failure everything is closed. */
 sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,
                        sl_err *err) BASE_MUST_USE;
 /* The same, with a look at c->m and c->mi before the weights are read; where fn fails, opening

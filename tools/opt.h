@@ -135,7 +135,8 @@ struct opt_common {
     {"layout",  0,  OPT_STR,  offsetof(S, common.layout),  "tp=N,dp=N,ep=N,pp=N", NULL, 0, 0,      \
      "share the model among ranks, of this process or of mpirun: its matrices (tp), experts as "   \
      "wholes (ep, as tp), its layers (pp); or experts and sequences (ep and dp); weight=3:2:1 "    \
-     "for ranks that are not alike: same answers"},                                                \
+     "for ranks that are not alike: same answers (one rank; of several memory nodes tp, a rank "   \
+     "on each)"},                                                \
     {"dist-deadline-ms", 0, OPT_INT, offsetof(S, common.dist_deadline_ms), "N", "0", 0, 3600000,   \
      "how long a rank may be silent in a step (0: 30 s; 20 steps at least)"}
 #define OPT_ROWS_RECORD(S)                                                                         \

@@ -27,7 +27,15 @@ sl_engine_opts serving_engine_opts(const struct batch_opts *b)
     return (sl_engine_opts){.n_seq_max = b->max_batch,
                             .n_queue_max = b->max_queue,
                             .kv_tokens = b->kv_tokens,
-                            .no_reuse = b->prefix_cache == 1};
+                            .no_reuse = b->prefix_cache == 1,
+                            .layout = "auto"};
+}
+
+void serving_ranks(const struct compute *c, const struct opt_common *o)
+{
+    int n = sl_ranks(c->e, NULL, 0);
+    if (n > 1 && !o->layout && !o->quiet)
+        fprintf(stderr, "sluice: layout tp=%d: a rank on each memory node\n", n);
 }
 
 void serving_experts(struct compute *c, const struct opt_common *o)

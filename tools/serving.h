@@ -45,6 +45,8 @@ struct prefill_opts {
 // clang-format on
 
 sl_engine_opts serving_engine_opts(const struct batch_opts *b);
+/* A line where it has several ranks that nobody asked for (a layout "auto"). */
+void serving_ranks(const struct compute *c, const struct opt_common *o);
 /* The file of --expert-stats, while serving; a failure is a warning. Engine thread. */
 void serving_experts(struct compute *c, const struct opt_common *o);
 

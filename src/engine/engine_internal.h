@@ -364,6 +364,7 @@ struct sl_engine {
     int n_chunk, n_row;       /* prompt tokens and rows of logits of each in a step */
     struct engine_home *home; /* [n_home] */
     enum dev_combine combine; /* of opts */
+    char layout[16]; /* in place of "auto" */
     int form_from;      /* model_form_from */
     int64_t keep_bytes; /* of model_opts */
     /* engine thread */
@@ -545,6 +546,9 @@ void engine_stream_tell(sl_engine *e);  /* what is streamed, when the model is o
 void engine_stream_again(sl_engine *e); /* another model will be there */
 void engine_stream_stats(sl_engine *e);
 /* ranks.c */
+/* nodes.c: "auto" in opts.layout becomes the layout that is meant: e->layout, or NULL. Errors:
+ * NOMEM. */
+sl_status engine_nodes_layout(sl_engine *e, sl_err *err) BASE_MUST_USE;
 /* What opts.layout says: *o becomes this process's; other processes are met, and take rank 0's
  * n_ctx, n_seq_max, n_chunk and kv_tokens. Errors: as
  * dist_layout_parse, dist_mpi_open; REQUEST: fewer threads than ranks, another number of

@@ -296,6 +296,7 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
     struct dist_layout l;
     struct os_topology top;
     void *p = NULL;
+    SL_TRY(engine_nodes_layout(e, err));
     SL_TRY(dist_layout_parse(e->opts.layout ? e->opts.layout : "", &l, err));
     if (e->opts.redundant && l.ep == 1)
         return SL_FAIL(err, REQUEST, "redundant: %d: copies of experts go with a layout with ep",

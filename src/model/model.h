@@ -292,6 +292,10 @@ struct model_streaming {
     uint64_t n_step, n_tok, n_bytes;
 };
 void model_stream_get(const model *m, struct model_streaming *out);
+/* May so many ranks, which are alike, share every matrix of the model, as o's combine and
+ * n_draft_vocab have it? Errors: REQUEST, UNSUPPORTED: as model_open. */
+sl_status model_may_share(const struct arch_cfg *cfg, const struct model_opts *o, int n_rank,
+                          sl_err *err) BASE_MUST_USE;
 /* The widest row that one of several ranks brings to a join, or gives to another. */
 int64_t model_join_bytes(const model *m);
 /* Those on d; a table of tokens that is the head too may lie on two devices. */

@@ -95,23 +95,32 @@ static void carry(void *user, const struct dev_joined *j)
     cols(m, j);
 }
 
-static int64_t columns(const struct model *m, const struct model_dims *d, enum model_cut cut)
+/* What is shared: a model, whose MTP layers choose among n_draft ids (0: all), with these options,
+ * by ranks of which one has d. */
+struct shares {
+    const struct arch_cfg *c;
+    const struct model_opts *o;
+    const struct model_dims *d;
+    int n_draft;
+};
+
+static int64_t columns(const struct shares *s, const struct model_dims *d, enum model_cut cut)
 {
-    const struct arch_cfg *c = &m->cfg;
+    const struct arch_cfg *c = s->c;
     static const enum arch_role role[] = {[MODEL_CUT_MODEL] = ROLE_O,
                                           [MODEL_CUT_FF] = ROLE_GATE,
                                           [MODEL_CUT_SHARED] = ROLE_GATE_SHEXP,
                                           [MODEL_CUT_EXPERT] = ROLE_GATE_EXPS,
                                           [MODEL_CUT_VOCAB] = ROLE_MTP_HEAD};
     if (cut == MODEL_CUT_HEADS) return (int64_t)d->n_head * (c->kv_lora ? c->d_v : c->d_head);
-    if (cut == MODEL_CUT_DRAFT) return model_slice_of_first(d, m->n_draft_vocab).n_row;
+    if (cut == MODEL_CUT_DRAFT) return model_slice_of_first(d, s->n_draft).n_row;
     return model_slice_of(c, d, role[cut], 0).n_row;
 }
 
 /* Does the model have anything that is divided so? */
-static bool has_cut(const struct model *m, enum model_cut cut)
+static bool has_cut(const struct shares *s, enum model_cut cut)
 {
-    const struct arch_cfg *c = &m->cfg;
+    const struct arch_cfg *c = s->c;
     bool dense = false;
     for (int i = 0; i < c->n_layer + c->n_mtp; i++)
         dense |= c->layer[i].ffn == ARCH_DENSE;
@@ -121,15 +130,15 @@ static bool has_cut(const struct model *m, enum model_cut cut)
     case MODEL_CUT_SHARED:
         return c->n_expert && c->n_shared;
     case MODEL_CUT_EXPERT:
-        return c->n_expert > 0 && !m->opts.spread;
+        return c->n_expert > 0 && !s->o->spread;
     case MODEL_CUT_DRAFT:
-        return m->n_draft_vocab > 0;
+        return s->n_draft > 0;
     default:
         return true;
     }
 }
 
-static sl_status too_many(const struct model *m, enum model_cut cut, sl_err *err)
+static sl_status too_many(const struct shares *s, enum model_cut cut, sl_err *err)
 {
     static const char *const of[] = {[MODEL_CUT_HEADS] = "heads",
                                      [MODEL_CUT_MODEL] = "columns of the model",
@@ -138,12 +147,12 @@ static sl_status too_many(const struct model *m, enum model_cut cut, sl_err *err
                                      [MODEL_CUT_EXPERT] = "experts' width",
                                      [MODEL_CUT_VOCAB] = "vocabulary",
                                      [MODEL_CUT_DRAFT] = "vocabulary for drafts"};
-    int n_rank = m->dims.n_rank, n = n_rank;
+    int n_rank = s->d->n_rank, n = n_rank;
     for (bool fits = false; n > 1 && !fits; n -= !fits) {
         fits = true;
         for (int r = 0; r < n && fits; r++) {
-            struct model_dims d = model_dims_of(&m->cfg, &(struct dist_among){r, n, NULL});
-            fits = columns(m, &d, cut) > 0;
+            struct model_dims d = model_dims_of(s->c, &(struct dist_among){r, n, NULL});
+            fits = columns(s, &d, cut) > 0;
         }
     }
     return SL_FAIL(err, REQUEST, "layout: %d ranks: the model's %s can be shared by %d at most",
@@ -151,18 +160,55 @@ static sl_status too_many(const struct model *m, enum model_cut cut, sl_err *err
 }
 
 /* Values that are rounded together must be on one rank. */
-static sl_status check_combine(const struct model *m, sl_err *err)
+static sl_status check_combine(const struct shares *s, sl_err *err)
 {
-    bool whole = model_is_own(m); /* experts give whole rows */
-    for (int r = 0; r < m->dims.n_rank && m->opts.combine == DEV_COMBINE_Q8 && !whole; r++) {
-        struct model_dims d = model_dims_beside(&m->cfg, &m->dims, r);
-        if (m->cfg.n_expert && model_slice_of(&m->cfg, &d, ROLE_DOWN, 0).row0 % 32)
+    bool whole = s->d->n_dp > 1; /* experts give whole rows */
+    for (int r = 0; r < s->d->n_rank && s->o->combine == DEV_COMBINE_Q8 && !whole; r++) {
+        struct model_dims d = model_dims_beside(s->c, s->d, r);
+        if (s->c->n_expert && model_slice_of(s->c, &d, ROLE_DOWN, 0).row0 % 32)
             return SL_FAIL(err, UNSUPPORTED,
                            "layout: combine q8: %d columns of the model are not shared by %d ranks "
                            "in groups of 32: bf16 or f32",
-                           m->cfg.d_model, m->dims.n_rank);
+                           s->c->d_model, s->d->n_rank);
     }
     return SL_OK;
+}
+
+/* Into k what each rank computes. */
+static sl_status share(const struct shares *s, struct model_ranks *k, sl_err *err)
+{
+    const struct arch_cfg *c = s->c;
+    if (c->unshared)
+        return SL_FAIL(err, UNSUPPORTED, "layout: %s has %s, which ranks that share heads lack",
+                       c->arch, c->unshared);
+    SL_TRY(check_combine(s, err));
+    for (int cut = 0; cut < MODEL_N_CUT; cut++)
+        for (int r = 0; r < s->d->n_rank; r++) {
+            struct model_dims d = model_dims_beside(c, s->d, r);
+            int64_t part = columns(s, &d, (enum model_cut)cut);
+            if (part == 0 && has_cut(s, (enum model_cut)cut))
+                return too_many(s, (enum model_cut)cut, err);
+            k->part[cut][r] = (int32_t)part;
+        }
+    return SL_OK;
+}
+
+/* Ranks have no recurrent states. */
+static sl_status check_mixers(const struct arch_cfg *c, sl_err *err)
+{
+    for (int i = 0; i < c->n_layer; i++)
+        if (c->layer[i].mixer != ARCH_GQA && c->layer[i].mixer != ARCH_MLA)
+            return SL_FAIL(err, UNSUPPORTED, "layout: layer %d has a state that is not shared", i);
+    return SL_OK;
+}
+
+sl_status model_may_share(const struct arch_cfg *c, const struct model_opts *o, int n_rank,
+                          sl_err *err)
+{
+    struct model_ranks k;
+    struct model_dims d = model_dims_of(c, &(struct dist_among){.n = n_rank});
+    SL_TRY(check_mixers(c, err));
+    return share(&(struct shares){c, o, &d, o->n_draft_vocab}, &k, err);
 }
 
 /* Rows come to the device that begins a pass, and leave it. */
@@ -191,9 +237,7 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
     void *p = NULL;
     if (n * m->dims.n_stage <= 1 && !model_is_own(m)) return SL_OK;
     SL_TRY(check_devices(m, err));
-    for (int i = 0; i < c->n_layer; i++)
-        if (c->layer[i].mixer != ARCH_GQA && c->layer[i].mixer != ARCH_MLA)
-            return SL_FAIL(err, UNSUPPORTED, "layout: layer %d has a state that is not shared", i);
+    SL_TRY(check_mixers(c, err));
     if (model_is_own(m)) {
         k->apart =
             (struct dev_ranks){carry_apart, m, model_stage_rank(&m->dims), model_stage_n(&m->dims)};
@@ -201,20 +245,8 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
     }
     dist_set_waiting(m->opts.dist, dev_host_ahead, m->d);
     if (n <= 1) return SL_OK;
-    if (c->unshared)
-        return SL_FAIL(err, UNSUPPORTED, "layout: %s has %s, which ranks that share heads lack",
-                       c->arch, c->unshared);
     k->join = (struct dev_ranks){carry, m, m->dims.rank, n};
-    SL_TRY(check_combine(m, err));
-    for (int cut = 0; cut < MODEL_N_CUT; cut++) {
-        for (int r = 0; r < n; r++) {
-            struct model_dims d = model_dims_beside(c, &m->dims, r);
-            int64_t part = columns(m, &d, (enum model_cut)cut);
-            if (part == 0 && has_cut(m, (enum model_cut)cut))
-                return too_many(m, (enum model_cut)cut, err);
-            k->part[cut][r] = (int32_t)part;
-        }
-    }
+    SL_TRY(share(&(struct shares){c, &m->opts, &m->dims, m->n_draft_vocab}, k, err));
     for (int r = 0; r < n; r++)
         k->row0[r + 1] = k->row0[r] + k->part[MODEL_CUT_VOCAB][r];
     SL_TRY(

@@ -53,8 +53,28 @@ static void read_caches(int cpu, struct os_topology *t)
     }
 }
 
+void os_pretend_nodes(struct os_pu *pu, int n_pu, int n)
+{
+    int n_core = 0;
+    for (int i = 0; i < n_pu; i++) {
+        int before = 0, first = 1;
+        for (int k = 0; k < n_pu; k++) {
+            int seen = 0;
+            for (int j = 0; j < k && !seen; j++)
+                seen = pu[j].core == pu[k].core;
+            before += !seen && pu[k].core < pu[i].core;
+            first &= k >= i || pu[k].core != pu[i].core;
+        }
+        pu[i].numa = before;
+        n_core += first;
+    }
+    for (int i = 0; i < n_pu; i++)
+        pu[i].numa = (int)((int64_t)pu[i].numa * n / n_core);
+}
+
 int os_pu_list(struct os_pu *pu, struct os_topology *cache)
 {
+    const char *nodes = getenv("SL_NODES"); /* to test what several nodes are used for */
     int n = allowed_cpus(pu);
     for (int i = 0; i < n; i++) {
         char path[128], buf[64];
@@ -68,6 +88,7 @@ int os_pu_list(struct os_pu *pu, struct os_topology *cache)
             break;
         }
     }
+    if (nodes && atoi(nodes) > 0) os_pretend_nodes(pu, n, atoi(nodes));
     if (cache) read_caches(pu[0].cpu, cache);
     return n;
 }

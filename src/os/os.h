@@ -125,7 +125,8 @@ bool os_dir_empty(const char *path);
 struct os_topology {
     char cpu[64];     /* "AMD EPYC ..." */
     int n_core, n_pu; /* physical cores and hardware threads in the process's CPU set */
-    int n_numa;
+    int n_numa;       /* memory nodes that these belong to */
+    int n_core_node;  /* cores of the node that has fewest */
     double cgroup_cpus;               /* quota; 0 = none */
     int64_t l1d, l2, l3;              /* bytes; of one core, one core, one cache */
     int64_t mem_total, mem_available; /* bytes, the cgroup's limit regarded */

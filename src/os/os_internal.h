@@ -27,6 +27,11 @@ struct os_pu {
  * how many, at least 1. */
 int os_pu_list(struct os_pu *pu, struct os_topology *cache);
 
+/* Cores of the memory node that has fewest of these; they are in the order of their cores. */
+int os_node_cores(const struct os_pu *pu, int n_pu);
+/* As if the cores, in the order of their numbers, were those of n memory nodes, as evenly as they
+ * can be. */
+void os_pretend_nodes(struct os_pu *pu, int n_pu, int n);
 /* os_team_cpus of these hardware threads, whose order changes. */
 int os_team_deal(struct os_pu *pu, int n_pu, const struct os_team *t, int *cpu);
 

@@ -145,6 +145,18 @@ static int count_numa(const struct os_pu *pu, int n)
     return n_numa;
 }
 
+int os_node_cores(const struct os_pu *pu, int n_pu)
+{
+    int least = n_pu;
+    for (int i = 0; i < n_pu; i++) {
+        int n = 0;
+        for (int k = 0; k < n_pu; k++)
+            n += pu[k].numa == pu[i].numa && (k == 0 || pu[k].core != pu[k - 1].core);
+        least = BASE_MIN(least, n);
+    }
+    return least;
+}
+
 int os_within_quota(const struct os_topology *t, int n)
 {
     if (t->cgroup_cpus > 0 && t->cgroup_cpus < n) n = (int)t->cgroup_cpus;
@@ -161,6 +173,7 @@ sl_status os_topology_get(struct os_topology *out, sl_err *err)
     out->n_pu = os_pu_list(pu, out);
     out->n_core = count_cores(pu, out->n_pu);
     out->n_numa = count_numa(pu, out->n_pu);
+    out->n_core_node = os_node_cores(pu, out->n_pu);
     mem_free(p);
     read_cpu_name(out);
     slurp("/proc/meminfo", buf, sizeof buf);

@@ -380,6 +380,29 @@ TEST(os_topology_is_sane)
     assert_true(os_rss_peak() >= os_rss_now() / 2 && os_rss_now() > 100000);
 }
 
+static int by_core(const void *a, const void *b)
+{
+    const struct os_pu *x = a, *y = b;
+    return x->core != y->core ? x->core - y->core : x->cpu - y->cpu;
+}
+
+TEST(os_nodes_have_cores)
+{
+    struct os_pu pu[12];
+    for (int c = 0; c < 12; c++) /* second threads of 6 cores follow; nodes of 4 and 2 cores */
+        pu[c] = (struct os_pu){c, c % 6, c % 6 < 4 ? 0 : 2};
+    qsort(pu, 12, sizeof *pu, by_core);
+    assert_int_equal(os_node_cores(pu, 12), 2);
+    os_pretend_nodes(pu, 12, 2);
+    assert_int_equal(os_node_cores(pu, 12), 3);
+    for (int c = 0; c < 12; c++)
+        assert_int_equal(pu[c].numa, pu[c].core / 3);
+    os_pretend_nodes(pu, 12, 1);
+    assert_int_equal(os_node_cores(pu, 12), 6);
+    os_pretend_nodes(pu, 12, 4);
+    assert_int_equal(os_node_cores(pu, 12), 1);
+}
+
 TEST(os_teams_are_dealt_to_memory_nodes)
 {
     static const struct {
