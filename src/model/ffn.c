@@ -89,7 +89,9 @@ static const struct side *route(struct emit *e, const struct layer *l)
          .k_group = c->n_group_used, .group_max = c->group_max, .norm = c->route_norm,
          .scale = c->route_scale, .id = to.id, .weight = to.weight,
          .count = s->n_routed + (size_t)e->layer * (size_t)c->n_expert, .ranks = model_ranks_of(e),
-         .act = s->a_ffn, .all = {model_is_own(m) ? NULL : l->gate_up_exps, l->gate_up});
+         .act = s->a_ffn,
+         .all = {model_is_own(m) ? NULL : model_if_here(e, MODEL_EXPERTS, l->gate_up_exps),
+                 model_if_here(e, MODEL_SHARED, l->gate_up)});
     return s;
 }
 

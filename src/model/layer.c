@@ -107,7 +107,8 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     left = model_left(e);
     EMIT(e, norm, .x = s->x, .r = left.r, .w = l->ffn_norm, .eps = c->norm_eps, .n = D, .y = row,
          .act = s->a_ffn, .ranks = ranks, .part = left.part,
-         .all = {l->is_moe ? NULL : l->gate_up}); /* else the router brings it */
+         /* the router brings it to experts */
+         .all = {l->is_moe ? NULL : model_if_here(e, MODEL_DENSE, l->gate_up)});
     model_tap_emit(e, MODEL_TAP_FFN, row, D, D);
     e->moved = e->prepared = 0;
     ffn[c->layer[il].ffn](e, l);
