@@ -412,7 +412,8 @@ struct dev_norm {
     const dev_mat *all[DEV_ALL_MAX];
     bool whole;
 };
-/* Prepare x [n_row, n] as it is. ranks, part, all: as of dev_norm, x in r's place (ldx 0). */
+/* Prepare x [n_row, n] as it is. ranks, part, all: as of dev_norm, x in r's place; with ranks there
+ * is a part, and ldx is 0. */
 struct dev_prep {
     const float *x;
     int n, n_row;

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ranks move, against what the shapes say (docs/distribution.md): for each row of a join every
 rank takes the columns of the others, so that n ranks take n - 1 rows; logits come to rank 0 alone.
-A stage takes a row of the model's columns for every rank of it and every token. With dp a token's
+A stage takes a row of the model's columns for every rank of it and every token. In a prompt of many
+tokens each rank has a share of them: outputs go to the rank that has the token, and inputs, as
+products take them, to all. With dp a token's
 row and the numbers of its experts go to the other ranks, and a row comes back from each expert
 that is there: how many are, the counts of experts say.
 
@@ -81,8 +83,8 @@ def moved(c, tp, pp, spread=False, weights=None, tokens=PROMPT + ANSWER - 1):
 
 
 def prepared(n, form):
-    """Words of a row of n values as products take it: records of 64 bytes, one for each 32 values and
-    one more; int8x: a second plane of them, and a list of the groups that have one."""
+    """Words of a row of n values as products take it: records of 64 bytes, one for each 32 values
+    and one more; int8x: a second plane of them, and a list of the groups that have one."""
     groups = (n + 255) // 256 * 8
     return {"int8": 16 * (groups + 1), "int8x": 16 * (2 * groups + 1) + groups + 1,
             "int15": 16 * (2 * groups + 1)}[form]
