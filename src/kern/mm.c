@@ -212,27 +212,38 @@ void kern_mm_prep(struct mm_act_buf *b, int t, const float *x)
 
 void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const float *x)
 {
-    struct mm_rec *r = b->i8 + (size_t)t * row_recs(b->n_col, MM_ACT_INT8);
     const struct kern *kern = kern_get();
     float amax[SPAN];
-    for (int g = 0, n; g < n_group; g += n) {
-        n = BASE_MIN(SPAN, n_group - g);
-        kern->mm_amax(x + 32 * (size_t)g, n, amax);
-        kern->mm_quant(x + 32 * (size_t)g, n, r + g0 + g, NULL, amax, 1.0f);
+    if (b->bf16) {
+        kern->mm_bf16_row(x, 32 * n_group, b->bf16 + (size_t)t * (size_t)b->ld + 32 * g0);
+    } else {
+        struct mm_rec *r = b->i8 + (size_t)t * row_recs(b->n_col, MM_ACT_INT8);
+        for (int g = 0, n; g < n_group; g += n) {
+            n = BASE_MIN(SPAN, n_group - g);
+            kern->mm_amax(x + 32 * (size_t)g, n, amax);
+            kern->mm_quant(x + 32 * (size_t)g, n, r + g0 + g, NULL, amax, 1.0f);
+        }
     }
     if (g0 + n_group == b->n_col / 32) kern_mm_prep_end(b, t);
 }
 
-_Static_assert(sizeof(struct mm_rec) == MM_PART_WORDS * sizeof(float), "a group's words");
+_Static_assert(sizeof(struct mm_rec) == MM_PART_WORDS * sizeof(float) &&
+                   32 * sizeof(uint16_t) == MM_PART_WORDS * sizeof(float),
+               "a group's words");
 
 float *kern_mm_part(struct mm_act_buf *b, int g0, int64_t *ld)
 {
-    *ld = (int64_t)row_recs(b->n_col, MM_ACT_INT8) * MM_PART_WORDS;
-    return (float *)(void *)(b->i8 + g0);
+    *ld = b->bf16 ? b->ld / 2 : (int64_t)row_recs(b->n_col, MM_ACT_INT8) * MM_PART_WORDS;
+    return b->bf16 ? (float *)(void *)(b->bf16 + 32 * (size_t)g0) : (float *)(void *)(b->i8 + g0);
 }
 
 void kern_mm_prep_end(struct mm_act_buf *b, int t)
 {
+    size_t ld = (size_t)b->ld, n = (size_t)b->n_col;
+    if (b->bf16) {
+        memset(b->bf16 + (size_t)t * ld + n, 0, (ld - n) * sizeof *b->bf16);
+        return;
+    }
     struct mm_rec *r = b->i8 + (size_t)t * row_recs(b->n_col, MM_ACT_INT8);
     int end = b->n_col / 32;
     r[row_recs(b->n_col, MM_ACT_INT8) - 1].d = 1.0f;

@@ -135,8 +135,8 @@ void kern_mm_act_init(struct mm_act_buf *b, unsigned forms, int n_col, int n_tok
 /* Prepare token t from x[n_col] f32. Different tokens may be prepared by different workers. */
 void kern_mm_prep(struct mm_act_buf *b, int t, const float *x);
 /* The same for n_group groups of 32 from group g0 on, x their values, in a buffer with is_parts
- * that has INT8 alone and whose n_col is a multiple of 32: the parts of a token, in any order and
- * by any workers, give the bits that kern_mm_prep gives in such a buffer. */
+ * that has INT8 or BF16 alone and whose n_col is a multiple of 32: the parts of a token, in any
+ * order and by any workers, give the bits that kern_mm_prep gives in such a buffer. */
 void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const float *x);
 /* Where token 0's groups from g0 on lie in such a buffer, MM_PART_WORDS words of 4 bytes each; *ld:
  * words from one token to the next. Who copies groups there that others have prepared says of each

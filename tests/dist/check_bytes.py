@@ -30,7 +30,7 @@ def experts_of(c):
 
 
 def hidden(f, weights):
-    """Words of an expert's hidden values, which go prepared, 64 bytes for 32 of them, where every
+    """Words of hidden values that go prepared, an expert's, 64 bytes for 32 of them, where every
     rank has whole groups of 32."""
     return f // 2 if all(n % 32 == 0 for n in shares(f, 16, weights)) else f
 
@@ -202,6 +202,22 @@ def check_uneven(tally, build, work, name, model, c):
                     abs(got - want) >= 1 and f"{got}, not {want:.1f} a token")
 
 
+def check_bf16(tally, build, work):
+    """Hidden values that products take as bf16, those of bf16 matrices, go as these."""
+    name = "llama.bf16"
+    model = wide.make(work, e2e.sluice(build), name, e2e.tiny(build))
+    c = wide.CONFIGS["llama"]
+    f, layers = c["intermediate_size"], c["num_hidden_layers"]
+    code, out, err = e2e.run([
+        e2e.sluice(build), "run", "-m", model, "--ids", ",".join(str(5 + i) for i in range(PROMPT)),
+        "-n", str(ANSWER), "--ignore-eos", "--json", "-q", "--layout", "tp=2", "-t", "2"])
+    want = moved(c, 2, 1) - 4 * (PROMPT + ANSWER - 1) * layers * (f - hidden(f, (1, 1)))
+    want /= PROMPT + ANSWER
+    got = None if code else e2e.last_json(out)["wire_bytes_per_token"]
+    tally.check(f"{name} tp=2", code and err or f % 64 and "an odd share" or
+                abs(got - want) >= 1 and f"{got}, not {want:.1f} a token")
+
+
 def check_model(tally, build, work, name, most):
     model = wide.make(work, e2e.sluice(build), name, e2e.tiny(build))
     c = wide.CONFIGS[name.split(".")[0]]
@@ -231,6 +247,7 @@ def main():
     os.makedirs(work, exist_ok=True)
     with ThreadPoolExecutor(2) as pool:  # starting is what most runs take, on one core each
         jobs = [pool.submit(check_model, tally, build, work, name, most) for name, most in MODELS]
+        jobs.append(pool.submit(check_bf16, tally, build, work))
     for job in jobs:
         job.result()
     tally.exit()

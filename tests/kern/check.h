@@ -38,7 +38,7 @@ KERN_LIST(X)
 void check_pack(struct check *c);
 void check_alone(struct check *c);
 void check_outliers(struct check *c);
-void check_parts(struct check *c);
+void check_parts(struct check *c, int n_group); /* at least so many of each form */
 
 int bench_main(const char *filter, int n_thread);
 

@@ -521,34 +521,70 @@ void check_outliers(struct check *c)
     if (n_second < n_all / 50) check_fail(c, "%d second planes of %d groups", n_second, n_all);
 }
 
+/* Values that no product of real ones has: NaN, infinities, zeros of both signs, subnormals. */
+static void strange_acts(struct check *c, float *x, int n)
+{
+    static const uint32_t bits[] = {0x7fc00000u, 0xff812345u, 0x7f800000u, 0xff800000u,
+                                    0x80000000u, 0u,          0x00000001u, 0x807fffffu};
+    int group = (int)check_rand(c, (uint32_t)n / 32), whole = check_rand(c, 4) == 0;
+    for (int i = 0; i < 32; i++) {
+        uint32_t b = bits[check_rand(c, BASE_COUNT_OF(bits))];
+        if (whole || check_rand(c, 8) == 0) x[32 * group + i] = fp_from_bits(b);
+    }
+}
+
+/* Groups from to of token 1 go from one buffer to another, as ranks take them. */
+static void carry(struct mm_act_buf *from, struct mm_act_buf *to, int begin, int end)
+{
+    int64_t ld;
+    const float *x = kern_mm_part(from, begin, &ld) + ld;
+    float *y = kern_mm_part(to, begin, &ld) + ld;
+    memcpy(y, x, (size_t)(end - begin) * MM_PART_WORDS * sizeof *y);
+}
+
+/* Token 1 in parts of any order, and put together of what two buffers have of it. */
+static void parts_case(struct check *c, enum mm_act form, int n_group)
+{
+    int n_col = 32 * n_group, cut = (int)check_rand(c, (uint32_t)n_group);
+    size_t bytes = kern_mm_act_bytes(1u << form, n_col, 2);
+    float *x = check_alloc(c, (size_t)n_col * sizeof *x);
+    struct mm_act_buf b[4]; /* whole, in parts, its last part alone, put together */
+    for (int i = 0; i < 4; i++) {
+        void *p = check_alloc(c, bytes);
+        memset(p, 0, bytes);
+        kern_mm_act_init(&b[i], 1u << form, n_col, 2, p);
+        b[i].is_parts = 1;
+    }
+    random_acts(c, x, n_col);
+    if (check_rand(c, 2)) strange_acts(c, x, n_col);
+    kern_mm_prep(&b[0], 1, x);
+    kern_mm_prep_part(&b[1], 1, cut, n_group - cut, x + 32 * (size_t)cut);
+    kern_mm_prep_part(&b[2], 1, cut, n_group - cut, x + 32 * (size_t)cut);
+    for (int g = 0, n; g < cut; g += n) {
+        n = 1 + (int)check_rand(c, (uint32_t)(cut - g));
+        kern_mm_prep_part(&b[1], 1, g, n, x + 32 * (size_t)g);
+    }
+    carry(&b[1], &b[3], 0, cut);
+    carry(&b[2], &b[3], cut, n_group);
+    kern_mm_prep_end(&b[3], 1);
+    if (memcmp(b[0].base, b[1].base, bytes) != 0)
+        check_fail(c, "%d groups: parts differ from the whole", n_group);
+    if (memcmp(b[0].base, b[3].base, bytes) != 0)
+        check_fail(c, "%d groups: what was carried differs from the whole", n_group);
+    c->n_case++;
+    check_free_all();
+}
+
 /* The parts of a token, in any order, are the whole token where is_parts says that they may come.
  */
-void check_parts(struct check *c)
+void check_parts(struct check *c, int n_group)
 {
-    for (int trial = 0; trial < 100; trial++) {
-        int n_group = 1 + (int)check_rand(c, trial % 10 ? 40 : 600), n_col = 32 * n_group;
-        size_t bytes = kern_mm_act_bytes(1u << MM_ACT_INT8, n_col, 2);
-        float *x = check_alloc(c, (size_t)n_col * sizeof *x);
-        struct mm_act_buf whole, parts;
-        uint8_t *a = check_alloc(c, bytes), *b = check_alloc(c, bytes);
-        memset(a, 0, bytes);
-        memset(b, 0, bytes);
-        kern_mm_act_init(&whole, 1u << MM_ACT_INT8, n_col, 2, a);
-        kern_mm_act_init(&parts, 1u << MM_ACT_INT8, n_col, 2, b);
-        whole.is_parts = parts.is_parts = 1;
-        random_acts(c, x, n_col);
-        kern_mm_prep(&whole, 1, x);
-        int cut = (int)check_rand(c, (uint32_t)n_group);
-        if (cut < n_group) kern_mm_prep_part(&parts, 1, cut, n_group - cut, x + 32 * (size_t)cut);
-        for (int g = 0, n; g < cut; g += n) {
-            n = 1 + (int)check_rand(c, (uint32_t)(cut - g));
-            kern_mm_prep_part(&parts, 1, g, n, x + 32 * (size_t)g);
+    static const enum mm_act form[] = {MM_ACT_INT8, MM_ACT_BF16};
+    for (int i = 0; i < BASE_COUNT_OF(form); i++)
+        for (int trial = 0, done = 0, n; done < n_group; trial++, done += n) {
+            n = 1 + (int)check_rand(c, trial % 10 ? 40 : 6000);
+            parts_case(c, form[i], n);
         }
-        if (memcmp(a, b, bytes) != 0)
-            check_fail(c, "%d groups: parts differ from the whole", n_group);
-        c->n_case++;
-        check_free_all();
-    }
 }
 
 static void quant_case(struct check *c,

@@ -32,10 +32,12 @@ struct cpu_hidden {
     struct mm_act_buf *act;
     int row0, group0;
 };
-/* Groups of 32 outputs can be prepared by themselves: one int8 plane, and they divide the width. */
+/* Groups of 32 outputs can be prepared by themselves: one int8 plane, or bf16, and they divide the
+ * width. */
 static inline int dev_cpu_takes_parts(const struct cpu_mat *down)
 {
-    return down->form == MM_ACT_INT8 && down->m.n_col % 32 == 0;
+    bool apart = down->form == MM_ACT_INT8 || down->form == MM_ACT_BF16;
+    return apart && down->m.n_col % 32 == 0;
 }
 /* A piece of the pairs w, and its epilogue. The form is w's, not in's. */
 void dev_cpu_product_pairs(struct cpu *c, int worker, const struct cpu_piece *p,

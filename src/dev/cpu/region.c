@@ -162,7 +162,7 @@ static sl_status open_own(struct cpu *c, const struct region *s, sl_err *err)
             if (!f->start) continue;
             n_act = BASE_MAX(n_act, kern_mm_act_bytes(f->form, f->n_col, n));
             if (k == SET_DOWN)
-                n_hidden = BASE_MAX(n_hidden, kern_mm_act_bytes(1u << MM_ACT_INT8, f->n_col, n));
+                n_hidden = BASE_MAX(n_hidden, kern_mm_act_bytes(f->form, f->n_col, n));
         }
     if (!o->x) {
         SL_TRY(dev_cpu_scratch(c, (size_t)c->n_worker, sizeof *o->x, &o->x, err));

@@ -8,8 +8,8 @@ static struct mm_act_buf hidden_of(const struct mine *m)
 {
     struct mm_act_buf h;
     const struct fixed *down = &m->l->set[SET_DOWN];
-    kern_mm_act_init(&h, 1u << MM_ACT_INT8, down->n_col, m->j->s->head.head.n_tok_max,
-                     m->j->c->own.hidden);
+    kern_mm_act_init(&h, 1u << dev_cpu_mat_of(m->l->p.ffn->down)->form, down->n_col,
+                     m->j->s->head.head.n_tok_max, m->j->c->own.hidden);
     h.is_parts = 1;
     return h;
 }
