@@ -11,6 +11,7 @@
 
 #include "base/size.h"
 #include "base/str.h"
+#include "dist/dist.h"
 #include "os/os.h"
 #include "text/json.h"
 
@@ -54,11 +55,53 @@ const char *opt_choice(const struct opt *o, int i, char *buf, size_t n)
     return buf;
 }
 
+static bool parse_i64(const char *text, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (end == text || *end || errno || isspace((unsigned char)*text)) return false;
+    *out = v;
+    return true;
+}
+
+/* Of a text option: the words that arg lists, where it lists some: "off|auto|N|replay:RATE". What
+ * begins with a capital stands for a number: N is a whole one from 0 on, RATE one from 0 to 1. */
+static bool has_words(const struct opt *o)
+{
+    return o->kind == OPT_STR && o->arg && strchr(o->arg, '|');
+}
+
+static bool is_word(const char *word, const char *text)
+{
+    size_t n = strcspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    char *end;
+    int64_t i;
+    if (!word[n]) return strcmp(word, text) == 0;
+    if (strncmp(word, text, n) != 0) return false;
+    text += n;
+    if (strcmp(word + n, "N") == 0)
+        return isdigit((unsigned char)*text) && parse_i64(text, &i) && i <= INT32_MAX;
+    double v = strtod(text, &end);
+    return end > text && !*end && v >= 0 && v <= 1;
+}
+
+static bool is_among_words(const struct opt *o, const char *text)
+{
+    char buf[64];
+    for (int k = 0; *opt_choice(o, k, buf, sizeof buf); k++)
+        if (is_word(buf, text)) return true;
+    return false;
+}
+
 static sl_status bad_value(const struct opt *o, const char *where, const char *text, sl_err *err)
 {
+    bool of_llama = o->kind == OPT_STR && strcmp(o->name, "draft") == 0 && isdigit((uint8_t)*text);
     switch (o->kind) {
     case OPT_ENUM:
-        return SL_FAIL(err, REQUEST, "bad value: %s %s: one of %s", where, text, o->arg);
+    case OPT_STR:
+        return SL_FAIL(err, REQUEST, "bad value: %s %s: one of %s%s", where, text, o->arg,
+                       of_llama ? "; how many at most is --draft-max" : "");
     case OPT_FLAG:
         return SL_FAIL(err, REQUEST, "bad value: %s %s: true or false", where, text);
     case OPT_REAL:
@@ -89,16 +132,6 @@ static sl_status check_empty(const struct opt *o, const char *where, const char 
 static bool in_range(const struct opt *o, double v)
 {
     return o->min == o->max || (v >= o->min && v <= o->max);
-}
-
-static bool parse_i64(const char *text, int64_t *out)
-{
-    char *end;
-    errno = 0;
-    long long v = strtoll(text, &end, 10);
-    if (end == text || *end || errno || isspace((unsigned char)*text)) return false;
-    *out = v;
-    return true;
 }
 
 sl_status opt_ints_parse(const char *what, const char *text, struct arena *a, struct opt_ints *out,
@@ -144,6 +177,12 @@ static sl_status add_str(struct opt_strs *s, const char *text, struct arena *a, 
     return SL_OK;
 }
 
+/* Of several processes: what engines refuse is said once for all of them, when they meet. */
+static bool is_rank(void)
+{
+    return dist_launched().n > 1;
+}
+
 /* Store text as the value of o; to a list of texts it is added. */
 static sl_status set(const struct opt *o, const char *where, const char *text, void *dst,
                      struct arena *a, sl_err *err)
@@ -187,8 +226,16 @@ static sl_status set(const struct opt *o, const char *where, const char *text, v
         return SL_OK;
     }
     case OPT_STR:
+        if (has_words(o) && !is_rank() && !is_among_words(o, text))
+            return bad_value(o, where, text, err);
         *(const char **)at = text;
         return SL_OK;
+    case OPT_LAYOUT: {
+        struct dist_layout l;
+        if (!is_rank() && strcmp(text, "auto") != 0) SL_TRY(dist_layout_parse(text, &l, err));
+        *(const char **)at = text;
+        return SL_OK;
+    }
     case OPT_STRS:
         return add_str((struct opt_strs *)at, text, a, err);
     case OPT_ENUM:
@@ -224,7 +271,7 @@ bool opt_is_default(const struct opt *opts, const char *name, const void *dst)
     alone.at = 0;
     if (o->kind == OPT_STRS) return ((const struct opt_strs *)at)->n == 0;
     if (o->def && set(&alone, name, o->def, &def, NULL, NULL)) return false;
-    if (o->kind != OPT_STR) return memcmp(at, &def, bytes[o->kind]) == 0;
+    if (o->kind != OPT_STR && o->kind != OPT_LAYOUT) return memcmp(at, &def, bytes[o->kind]) == 0;
     const char *is = *(const char *const *)at;
     return is == def.s || (is && def.s && strcmp(is, def.s) == 0);
 }

@@ -22,7 +22,8 @@
     X(I64, int64_t)                                                                                \
     X(U64, uint64_t)                                                                               \
     X(REAL, double)                                                                                \
-    X(STR, const char *)                                                                           \
+    X(STR, const char *)     /* where arg has words, "N|auto|replay:RATE", one of them */          \
+    X(LAYOUT, const char *)  /* as dist_layout_parse has it, or "auto" */                          \
     X(STRS, struct opt_strs) /* may be given several times */                                      \
     X(ENUM, int)             /* index into arg's choices, "auto|int8|f32" */                       \
     X(INTS, struct opt_ints) /* "1,2,3" */
@@ -66,7 +67,7 @@ struct opt_common {
     int hot_update, fallback;
     bool cpu_moe, exact;
     int n_cpu_moe, defer, chunk;
-    const char *combine, *dispatch; /* checked by the engine */
+    const char *combine, *dispatch;
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, draft_vocab;
     const char *draft_vocab_from;
     int dist_deadline_ms, redundant, spare, place_mbps, rebalance_s;
@@ -99,8 +100,8 @@ struct opt_common {
 #define OPT_ROWS_MOCK(S)                                                                           \
     {"mock",    0,  OPT_FLAG, offsetof(S, common.mock), NULL, NULL, 0, 0,                          \
      "MODEL is a folder's config.json alone: random weights by name, the same on all ranks"},      \
-    {"mock-type", 0, OPT_STR, offsetof(S, common.mock_type), "TYPE", NULL, 0, 0,                   \
-     "of them: bf16, f16, f32, q8_0, q4_0 or q4_1 (bf16)"}
+    {"mock-type", 0, OPT_STR, offsetof(S, common.mock_type),                                       \
+     "bf16|f16|f32|q8_0|q4_0|q4_1", NULL, 0, 0, "of them (bf16)"}
 #define OPT_ROWS_TEMPLATE(S)                                                                       \
     {"chat-template", 0, OPT_STR, offsetof(S, common.chat_template),                               \
      "FILE", NULL, 0, 0, "a chat template (Jinja) instead of the model's"}
@@ -132,7 +133,7 @@ struct opt_common {
     {"draft-vocab-from", 0, OPT_STR, offsetof(S, common.draft_vocab_from), "FILE", NULL, 0, 0,     \
      "... among the N that are most frequent in a text"}
 #define OPT_ROWS_LAYOUT(S)                                                                         \
-    {"layout",  0,  OPT_STR,  offsetof(S, common.layout),  "tp=N,dp=N,ep=N,pp=N", NULL, 0, 0,      \
+    {"layout",  0,  OPT_LAYOUT, offsetof(S, common.layout), "tp=N,dp=N,ep=N,pp=N", NULL, 0, 0,     \
      "share the model among ranks, of this process or of mpirun: its matrices (tp), experts as "   \
      "wholes (ep, as tp), its layers (pp); or experts and sequences (ep and dp); weight=3:2:1 "    \
      "for ranks that are not alike: same answers (one rank; of several memory nodes tp, a rank "   \
@@ -147,7 +148,7 @@ struct opt_common {
      "what computes, as doctor lists it (SL_DEVICE, or the CPU); several share layers"},           \
     {"split",   0,  OPT_STR,  offsetof(S, common.split),   "A,B", NULL, 0, 0,                      \
      "by which weights several devices share the layers' blocks (1,1)"},                           \
-    {"gpu-layers", 0, OPT_STR, offsetof(S, common.gpu_layers), "N|all", NULL, 0, 0,                \
+    {"gpu-layers", 0, OPT_STR, offsetof(S, common.gpu_layers), "N|auto|all", NULL, 0, 0,           \
      "0: all on the CPU; more than there are: all on --device (auto); -ngl is the same"},          \
     {"mem-fraction", 0, OPT_REAL, offsetof(S, common.mem_fraction), "F", "1", 0.05, 1,             \
      "of the memory that is free on a device use so much at most"},                                \
@@ -187,10 +188,10 @@ struct opt_common {
      "what computes everything where a device can not be opened"},                                 \
     {"hot-update", 0, OPT_INT, offsetof(S, common.hot_update), "N", "0", 0, 1 << 30,               \
      "when idle choose them again by the last N tokens or more (0: never)"},                       \
-    {"combine", 0,  OPT_STR,  offsetof(S, common.combine), "FORM", NULL, 0, 0,                     \
-     "each expert's output as f32, bf16 or q8: other answers, less between ranks"},                \
-    {"dispatch", 0, OPT_STR,  offsetof(S, common.dispatch), "HOW", NULL, 0, 0,                     \
-     "rows to experts of --layout dp: auto, gather (all to all) or swap"},                         \
+    {"combine", 0,  OPT_STR,  offsetof(S, common.combine), "f32|bf16|q8", NULL, 0, 0,              \
+     "each expert's output in that form: other answers, less between ranks"},                      \
+    {"dispatch", 0, OPT_STR,  offsetof(S, common.dispatch), "auto|gather|swap", NULL, 0, 0,       \
+     "rows to experts of --layout dp: gather is all to all"},                                      \
     {"pack-cache", 0, OPT_ENUM, offsetof(S, common.pack_cache),                                    \
      "off|beside|cache|ignore", "off", 0, 0, "keep the packed weights for later starts"},          \
     OPT_ROWS_BASIC(S)

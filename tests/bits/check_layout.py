@@ -145,10 +145,10 @@ def refuse(tally, build, work, out):
             ("qwen3_moe.int8", ("dp=2,tp=2,ep=2",), "over all ranks of a stage: ep=4"),
             ("qwen3_moe.int8", ("dp=4,ep=4",), "6 experts and 0 copies are not dealt evenly to 4 "
              "ranks: they are with --redundant 2"),
-            ("qwen3_moe.int8", ("dp=2,ep=2", "--dispatch", "some"), "auto, gather or swap"),
+            ("qwen3_moe.int8", ("dp=2,ep=2", "--dispatch", "some"), "auto|gather|swap"),
             ("qwen3_moe.int8", ("tp=2", "--dispatch", "swap"), "goes with a layout with dp"),
             ("qwen3_moe.int8", ("dp=2,ep=2", "--defer", "1"), "not where ranks share the model"),
-            ("qwen3_moe.int8", ("dp=2,ep=2", "--combine", "f16"), "f32, bf16 or q8"),
+            ("qwen3_moe.int8", ("dp=2,ep=2", "--combine", "f16"), "f32|bf16|q8"),
             ("llama.q4_0", ("tp=2", "--combine", "q8"), "has no experts"),
             ("llama.q4_0", ("tp=2,weight=3:2:1",), "3 weights, a stage has 2 ranks"),
             ("llama.q4_0", ("tp=2,weight=1:0",), "weights are numbers from 1 to 1000"),

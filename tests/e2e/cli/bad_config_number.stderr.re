@@ -1,1 +1,1 @@
-sluice: draft: "5": off, auto, ngram, mtp, model or replay:RATE; how many at most is draft_max
+sluice: bad value: c\.json: draft 5: one of off\|auto\|ngram\|mtp\|model; how many at most is --draft-max

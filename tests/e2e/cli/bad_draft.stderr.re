@@ -1,1 +1,1 @@
-sluice: .*draft: "guess": off, auto, ngram, mtp.*
+sluice: bad value: --draft guess: one of off\|auto\|ngram\|mtp\|model

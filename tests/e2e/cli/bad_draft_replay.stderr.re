@@ -1,1 +1,1 @@
-sluice: --draft replay:0.5: .*
+sluice: bad value: --draft replay:0\.5: one of off\|auto\|ngram\|mtp\|model

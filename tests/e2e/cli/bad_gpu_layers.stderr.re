@@ -1,1 +1,1 @@
-sluice: --gpu-layers 2x: a number of layers, or all
+sluice: bad value: --gpu-layers 2x: one of N\|auto\|all

@@ -1,1 +1,1 @@
-sluice: --gpu-layers 99999999999: a number of layers, or all
+sluice: bad value: --gpu-layers 99999999999: one of N\|auto\|all

@@ -1,1 +1,1 @@
-sluice: draft: "replay:2": a rate from 0 to 1
+sluice: bad value: --draft replay:2: one of .*\|replay:RATE
