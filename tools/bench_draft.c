@@ -3,6 +3,7 @@
  * drafts, with 1 to K of them in every step, and with as many as the engine thinks pay, in turn;
  * ratios are of runs of one turn. Every run must make the same tokens. Only steps in which the
  * whole batch decodes are counted. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@
 #define PROMPT_TOK 512           /* the longest of a file, where -c does not say */
 #define N_ROW (SL_DRAFT_MAX + 2) /* 0 to 7 drafts, and as many as pay */
 #define CHOSEN (N_ROW - 1)
+#define OP_MAX 32
 
 /* A prompt and its answer. */
 struct seq {
@@ -35,6 +37,7 @@ struct sums {
 struct tally {
     struct sums all, full; /* full: every sequence had as many drafts as asked for */
     double draft_ns, tok;  /* tok: made */
+    double bytes, n_bytes; /* of full steps of the turn before the first: read, and how many */
 };
 
 struct row {
@@ -43,12 +46,14 @@ struct row {
     /* of a step without the time of making drafts, in the mean: what it takes, and computes */
     double step_ns[REPEAT_MAX], step_tok;
     double n_step, tok;
+    double bytes; /* that a step reads, in the mean; 0: not known */
     double hist[BATCH_MAX * (SL_DRAFT_MAX + 1) + 1]; /* steps by tokens */
     sl_stats sum;                                    /* n_draft, n_right of whole runs */
 };
 
 struct result {
     double tps, tps_min, tps_max, ms_per_step, cost, draft_cost, gain, predicted;
+    double bytes, read; /* of a step; over those of a step without drafts */
     struct compute_draft draft;
 };
 
@@ -58,6 +63,8 @@ struct bench_d {
     const struct bench_draft_opts *d;
     sl_sampling sampling;
     bool replay, ignore_eos;
+    bool counts; /* what is read, in this turn */
+    bool passes; /* drafts are made by passes, which read too */
     struct arena arena;
     struct seq *seq; /* [n_seq] */
     int n_seq;
@@ -185,6 +192,17 @@ static sl_status step(struct bench_d *b, sl_err *err)
     return cmd_stop ? SL_FAIL(err, CANCELLED, "cancelled") : SL_OK;
 }
 
+/* What was read since the call before: weights, keys and values. */
+static double bytes_read(struct bench_d *b)
+{
+    sl_op_stat op[OP_MAX];
+    double bytes = 0;
+    int n = sl_op_stats(b->c.e, op, OP_MAX);
+    for (int i = 0; i < BASE_MIN(n, OP_MAX); i++)
+        bytes += op[i].bytes;
+    return bytes;
+}
+
 static sl_status timed_step(struct bench_d *b, struct row *row, int batch, int k, sl_err *err)
 {
     struct tally *t = &b->t;
@@ -194,9 +212,14 @@ static sl_status timed_step(struct bench_d *b, struct row *row, int batch, int k
     SL_TRY(step(b, err));
     double ns = (double)(clock_now_ns() - t0);
     sl_stats_get(b->c.e, &st);
+    double bytes = b->counts ? bytes_read(b) : 0;
     if (b->rec.n_seq != batch || b->rec.n_prompt) return SL_OK;
     double drafts = (double)(st.draft_ns - draft_ns);
     struct sums *full = b->rec.n_draft == batch * k ? &t->full : NULL;
+    if (full) {
+        t->bytes += bytes;
+        t->n_bytes++;
+    }
     t->draft_ns += drafts;
     t->tok += batch + b->rec.n_right;
     row->hist[b->rec.n_decode]++;
@@ -248,13 +271,17 @@ static sl_status run_row(struct bench_d *b, int batch, int i_row, int repeat, sl
     struct tally *t = &b->t;
     sl_stats s0, s1;
     *t = (struct tally){0};
+    b->counts = repeat < 0; /* which takes time with some devices */
     sl_stats_get(b->c.e, &s0);
     for (int i = 0; i < b->n_seq; i += batch)
         SL_TRY(run_batch(b, i, batch, i_row, err));
     sl_stats_get(b->c.e, &s1);
+    (void)sl_op_stats(b->c.e, NULL, 0);
     row->in = i_row == 0 || i_row == CHOSEN || s1.n_draft[i_row - 1] > s0.n_draft[i_row - 1];
     if (repeat < 0) {
         memset(row->hist, 0, sizeof row->hist);
+        if (i_row != CHOSEN && t->n_bytes > 0 && !b->passes)
+            row->bytes = t->bytes / t->n_bytes;
         return SL_OK;
     }
     if (!t->all.n) return SL_FAIL(err, REQUEST, "-n %d: no step of the whole batch", b->d->n);
@@ -334,6 +361,8 @@ static struct result result_of(struct bench_d *b, int i_row, const struct costs 
     r.cost = i_row == CHOSEN ? mean_cost(row, c, batch) : ratio(row->step_ns, off->step_ns, n);
     r.predicted = r.draft.per_step / (mean_cost(row, c, batch) + r.draft_cost);
     r.ms_per_step = median(row->ns, n) * 1e-6;
+    r.bytes = row->bytes;
+    r.read = row->bytes > 0 && off->bytes > 0 ? row->bytes / off->bytes : NAN;
     qsort(row->tps, (size_t)n, sizeof *row->tps, compute_by_value);
     r.tps_min = row->tps[0];
     r.tps = row->tps[n / 2];
@@ -353,8 +382,9 @@ static void print_row(const struct result *r, int i_row, int batch, int depth)
         printf("  %.2f tok/step", r->draft.per_step);
         for (int j = 0; j < r->draft.n_pos; j++)
             printf("%s%.2f", j ? " " : ", right ", r->draft.right[j]);
-        printf("  cost %.2f + %.3f  gain %.2f, predicted %.2f", r->cost, r->draft_cost, r->gain,
-               r->predicted);
+        printf("  cost %.2f + %.3f", r->cost, r->draft_cost);
+        if (!isnan(r->read)) printf(" (read %.2f)", r->read);
+        printf("  gain %.2f, predicted %.2f", r->gain, r->predicted);
     }
     putchar('\n');
     fflush(stdout);
@@ -368,7 +398,8 @@ static void put_json(struct json_w *w, const struct bench_d *b, const struct res
     } real[] = {{"tps", r->tps},         {"tps_min", r->tps_min},
                 {"tps_max", r->tps_max}, {"ms_per_step", r->ms_per_step},
                 {"cost", r->cost},       {"draft_cost", r->draft_cost},
-                {"gain", r->gain},       {"predicted_gain", r->predicted}};
+                {"gain", r->gain},       {"predicted_gain", r->predicted},
+                {"read", r->read},       {"bytes_per_step", r->bytes > 0 ? r->bytes : NAN}};
     text_jw_key(w, "drafts");
     if (i_row == CHOSEN)
         text_jw_null(w);
@@ -463,6 +494,7 @@ sl_status bench_draft(const struct opt_common *o, const struct bench_draft_opts 
     struct bench_d b = {.o = o, .d = d, .ignore_eos = !d->prompts};
     int batch = 1, longest = o->ctx;
     b.replay = strncmp(compute_draft_source(o), "replay:", 7) == 0;
+    b.passes = !b.replay && strcmp(compute_draft_source(o), "ngram") != 0;
     b.sampling.temperature = (float)(d->temp >= 0 ? d->temp : d->prompts ? 0 : 1);
     for (int i = 0; i < d->batch.n; i++)
         batch = BASE_MAX(batch, d->batch.v[i]);

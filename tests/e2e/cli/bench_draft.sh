@@ -11,6 +11,7 @@ for t in json.load(sys.stdin):
     ok = ok and (k is None or (d["drafted"] > 0) == (k > 0))
     ok = ok and 1 <= d["tokens_per_step"] <= 1 + rate * at
     ok = ok and min(t["tps"], t["ms_per_step"], t["gain"], t["predicted_gain"], t["cost"]) > 0
+    ok = ok and (t["read"] is None if k is None else 1 <= t["read"] < 1.2)
     ok = ok and (t["batch"] < 16 or k is None or d["tokens_per_step"] == 1 + k)
     print(t["test"], t["batch"], t["depth"], k, d["source"], ok, k is None or t["cost"] > 0,
           k != 0 or t["cost"] == t["gain"] == 1)
