@@ -297,11 +297,12 @@ struct engine_drafter_row {
     struct request *r;
     int seq;   /* in the pass */
     int end;   /* positions before it have a place; as the pass counts them */
-    int guess; /* -1 = none */
+    int guess, n_offer; /* -1 = none; guesses in a row so far */
 };
 struct engine_drafter {
-    int32_t *ids, *pos, *hidden_row, *row_tok; /* [n_tok_max] of the pass */
-    struct engine_drafter_row *row;            /* [n_seq_max] */
+    int32_t *ids, *pos, *hidden_row, *row_tok, *n_after; /* [n_tok_max] of the pass */
+    struct engine_drafter_row *row;                      /* [n_seq_max] */
+    const int32_t **after; /* [n_seq_max] the n_after tokens that are known after those of it */
 };
 /* What is in the arrays for a pass. */
 struct engine_pass {

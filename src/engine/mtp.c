@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drafts of the model's MTP layer. After the rows of a step were drawn, the layer's pass of the
+/* Drafts of the model's MTP layers. After the rows of a step were drawn, the layer's pass of the
  * same step runs over every token that the step computed and kept: on the hidden state of its
  * position and the token after it, which is known by now. That stores the layer's keys and values
  * (its entries) along prompts and answers, and the row of a sequence's last position guesses the
  * token after the known ones. More passes, of one row per sequence, take the layer's own hidden
  * state and guess and make the next guess; what they store is overwritten by the pass of a later
  * step before anything reads it.
+ *
+ * Of several layers each has such a pass, over what the layer before made of a position and the
+ * token one further on (passes.c), and entries at the same places. What comes after a step's last
+ * position is not known two tokens on: there a guess takes the token's place, in the entry too, and
+ * is not mended where it was wrong. So the guesses of later layers are a little worse than they
+ * might be, and after a hit not quite those without it.
  *
  * The layer reads no entry that was not stored. A sequence's entries are a chain: those of
  * positions [mtp_from, mtp_done). Where one is missing, because the layer was off or another
@@ -187,6 +193,8 @@ static int add_item(sl_engine *e, const struct request *r, const struct sched_it
         d->pos[t] = it->pos0 + k - x->from;
         d->hidden_row[t] = row0 + k;
     }
+    e->drafter.after[at.seq] = r ? r->ids + x->done + 1 : NULL;
+    e->drafter.n_after[at.seq] = r ? BASE_MAX(r->n_ids - (x->done + 1), 0) : 0;
     return n - k0;
 }
 

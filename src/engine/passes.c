@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Passes of the drafter, which is the model's MTP layer (mtp.c) or a small model (small.c). The
- * first goes over tokens that are known and guesses the next one of some sequences; more, of one
- * row per sequence, take a guess as the next token and make the one after it, as many as pay. What
- * these store is overwritten by the pass of a later step before anything reads it.
+ * first goes over tokens that are known and guesses the next one of some sequences. Of a model with
+ * several MTP layers each has a pass over the same places: layer j takes what layer j - 1 made of
+ * them and the tokens one further on, the last of which may be a guess, and makes guess j. More
+ * passes, of one row per sequence, take a guess as the next token and make the one after it, as
+ * many as pay. What these store is overwritten by the pass of a later step before anything reads
+ * it.
  *
  * Of a request that draws the guess may be drawn too: as if the drafter's logits were the model's,
  * with the noise that the model's row at that place will have. The two agree far more often than
@@ -100,19 +103,28 @@ static void take_guesses(sl_engine *e, const struct model_rows *rows, int n_row,
         guess_rows(&g, 0, 1);
     for (int i = 0; i < n_row; i++) {
         const struct engine_drafter_row *row = &e->drafter.row[i];
-        if (row->guess >= 0) spec_offer(&row->r->spec, row->r->n_ids, j, row->guess);
+        if (row->guess < 0 || row->n_offer != j) continue; /* none after one that is none */
+        spec_offer(&row->r->spec, row->r->n_ids, j, row->guess);
+        e->drafter.row[i].n_offer++;
     }
 }
 
 /* ---- passes ---- */
 
-/* Run what is in the arrays; guess number j of the rows. */
+/* Layers that run: no more than there may be drafts in a row. */
+static int n_layer_of(const sl_engine *e)
+{
+    return e->small.on ? 1 : BASE_MIN(model_n_mtp(e->net), e->spec.n_max);
+}
+
+/* Run what is in the arrays; guess number j of the rows, by layer j or, as there are no more of
+ * them, the last one. */
 static sl_status run_pass(sl_engine *e, struct engine_pass n, int j, struct model_rows *rows,
                           sl_err *err)
 {
     const struct engine_drafter *d = &e->drafter;
     struct dev_step s = engine_step(e, n.tok, n.seq, n.row);
-    s.pass = 1;
+    s.pass = 1 + BASE_MIN(j, n_layer_of(e) - 1);
     s.ids = d->ids;
     s.pos = d->pos;
     s.row_tok = d->row_tok;
@@ -167,16 +179,43 @@ static int next_pass(sl_engine *e, int n_row, int j, int as_pay)
     return n;
 }
 
+/* Make the arrays those of the next layer, which guesses number j: every place has the token after
+ * the one that it had. Where nobody knows the last one and there is no guess it stays. */
+static void next_layer(sl_engine *e, struct engine_pass n, int j)
+{
+    struct engine_drafter *d = &e->drafter;
+    const int32_t *tok0 = e->room->seq_tok0;
+    for (int i = 0; i < n.seq; i++) {
+        int last = tok0[i + 1] - 1;
+        for (int t = tok0[i]; t < last; t++)
+            d->ids[t] = d->ids[t + 1];
+        if (j <= d->n_after[i]) d->ids[last] = d->after[i][j - 1];
+    }
+    for (int i = 0; i < n.row; i++)
+        if (d->row[i].guess >= 0) d->ids[tok0[d->row[i].seq + 1] - 1] = d->row[i].guess;
+    for (int t = 0; t < n.tok; t++)
+        d->hidden_row[t] = t;
+}
+
 sl_status engine_passes(sl_engine *e, struct engine_pass n, int64_t t0, struct spec_passes *t,
                         sl_err *err)
 {
     struct model_rows rows;
+    int n_layer = n_layer_of(e);
+    for (int i = 0; i < n.row; i++)
+        e->drafter.row[i].n_offer = 0;
     sl_status st = run_pass(e, n, 0, &rows, err);
+    for (int j = 1; j < n_layer && !st; j++) {
+        next_layer(e, n, j);
+        st = run_pass(e, n, j, &rows, err);
+    }
     int64_t t1 = clock_now_ns();
     *t = (struct spec_passes){.ns = (double)(t1 - t0)};
     int n_row = n.row, as_pay = st ? 0 : passes_that_pay(e, n_row);
-    while (!st && (n_row = next_pass(e, n_row, t->n_more + 1, as_pay)) > 0)
-        st = run_pass(e, (struct engine_pass){n_row, n_row, n_row}, ++t->n_more, &rows, err);
+    while (!st && (n_row = next_pass(e, n_row, n_layer + t->n_more, as_pay)) > 0) {
+        n = (struct engine_pass){n_row, n_row, n_row};
+        st = run_pass(e, n, n_layer + t->n_more++, &rows, err);
+    }
     t->more_ns = (double)(clock_now_ns() - t1);
     return st;
 }
@@ -185,10 +224,12 @@ sl_status engine_passes_open(sl_engine *e, sl_err *err)
 {
     struct engine_drafter *d = &e->drafter;
     size_t n_tok = (size_t)e->n_tok_max;
-    SL_TRY(engine_array(4 * n_tok, sizeof *d->ids, &d->ids, err));
+    SL_TRY(engine_array(5 * n_tok, sizeof *d->ids, &d->ids, err));
     d->pos = d->ids + n_tok;
     d->hidden_row = d->pos + n_tok;
     d->row_tok = d->hidden_row + n_tok;
+    SL_TRY(engine_array((size_t)e->n_seq_max, sizeof *d->after, &d->after, err));
+    d->n_after = d->row_tok + n_tok;
     return engine_array((size_t)e->n_seq_max, sizeof *d->row, &d->row, err);
 }
 
@@ -196,4 +237,5 @@ void engine_passes_close(sl_engine *e)
 {
     mem_free(e->drafter.ids);
     mem_free(e->drafter.row);
+    mem_free(e->drafter.after);
 }

@@ -70,6 +70,12 @@ uint64_t engine_record_model(const sl_engine *e)
     return h;
 }
 
+/* All that a step may have, whatever is drafted at most. */
+static int n_pass(const sl_engine *e)
+{
+    return 1 + (e->mtp.on ? e->m->cfg.n_mtp : 0);
+}
+
 static struct record_head head_of(const sl_engine *e)
 {
     struct dev_info di;
@@ -80,7 +86,7 @@ static struct record_head head_of(const sl_engine *e)
                             .n_ctx = e->n_ctx,
                             .n_seq_max = e->n_seq_max,
                             .n_chunk = e->opts.n_chunk,
-                            .n_pass = 1 + e->mtp.on,
+                            .n_pass = n_pass(e),
                             .n_defer = e->opts.n_defer,
                             .combine = (int32_t)e->combine,
                             .n_draft_vocab = e->opts.draft_vocab,
@@ -317,7 +323,7 @@ struct record_limits engine_record_limits(const sl_engine *e)
                                 .n_seq = e->n_seq_max,
                                 .n_row = e->n_logit_max,
                                 .n_copy = DEV_KV_GROUPS * e->n_seq_max,
-                                .n_pass = 1 + e->mtp.on,
+                                .n_pass = n_pass(e),
                                 .n_ctx = e->n_ctx,
                                 .blk_tok = ENGINE_BLK_TOK,
                                 .n_vocab = e->n_vocab};

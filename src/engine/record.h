@@ -11,6 +11,7 @@
 #define RECORD_VERSION 5
 #define RECORD_HEAD 132 /* bytes of the header */
 #define RECORD_EXACT 4 /* in acts: sl_engine_opts.exact */
+#define RECORD_PASS_MAX 17 /* arch reads 16 MTP layers at most */
 #define RECORD_ISA 24
 #define RECORD_PROGRAM 28
 enum { RECORD_STEP = 1, RECORD_RESULT = 2 };
@@ -25,7 +26,7 @@ struct record_head {
     int32_t acts, kv; /* enum dev_acts, and RECORD_EXACT; dev_kv_type */
     int32_t n_ctx, n_seq_max, n_chunk, blk_tok, n_vocab;
     int32_t n_blk[DEV_KV_GROUPS];                  /* 0 = the cache has no such group */
-    int32_t n_pass;                                /* of a step: 1, 2 with a pass of an MTP layer */
+    int32_t n_pass;                                /* of a step: 1, and one of each MTP layer */
     int32_t n_draft_vocab;                         /* of model_opts */
     char isa[RECORD_ISA], program[RECORD_PROGRAM]; /* to say where it was made; NUL-terminated */
     int32_t n_defer;                               /* as in sl_engine_opts */
