@@ -316,6 +316,7 @@ static int run(struct cmd_ctx *x)
     if (!o->type[QUANT_CLASS_FFN] && !o->type[QUANT_CLASS_ATTN] && !o->type[QUANT_CLASS_EXPERTS] &&
         !o->type[QUANT_CLASS_HEAD] && !o->type[QUANT_CLASS_EMBED])
         return cmd_usage("--weights: TYPE is needed: see sluice quantize --help");
+    if (o->calib && !*o->calib) return cmd_usage("--calib: an empty name");
     if (o->awq && !o->calib)
         return cmd_usage("--awq: needs a text to calibrate with: --calib TEXT");
     if (o->calib_tokens != CALIB_TOKENS && !o->calib)

@@ -159,7 +159,7 @@ struct opt_common {
     {"cpu-moe", 0, OPT_FLAG, offsetof(S, common.cpu_moe), NULL, NULL, 0, 0,                        \
      "the same as --experts-device cpu"},                                                          \
     {"n-cpu-moe", 0, OPT_INT, offsetof(S, common.n_cpu_moe), "N", "0", 0, 1 << 20,                 \
-     "the same for the experts of the first N layers"},                                            \
+     "the same for the experts of the first N layers, or of all"},                                 \
     {"override-tensor", 0, OPT_STRS, offsetof(S, common.override_tensor), "REGEX=DEVICE,...",      \
      NULL, 0, 0, "--place re:REGEX=DEVICE, of which the first that matches counts; -ot"},          \
     {"hot-experts", 0, OPT_STR, offsetof(S, common.hot_experts), "N|auto", NULL, 0, 0,             \

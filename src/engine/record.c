@@ -76,6 +76,16 @@ static int n_pass(const sl_engine *e)
     return 1 + (e->mtp.on ? e->m->cfg.n_mtp : 0);
 }
 
+/* As many whole words of a name as there is room for, without the parenthesis that would be cut. */
+static void name_words(char *out, size_t n, const char *name)
+{
+    snprintf(out, n, "%s", name);
+    if (strlen(name) < n) return;
+    char *end = name[n - 1] == ' ' ? NULL : strrchr(out, ' '), *open = strrchr(out, '(');
+    if (end) *end = '\0';
+    if (open && open > out && !strchr(open, ')')) open[-(open[-1] == ' ')] = '\0';
+}
+
 static struct record_head head_of(const sl_engine *e)
 {
     struct dev_info di;
@@ -94,7 +104,7 @@ static struct record_head head_of(const sl_engine *e)
                             .n_vocab = e->n_vocab};
     for (int g = 0; g < e->kv_shape.n_group; g++)
         h.n_blk[g] = e->n_home * e->kv_shape.group[g].n_blk;
-    snprintf(h.isa, sizeof h.isa, "%s", di.isa);
+    name_words(h.isa, sizeof h.isa, di.isa);
     snprintf(h.program, sizeof h.program, "%s", sl_version());
     return h;
 }

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-$SLUICE run -m $TINY/deepseek_v3 --ids 5 -n 1 --n-cpu-moe 9

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+$SLUICE quantize $TINY/none out --weights int4 --calib ''

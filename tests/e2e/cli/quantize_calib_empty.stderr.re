@@ -1,0 +1,1 @@
+sluice: --calib: an empty name
