@@ -178,9 +178,11 @@ sl_status dev_mat_load(dev *d, const struct dev_weights *of, dev_mat **out, sl_e
 
 sl_status dev_mat_load_some(dev *d, const struct dev_some *s, dev_mat **out, sl_err *err)
 {
-    if (!d->cls->mat_load_some)
-        return SL_FAIL(err, UNSUPPORTED, "device %s holds no part of a stack", d->cls->name);
-    return d->cls->mat_load_some(d, s, out, err);
+    dev *by = d->cls->packer ? d->cls->packer(d) : d;
+    if (by->cls->mat_some) by->cls->mat_some(by, s);
+    sl_status st = dev_mat_load(d, &s->of, out, err);
+    if (by->cls->mat_some) by->cls->mat_some(by, NULL);
+    return st;
 }
 
 void dev_one_bytes(const dev_mat *stack, int64_t out[2])

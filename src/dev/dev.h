@@ -142,7 +142,7 @@ struct dev_some {
     const struct weight *all_first, *all_second; /* the whole stack: they run as all of it would */
     int n_all;
 };
-/* dev_mat_load of them. Errors: its; UNSUPPORTED: of devices that share no stack with others. */
+/* dev_mat_load of them. Errors: its. */
 sl_status dev_mat_load_some(dev *d, const struct dev_some *s, dev_mat **out,
                             sl_err *err) BASE_MUST_USE;
 
@@ -567,7 +567,7 @@ enum dev_combine { DEV_COMBINE_F32, DEV_COMBINE_BF16, DEV_COMBINE_Q8 };
 int dev_combine_words(enum dev_combine form, int n);
 /* Where every rank has tokens of its own, and the experts are spread over all of them: ranks give
  * each other the rows, and what experts make of them. A rank's own tokens may be some of those that
- * it has in the step; then y has the rows of these alone. */
+ * it has in the step; then y has the rows of these alone. All but x and act is host memory. */
 struct dev_spread {
     const struct dev_ranks *ranks;
     const int32_t *n_tok_of; /* [n_rank] host: of the step under way; T is this rank's */

@@ -70,7 +70,9 @@ struct dev_class {
     void (*host_run)(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg);
     int (*host_ahead)(dev *d);
     sl_status (*mat_load)(dev *d, const struct dev_weights *of, dev_mat **out, sl_err *err);
-    sl_status (*mat_load_some)(dev *d, const struct dev_some *s, dev_mat **out, sl_err *err);
+    /* NULL, or: what is loaded until it is told NULL is some of a stack; of a packer in its place
+     */
+    void (*mat_some)(dev *d, const struct dev_some *s);
     const struct dev_one_ops *one; /* NULL: no matrix of a stack is replaced */
     /* In place of mat_load and mat_pack, of a device whose matrices are another's images: that
      * device packs into the sink of mat_take, and mat_taken is what came. */

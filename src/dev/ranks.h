@@ -51,6 +51,13 @@ struct dev_ranks {
     void (*join)(void *user, const struct dev_joined *j);
     void *user;
     int rank, n_rank;
+    /* Some of them, or parts of theirs, are on devices: what they join is f32 as it was computed,
+     * and each computes all of what it has whole. */
+    bool plain;
+    /* Of a device whose memory is not the host's: three times n_room values of the host's, for the
+     * rows of one join each; else NULL */
+    float *room;
+    int64_t n_room;
 };
 
 /* Of a step with that many tokens for each rank, or more, every rank has a share of the tokens: it
@@ -58,7 +65,7 @@ struct dev_ranks {
 #define DEV_SHARE_ROWS 16
 static inline bool dev_is_shared(const struct dev_ranks *r, int n_tok)
 {
-    return r && n_tok >= DEV_SHARE_ROWS * r->n_rank;
+    return r && !r->plain && n_tok >= DEV_SHARE_ROWS * r->n_rank;
 }
 /* This rank's share: all of them where they are not shared. */
 struct dev_share {

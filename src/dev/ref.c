@@ -39,7 +39,8 @@ static const struct dev_ref norm_refs[] = {BUF(dev_norm, x),
 static const struct dev_ref prep_refs[] = {BUF(dev_prep, x), ACT(dev_prep, act), ALL(dev_prep),
                                            END};
 static const struct dev_ref matmul_refs[] = {ACT(dev_matmul, act), FOUR(MAT, dev_matmul, w),
-                                             FOUR(BUF, dev_matmul, y), END};
+                                             FOUR(BUF, dev_matmul, y), BUF(dev_matmul, room),
+                                             END};
 static const struct dev_ref matmul_heads_refs[] = {
     MAT(dev_matmul_heads, w), BUF(dev_matmul_heads, x), BUF(dev_matmul_heads, y), END};
 static const struct dev_ref rope_refs[] = {BUF(dev_rope, x), END};

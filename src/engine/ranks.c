@@ -20,81 +20,16 @@
 
 #define JOIN_LEAST 1024 /* bytes of a rank's row: what ranks say of moves */
 
-/* ---- the device of a rank ---- */
-
-static int count_names(const char *list)
-{
-    int n = 0;
-    for (const char *s = list; *s; n++) {
-        s += dev_name_bytes(s);
-        s += *s == ',';
-    }
-    return n;
-}
-
-/* Of the first `end` ranks, how many are on this machine. */
-static int count_here(const struct engine_ranks *k, int end)
-{
-    int n = 0;
-    for (int i = 0; i < end; i++)
-        n += dist_here(k->end, i);
-    return n;
-}
-
-/* Which name of the list rank r of this machine has, and its bytes: ranks of this machine have one
- * after the other, and then those from the first on again. */
-static const char *device_of(const struct engine_ranks *k, int r, size_t *n)
-{
-    const char *s = dev_name_or_default(k->device);
-    for (int at = count_here(k, r) % BASE_MAX(count_names(s), 1); at > 0; at--)
-        s += dev_name_bytes(s) + 1;
-    *n = dev_name_bytes(s);
-    return s;
-}
-
-static sl_status copy_name(const char *name, size_t n, char *out, size_t cap, sl_err *err)
-{
-    if (n >= cap) return SL_FAIL(err, REQUEST, "device '%.40s...': the name is too long", name);
-    snprintf(out, cap, "%.*s", (int)n, name);
-    return SL_OK;
-}
-
-sl_status engine_rank_device(const sl_engine *e, char *out, size_t cap, sl_err *err)
-{
-    struct engine_ranks *k = e->ranks;
-    const char *name = dev_name_or_default(e->opts.device);
-    size_t n = strlen(name);
-    if (k && count_names(name) > count_here(k, k->n))
-        return SL_FAIL(err, REQUEST,
-                       "layout: --device %.60s: %d devices, and %d ranks of this "
-                       "machine",
-                       name, count_names(name), count_here(k, k->n));
-    if (k) name = device_of(k, k->here, &n);
-    return copy_name(name, n, out, cap, err);
-}
-
-bool engine_rank_has_ours(const sl_engine *e, int rank)
-{
-    const struct engine_ranks *k = e->ranks;
-    size_t n, n_own;
-    if (!k || (dist_here(k->end, rank) && dev_takes_host(e->d))) return true;
-    if (!dist_here(k->end, rank)) return false;
-    const char *name = device_of(k, rank, &n), *own = device_of(k, k->here, &n_own);
-    return n == n_own && memcmp(name, own, n) == 0;
-}
-
 static sl_status open_devices(struct rank *r, sl_err *err)
 {
     const struct engine_ranks *k = r->all;
     struct dev_opts o = k->dopts;
     char name[ENGINE_DEVICE_NAME];
-    size_t n;
-    const char *own = device_of(k, r->opts.rank, &n);
     struct engine_stage s = {.place = k->fell_back ? NULL : k->place,
                              .home = k->fell_back ? dev_name(0) : name,
                              .cfg = &k->m->cfg,
                              .opts = &o};
-    SL_TRY(copy_name(own, n, name, sizeof name, err));
+    SL_TRY(engine_rank_name(k, r->opts.rank, name, sizeof name, err));
     o.rank = r->opts.rank;
     SL_TRY(engine_place_rank(&s, &r->arena, &r->place, err));
     r->f.d = r->place.d[r->place.on[MODEL_ATTN]];
@@ -496,6 +431,7 @@ sl_status engine_ranks_start(sl_engine *e, struct model_opts *o, const struct de
     o->rank = k->here;
     o->dist = k->end;
     o->stages = &k->stages;
+    engine_ranks_find(k, o);
     o->n_slot = o->slot_ld = k->n_slot;
     o->slot_expert = k->slot_expert;
     o->spread = k->slot_expert != NULL;

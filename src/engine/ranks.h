@@ -69,6 +69,12 @@ struct engine_ranks {
     struct rank rank[DIST_RANK_MAX];
 };
 
+/* devices.c: the name of rank r's device. Errors: REQUEST: it is too long. What the ranks' devices
+ * mean for each: into plain, is_mixed and is_placed of o. */
+sl_status engine_rank_name(const struct engine_ranks *k, int r, char *out, size_t cap,
+                           sl_err *err) BASE_MUST_USE;
+void engine_ranks_find(const struct engine_ranks *k, struct model_opts *o);
+
 /* What its own parts are open for. Errors: NOMEM. */
 sl_status engine_follower_init(struct follower *f, const struct engine_ranks *k, int rank,
                                sl_err *err) BASE_MUST_USE;

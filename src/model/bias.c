@@ -129,19 +129,34 @@ static sl_status read_bias(struct model *m, const struct want *w, float *host,
     return w->pair ? read_all(m, w, w->second, &out, err) : SL_OK;
 }
 
+/* Biases become those of slots, by their experts: for devices on which these do not move. */
+static void sort_bias(struct dev_epilogue *e, float *host, int n_slot)
+{
+    float *to = host + (int64_t)e->n_bias * e->n_row;
+    for (int i = 0; i < n_slot; i++)
+        memcpy(to + (int64_t)i * e->n_row, host + (int64_t)BASE_MAX(e->of[i], 0) * e->n_row,
+               sizeof *to * (size_t)e->n_row);
+    e->bias = to;
+    e->n_bias = n_slot;
+    e->of = NULL;
+}
+
 sl_status model_load_end(struct model *m, const struct want *w, dev_mat *mat, sl_err *err)
 {
     struct model_slice s = model_slice_of(&m->cfg, &m->dims, w->role, w->rows);
     struct dev_epilogue e = {.glu = is_experts(w) && w->pair ? m->cfg.glu : (struct glu){0}};
     int64_t n = (int64_t)w->n * s.n_row * (w->pair ? 2 : 1);
-    int n_here;
+    int n_here = 0;
     void *p = NULL;
     if (!arch_takes_bias(&m->cfg, w->role)) return mat ? dev_mat_end(mat, &e, err) : SL_OK;
     e.n_bias = w->n;
     e.n_row = (int)(n / w->n);
     if (is_experts(w)) e.of = model_slots_here(m, w->layer, &n_here);
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)(n + w->rows), sizeof(float), &p, err));
+    size_t n_sorted = (size_t)n_here * (size_t)e.n_row;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)(n + w->rows) + n_sorted, sizeof(float), &p, err));
     sl_status st = read_bias(m, w, p, &e, err);
+    const dev *d = model_side_in(m, m->load_layer, model_part_of(w->role))->d;
+    if (!st && mat && e.bias && e.of && !dev_is_host(d)) sort_bias(&e, p, n_here);
     if (!st && mat) st = dev_mat_end(mat, &e, err);
     if (!st && mat && e.bias) model_load_count(m, w->role, 4 * n);
     mem_free(p);

@@ -65,11 +65,10 @@ static sl_status open_exps(struct model *m, struct side *s, sl_err *err)
     const dev_mat **w = p;
     for (int i = 0; i < n_layer + m->n_mtp; i++) {
         const struct layer *l = model_layer(m, i);
-        if (l->gate_up_exps) w[n++] = l->gate_up_exps;
+        if (l->gate_up_exps && model_side_in(m, i, MODEL_EXPERTS) == s) w[n++] = l->gate_up_exps;
     }
-    sl_status st = dev_act_open(
-        s->d, &(struct dev_inputs){w, n, m->cfg.d_model, m->dims.n_dp * m->opts.n_tok_max},
-        &s->a_exps, err);
+    const struct dev_inputs in = {w, n, m->cfg.d_model, m->dims.n_dp * m->opts.n_tok_max};
+    sl_status st = n ? dev_act_open(s->d, &in, &s->a_exps, err) : SL_OK;
     mem_free(p);
     return st;
 }
@@ -196,7 +195,8 @@ static bool any_added(const struct model *m)
 {
     for (int il = 0; il < m->cfg.n_layer + m->n_mtp; il++)
         if (model_has_part(&m->cfg, il, MODEL_SHARED) &&
-            model_side_in(m, il, MODEL_SHARED) != model_side_in(m, il, MODEL_EXPERTS))
+            (m->opts.is_placed ||
+             model_side_in(m, il, MODEL_SHARED) != model_side_in(m, il, MODEL_EXPERTS)))
             return true;
     return false;
 }
@@ -220,9 +220,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     unsigned flow = m->stream.slab ? home_attn : 0, terms = hot | flow;
     bool many = m->ranks.join.n_rank > 1, spread = m->opts.spread;
     unsigned parts = parts_on(m, s);
-    int64_t A = model_is_own(m) ? d->n_dp : 0, W = dev_combine_words(m->opts.combine, (int)D);
-    int64_t R = A * d->n_rank, own = A ? model_own_tok_max(m) : 0; /* ranks; tokens of one */
-    int64_t home = m->opts.rank ? 0 : A * T;
+    int64_t own = model_is_own(m) ? model_own_tok_max(m) : 0; /* tokens of one rank */
     int64_t latents = c->kv_lora ? c->kv_lora + c->d_rope : 0;
     const struct buffer all[] = {
         {&s->x, B_EMBED | B_ATTN, T, D},
@@ -230,7 +228,8 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->q, B_ATTN, T, nq},
         {&s->k, B_ATTN, T, nk},
         {&s->v, B_ATTN, T, c->kv_lora ? 0 : nk},
-        {&s->y, B_ATTN, T, many ? 0 : (int64_t)c->n_head * (c->kv_lora ? c->d_v : c->d_head)},
+        {&s->y, B_ATTN, T,
+         many && !m->opts.plain ? 0 : (int64_t)c->n_head * (c->kv_lora ? c->d_v : c->d_head)},
         {&s->qa, B_ATTN, T, c->q_lora},
         {&s->h, B_DENSE | B_SHARED, T, model_wide_ff(c)},
         {&s->rows, B_ATTN | B_FFN, T, any_apart(m) || model_is_own(m) ? D : 0},
@@ -245,17 +244,37 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->id_odd, B_ROUTER | B_EXPERTS | terms, T, m->opts.n_late ? K : 0},
         {&s->terms, (any_hot(m, NULL) ? B_EXPERTS : 0) | terms, T * K, D},
         {&s->given, B_EXPERTS, T * K, any_hot(m, NULL) && dev_is_host(s->d) ? D : 0},
-        {&s->late, B_EXPERTS | flow, T, m->opts.n_late ? D : 0},
+        {&s->late, B_EXPERTS | flow | (d->n_stage > 1 ? home_attn : 0), T, m->opts.n_late ? D : 0},
         {&s->shared, B_SHARED | sum | flow, T, K && c->n_shared ? D : 0},
         {&s->y_cols, B_ATTN, T, cols(m, MODEL_CUT_HEADS)},
-        {&s->r_cols, B_ATTN | B_DENSE | B_EXPERTS, T, cols(m, MODEL_CUT_MODEL)},
+        {&s->r_cols, B_ATTN | B_DENSE | B_SHARED | B_EXPERTS, T, cols(m, MODEL_CUT_MODEL)},
         {&s->logit_cols, B_HEAD, nl, BASE_MAX(cols(m, MODEL_CUT_VOCAB), cols(m, MODEL_CUT_DRAFT))},
         {&s->x_rows, B_EMBED, T, many ? D : 0},
         {&s->whole, B_ATTN, T, many ? latents : 0},
         {&s->h_all, B_DENSE | B_SHARED, T, many ? model_wide_ff(c) : 0},
         {&s->h_exps, B_EXPERTS, T * K, many && K && !spread ? c->d_ff_expert : 0},
-        {&s->exp_rows, B_EXPERTS, T * K, spread && !A ? cols(m, MODEL_CUT_MODEL) : 0},
+        {&s->exp_rows, B_EXPERTS, T * K, spread && !own ? cols(m, MODEL_CUT_MODEL) : 0},
         {&s->own_rows, B_EXPERTS, own, d->n_rank > 1 ? D : 0},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(all); i++) {
+        const struct buffer *b = &all[i];
+        void *p = NULL;
+        if (!(b->parts & parts) || b->cols == 0 || b->rows == 0) continue;
+        SL_TRY(dev_alloc(s->d, MEM_ACTS, b->rows * b->cols * 4, &p, err));
+        memcpy(b->out, &p, sizeof p);
+    }
+    return SL_OK;
+}
+
+/* Of groups with sequences of their own: what ranks give each other, and where rows of all come
+ * together, in memory of the host. */
+static sl_status open_own(struct model *m, struct side *s, sl_err *err)
+{
+    const struct model_dims *d = &m->dims;
+    int64_t T = m->opts.n_tok_max, D = m->cfg.d_model, nl = m->opts.n_logit_max;
+    int64_t K = m->cfg.n_expert_used, A = d->n_dp, R = A * d->n_rank, own = model_own_tok_max(m);
+    int64_t W = dev_combine_words(m->opts.combine, (int)D), home = m->opts.rank ? 0 : A;
+    const struct buffer all[] = {
         {&s->send, B_EXPERTS, own, BASE_MAX(D + K, BASE_MIN(K, R) * D)},
         {&s->give, B_EXPERTS, A * T * K, W},
         {&s->in, B_EXPERTS, A * T, D + K},
@@ -263,16 +282,19 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->id_all, B_EXPERTS, A * T, K},
         {&s->list, B_EXPERTS, A * T, K},
         {&s->count, B_EXPERTS, R, R},
-        {&s->all_logits, B_HEAD, home ? A * nl : 0, c->n_vocab},
-        {&s->all_best, B_HEAD, home ? A * nl : 0, 1},
-        {&s->all_hidden, B_HEAD, home, D},
+        {&s->all_logits, B_HEAD, home * nl, m->cfg.n_vocab},
+        {&s->all_best, B_HEAD, home * nl, 1},
+        {&s->all_hidden, B_HEAD, home * T, D},
         {&s->all_bad, B_HEAD, A, 2 * (int64_t)m->opts.n_seq_max},
     };
     for (int i = 0; i < BASE_COUNT_OF(all); i++) {
         const struct buffer *b = &all[i];
         void *p = NULL;
-        if (!(b->parts & parts) || b->cols == 0 || b->rows == 0) continue;
-        SL_TRY(dev_alloc(s->d, MEM_ACTS, b->rows * b->cols * 4, &p, err));
+        if (!(b->parts & parts_on(m, s)) || b->cols == 0 || b->rows == 0) continue;
+        if (dev_is_host(s->d))
+            SL_TRY(dev_alloc(s->d, MEM_ACTS, b->rows * b->cols * 4, &p, err));
+        else
+            SL_TRY(mem_arena_array(&m->arena, (size_t)(b->rows * b->cols), 4, &p, err));
         memcpy(b->out, &p, sizeof p);
     }
     return SL_OK;
@@ -333,16 +355,16 @@ static sl_status open_host(struct model *m, sl_err *err)
     m->n_bad = m->finite + n_seq;
     if (needs_stage(m)) {
         size_t wide = (size_t)BASE_MAX(c->d_model, c->n_expert_used);
-        SL_TRY(mem_arena_array(&m->arena, T * wide, sizeof(float), &p, err));
+        SL_TRY(mem_arena_array(&m->arena, 2 * T * wide, sizeof(float), &p, err));
         m->stage = p;
+        m->stage_late = m->stage + T * wide;
     }
     return open_host_rows(m, err);
 }
 
 /* How rows go to the experts of other ranks, and back. */
-static void spread_of(struct model *m)
+static void spread_of(struct model *m, const struct side *s)
 {
-    const struct side *s = model_side(m, MODEL_ATTN);
     m->ranks.spread = (struct dev_spread){.ranks = &m->ranks.apart,
                                           .n_tok_of = m->ranks.tok_of,
                                           .x = s->rows,
@@ -363,9 +385,10 @@ sl_status model_buffers_open(struct model *m, sl_err *err)
     for (int i = 0; i < m->place.n_dev; i++) {
         SL_TRY(open_inputs(m, &m->side[i], err));
         SL_TRY(open_side(m, &m->side[i], err));
+        if (model_is_own(m)) SL_TRY(open_own(m, &m->side[i], err));
         SL_TRY(open_counts(m, &m->side[i], err));
     }
-    if (model_is_own(m)) spread_of(m);
+    if (model_is_own(m)) spread_of(m, model_own_experts(m));
     SL_TRY(model_pieces_open(m, err));
     return open_host(m, err);
 }

@@ -73,6 +73,12 @@ struct model_joining {
 void model_join_emit(struct emit *e, const struct model_joining *j);
 /* The ranks that share a block, NULL where there is one. */
 const struct dev_ranks *model_ranks_of(const struct emit *e);
+/* Where ranks or their parts are on devices, these have no shares of the tokens, and no operator
+ * takes columns: they are made rows, y, after each; else nothing is listed. */
+bool model_is_plain(const struct emit *e);
+void model_whole_emit(struct emit *e, enum model_cut cut, const float *x, float *y);
+/* The ranks that may share tokens: NULL where they do not. */
+const struct dev_ranks *model_shares_of(const struct emit *e);
 /* What the last sub-layer has left on the side whose operators come next. */
 struct left model_left(const struct emit *e);
 /* The tokens' rows, of the rank that has each in its x. */

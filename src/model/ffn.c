@@ -65,6 +65,7 @@ void model_dense_emit(struct emit *e, const struct layer *l)
 {
     const struct side *s = enter(e, MODEL_DENSE);
     gated(e, l, model_cols_of(e, s->r, s->r_cols), MODEL_TAP_DOWN);
+    model_whole_emit(e, MODEL_CUT_MODEL, s->r_cols, s->r);
     leave(e, s);
 }
 
@@ -83,12 +84,12 @@ static const struct side *route(struct emit *e, const struct layer *l)
     const struct side *s = enter(e, MODEL_ROUTER);
     struct chosen to = chosen_on(e, s);
     EMIT(e, matmul, .act = s->a_ffn, .n_mat = 1, .w = {l->router}, .y = {s->logit_r},
-         .ranks = model_ranks_of(e), .whole = 1, .own = 1);
+         .ranks = model_shares_of(e), .whole = 1, .own = 1);
     EMIT(e, route, .logit = s->logit_r, .bias = l->router_bias, .n_expert = c->n_expert,
          .k = c->n_expert_used, .sigmoid = c->route_sigmoid, .n_group = c->n_group,
          .k_group = c->n_group_used, .group_max = c->group_max, .norm = c->route_norm,
          .scale = c->route_scale, .id = to.id, .weight = to.weight,
-         .count = s->n_routed + (size_t)e->layer * (size_t)c->n_expert, .ranks = model_ranks_of(e),
+         .count = s->n_routed + (size_t)e->layer * (size_t)c->n_expert, .ranks = model_shares_of(e),
          .act = s->a_ffn,
          .all = {model_is_own(m) ? NULL : model_if_here(e, MODEL_EXPERTS, l->gate_up_exps),
                  model_if_here(e, MODEL_SHARED, l->gate_up)});
@@ -112,6 +113,20 @@ static void give_experts(struct emit *e, const struct side *router)
 static bool is_both(const struct emit *e)
 {
     return model_is_own(e->m) && e->m->ranks.join.n_rank > 1;
+}
+
+/* Are shared experts' outputs added after the others, at home? Ranks that share these do alike,
+ * where parts of some are placed on what is home to others. */
+static bool adds_after(const struct emit *e)
+{
+    if (e->m->ranks.join.n_rank > 1 && !model_is_own(e->m)) return e->m->opts.is_placed;
+    return side_of(e, MODEL_SHARED) != side_of(e, MODEL_EXPERTS);
+}
+
+/* Are columns of shared experts' outputs made rows before they are added? */
+static bool adds_rows(const struct emit *e)
+{
+    return is_both(e) || (e->m->ranks.join.n_rank > 1 && adds_after(e));
 }
 
 struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const struct layer *l,
@@ -155,7 +170,7 @@ static void experts(struct emit *e, const struct layer *l)
     struct dev_moe p = model_moe_of(e, s, l, chosen_on(e, s));
     p.before = model_late_take(e, s);
     p.n_late = model_n_late(e->m, e->layer);
-    if (l->gate_up && side_of(e, MODEL_SHARED) == s) p.add = s->shared;
+    if (l->gate_up && !adds_after(e)) p.add = s->shared;
     p.y = is_both(e) ? s->own_rows : model_cols_of(e, s->r, s->r_cols);
     p.tap = e->tap;
     p.tap.what = MODEL_TAP_DOWN_EXPS;
@@ -167,6 +182,8 @@ static void experts(struct emit *e, const struct layer *l)
              .n_of = e->m->ranks.tok_of + e->m->dims.dp * e->m->dims.n_rank,
              .ranks = &e->m->ranks.join);
         e->rows_left = true;
+    } else {
+        model_whole_emit(e, MODEL_CUT_MODEL, s->r_cols, s->r);
     }
     leave(e, s);
     if (!p.n_late) return;
@@ -240,9 +257,10 @@ void model_moe_emit(struct emit *e, const struct layer *l)
     }
     give_experts(e, route(e, l)); /* first: they may run beside the shared ones */
     if (l->gate_up) {
+        bool whole = adds_rows(e);
         enter(e, MODEL_SHARED);
-        gated(e, l, is_both(e) ? shared->r_cols : shared->shared, MODEL_TAP_DOWN_SHEXP);
-        if (is_both(e))
+        gated(e, l, whole ? shared->r_cols : shared->shared, MODEL_TAP_DOWN_SHEXP);
+        if (whole)
             model_join_emit(e, &(struct model_joining){.cut = MODEL_CUT_MODEL,
                                                        .x = shared->r_cols,
                                                        .y = shared->shared,
@@ -250,7 +268,7 @@ void model_moe_emit(struct emit *e, const struct layer *l)
     }
     begin_hot(e);
     experts(e, l);
-    if (!l->gate_up || shared == side_of(e, MODEL_EXPERTS)) return;
+    if (!l->gate_up || !adds_after(e)) return;
     int D = e->m->cfg.d_model;
     model_move_emit(e, (struct at){shared, shared->shared}, (struct at){home, home->shared}, D,
                     false);

@@ -29,9 +29,40 @@ sl_status model_late_check(const struct model *m, sl_err *err)
     if (n < 0 || n > c->n_expert_used)
         return SL_FAIL(err, REQUEST, "defer: %d: of this model a token has %d experts", n,
                        c->n_expert_used);
-    if (m->dims.n_rank * m->dims.n_stage > 1 || model_is_own(m))
-        return SL_FAIL(err, UNSUPPORTED, "defer: %d: not where ranks share the model (layout)", n);
+    if (m->dims.n_rank > 1 || model_is_own(m))
+        return SL_FAIL(err, UNSUPPORTED,
+                       "defer: %d: not where ranks share layers (tp, dp, ep of the layout)", n);
     return SL_OK;
+}
+
+/* Between stages: what comes late of layers before il is added in one from there on. */
+static bool crosses(const struct model *m, int il)
+{
+    int first = next_moe(&m->cfg, -1);
+    return m->opts.n_late && first >= 0 && first < il && next_moe(&m->cfg, il - 1) >= 0;
+}
+
+struct side *model_late_in(const struct model *m)
+{
+    const struct model_dims *d = &m->dims;
+    if (!crosses(m, d->layer0)) return NULL;
+    int il = next_moe(&m->cfg, d->layer0 - 1);
+    return il < d->layer0 + d->n_layer ? model_side_in(m, il, MODEL_EXPERTS)
+                                       : model_side(m, MODEL_ATTN);
+}
+
+struct side *model_late_out(const struct model *m)
+{
+    const struct model_dims *d = &m->dims;
+    if (!crosses(m, d->layer0 + d->n_layer)) return NULL;
+    for (int il = d->layer0 + d->n_layer - 1; il >= d->layer0; il--)
+        if (m->cfg.layer[il].ffn == ARCH_MOE) return model_side_in(m, il, MODEL_EXPERTS);
+    return model_late_in(m);
+}
+
+float *model_late_rows(const struct model *m, const struct side *s)
+{
+    return dev_is_host(s->d) ? s->late : m->stage_late;
 }
 
 void model_late_emit(struct emit *e)

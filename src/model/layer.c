@@ -88,7 +88,7 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     int D = c->d_model, n_o = dev_mat_cols(l->o);
     float *row = model_tap_row(e);
     e->layer = il;
-    const struct dev_ranks *ranks = model_ranks_of(e);
+    const struct dev_ranks *ranks = model_shares_of(e);
     struct left left = first ? (struct left){0} : model_left(e);
     bool by_latents = l->q_a != NULL; /* for the rank's share of the tokens alone */
     EMIT(e, norm, .x = s->x, .r = left.r, .w = l->attn_norm, .eps = c->norm_eps, .n = D, .y = row,
@@ -97,10 +97,12 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     model_tap_emit(e, MODEL_TAP_ATTN, row, D, D);
     mixer[c->layer[il].mixer](e, l);
     model_tap_emit(e, MODEL_TAP_O, s->y, n_o, n_o);
-    EMIT(e, prep, .x = model_cols_of(e, s->y, s->y_cols), .n = n_o, .act = s->a_o, .ranks = ranks,
+    model_whole_emit(e, MODEL_CUT_HEADS, s->y_cols, s->y);
+    EMIT(e, prep, .x = ranks ? s->y_cols : s->y, .n = n_o, .act = s->a_o, .ranks = ranks,
          .part = e->m->ranks.part[MODEL_CUT_HEADS], .all = {l->o});
     EMIT(e, matmul, .act = s->a_o, .n_mat = 1, .w = {l->o},
          .y = {model_cols_of(e, s->r, s->r_cols)});
+    model_whole_emit(e, MODEL_CUT_MODEL, s->r_cols, s->r);
     if (s == e->late.side) model_late_emit(e); /* with the input that is still there */
     if (model_ffn_apart(e->m, il) || (model_is_own(e->m) && l->is_moe)) row = s->rows;
     e->rows_left = false;
@@ -124,7 +126,7 @@ void model_head_emit(struct emit *e, const float *norm, const dev_mat *head, enu
     int D = m->cfg.d_model;
     struct left left = model_left(e);
     EMIT(e, norm, .x = s->x, .r = left.r, .w = norm, .eps = m->cfg.norm_eps, .n = D, .y = s->hidden,
-         .ranks = model_ranks_of(e), .part = left.part, .whole = true);
+         .ranks = model_shares_of(e), .part = left.part, .whole = true);
     e->layer = e->tap.fn ? m->cfg.n_layer : -1;
     model_tap_emit(e, MODEL_TAP_HEAD, s->hidden, D, D);
     e->layer = -1;

@@ -34,7 +34,7 @@ static void queries(struct emit *e, const struct layer *l)
 {
     const struct side *s = e->side;
     const struct arch_cfg *c = &e->m->cfg;
-    const struct dev_ranks *ranks = model_ranks_of(e);
+    const struct dev_ranks *ranks = model_shares_of(e);
     float *row = model_tap_row(e);
     if (!c->q_lora) {
         EMIT(e, matmul, .act = s->a_attn, .n_mat = 2, .w = {l->q, l->kv_a}, .y = {s->q, s->k},

@@ -188,6 +188,9 @@ struct model_opts {
     const struct model_place *place; /* NULL = all on one device */
     int rank, n_rank; /* which of how many that hold a part each; n_rank 0 = the only one */
     const struct model_stages *stages; /* NULL: one has all layers */
+    bool plain;     /* ranks: as of dev_ranks */
+    bool is_mixed;  /* some compute on cards, others on the CPU */
+    bool is_placed; /* place says more than which device each has */
     dist *dist;       /* this rank's end, where there are several: all run the same steps at the
                          same time, and the logits come to rank 0 */
     /* 0, or: the stacks of experts hold those that slot_expert [n_slot] names, slot by slot: one

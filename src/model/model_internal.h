@@ -198,6 +198,7 @@ struct model {
     int64_t weight_bytes, bytes_per_token;
     int expand_from; /* MLA: prompt positions from here on use materialised keys */
     float
+        *stage_late, /* host [T, D]: what comes late, between stages */
         *stage; /* host [T, D]: rows between two devices of which neither's memory is the host's,
                    or between such a one and another rank */
     dev_prog *prog[1 + MODEL_MTP_MAX]; /* of each pass */
@@ -284,6 +285,11 @@ sl_status model_stream_count(struct model *m, sl_err *err) BASE_MUST_USE;
 sl_status model_stream_try(struct model *m, sl_err *err) BASE_MUST_USE;
 /* late.c: can experts come late as the options say? REQUEST, UNSUPPORTED. */
 sl_status model_late_check(const struct model *m, sl_err *err) BASE_MUST_USE;
+/* Where what comes late is when the stage before has given it, and when the next one takes it; NULL
+ * = nothing. On the host it is there: rows [T, D]. */
+struct side *model_late_in(const struct model *m);
+struct side *model_late_out(const struct model *m);
+float *model_late_rows(const struct model *m, const struct side *s);
 /* Experts of a token that come late in layer il. */
 int model_n_late(const struct model *m, int il);
 /* load.c; m->io is set */
@@ -332,6 +338,8 @@ static inline int model_own_tok_max(const struct model *m)
 {
     return (m->opts.n_tok_max + m->dims.n_rank - 1) / m->dims.n_rank;
 }
+/* Where its experts are: one side, of all layers. */
+struct side *model_own_experts(const struct model *m);
 /* The rows of all ranks come to rank 0; own: this one's. Elsewhere out has none. */
 void model_own_give(struct model *m, const struct model_rows *own, struct model_rows *out);
 static inline bool model_is_own(const struct model *m)

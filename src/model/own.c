@@ -30,6 +30,14 @@ sl_status model_own_open(struct model *m, sl_err *err)
     return SL_OK;
 }
 
+struct side *model_own_experts(const struct model *m)
+{
+    for (int il = 0; il < m->cfg.n_layer + m->cfg.n_mtp; il++)
+        if (model_has_layer(&m->cfg, &m->dims, il) && m->cfg.layer[il].ffn == ARCH_MOE)
+            return model_side_in(m, il, MODEL_EXPERTS);
+    return model_side(m, MODEL_ATTN);
+}
+
 static int group_of_block(const struct model *m, int group, int32_t blk)
 {
     int n = m->opts.n_blk[group];
@@ -160,7 +168,7 @@ void model_own_give(struct model *m, const struct model_rows *own, struct model_
 {
     const struct model_own *o = &m->own;
     const struct dev_step *s = &o->step;
-    const struct side *a = model_side(m, MODEL_ATTN);
+    const struct side *a = model_side(m, MODEL_HEAD);
     int n_vocab = model_n_logit(m, s->pass), n_seq = 0;
     bool home = m->opts.rank == 0;
     *out = (struct model_rows){0};

@@ -92,10 +92,13 @@ static sl_status run_one(struct model *m, dev_kv *kv, const struct dev_step *s, 
     x += (int64_t)of.begin * D;
     if (takes && !near) SL_TRY(dev_sync(m->d, err)); /* the piece before may still be read there */
     if (takes) dist_take(m->opts.dist, x, of.n, D);
+    const struct side *in = model_late_in(m), *out = model_late_out(m); /* without shares */
+    if (takes && in) dist_take(m->opts.dist, model_late_rows(m, in), s->n_tok, D);
     SL_TRY(dev_prog_run(m->prog[s->pass], kv, s, err));
     if (model_is_last(&m->dims)) return SL_OK;
     if (!near) SL_TRY(dev_sync(m->d, err));
     dist_give(m->opts.dist, x, of.n, D);
+    if (out) dist_give(m->opts.dist, model_late_rows(m, out), s->n_tok, D);
     return SL_OK;
 }
 

@@ -11,6 +11,19 @@ static void pass_on(struct emit *e, bool out)
     EMIT(e, move, .at = e->side->x, .host = e->m->stage, .out = out, .n = e->m->cfg.d_model);
 }
 
+/* Between a side and the stage before or after: what comes late. */
+static void pass_late(struct emit *e, const struct side *s, bool out)
+{
+    const struct side *before = e->side;
+    if (!s) return;
+    if (out) model_late_emit(e);
+    e->side = s;
+    if (!dev_is_host(s->d))
+        EMIT(e, move, .at = s->late, .host = e->m->stage_late, .out = out, .n = e->m->cfg.d_model);
+    e->side = before;
+    e->late = (struct late){.side = out ? NULL : s};
+}
+
 static void main_emit(struct emit *e)
 {
     const struct model *m = e->m;
@@ -20,6 +33,7 @@ static void main_emit(struct emit *e)
         model_embed_emit(e, m->embed);
     else
         pass_on(e, false);
+    pass_late(e, model_late_in(m), false);
     for (int i = d->layer0; i < d->layer0 + d->n_layer; i++)
         model_layer_emit(e, &m->layer[i], i, i == d->layer0);
     if (model_is_last(d)) {
@@ -27,9 +41,10 @@ static void main_emit(struct emit *e)
         return;
     }
     struct left left = model_left(e);
-    EMIT(e, add, .x = e->side->x, .y = left.r, .n = m->cfg.d_model, .ranks = model_ranks_of(e),
+    EMIT(e, add, .x = e->side->x, .y = left.r, .n = m->cfg.d_model, .ranks = model_shares_of(e),
          .part = left.part); /* one sum goes on */
     pass_on(e, true);
+    pass_late(e, model_late_out(m), true);
 }
 
 void model_pass_emit(struct emit *e, int pass)

@@ -211,21 +211,76 @@ sl_status model_may_share(const struct arch_cfg *c, const struct model_opts *o, 
     return share(&(struct shares){c, o, &d, o->n_draft_vocab}, &k, err);
 }
 
+/* Experts that ranks share by rows have an order of hidden values that each kind of device has. */
+static sl_status check_mixed(const struct model *m, sl_err *err)
+{
+    if (!m->opts.is_mixed || m->opts.spread || m->dims.n_rank <= 1) return SL_OK;
+    for (int il = 0; il < m->cfg.n_layer + m->cfg.n_mtp; il++)
+        if (model_has_layer(&m->cfg, &m->dims, il) && m->cfg.layer[il].ffn == ARCH_MOE &&
+            model_side_in(m, il, MODEL_EXPERTS) == model_side(m, MODEL_ATTN))
+            return SL_FAIL(err, UNSUPPORTED,
+                           "layout: experts whose rows ranks share are on cards or on CPUs, not on "
+                           "both: --place experts=cpu, or ep=%d",
+                           m->dims.n_rank);
+    return SL_OK;
+}
+
+/* Ranks with tokens of their own have one way to the experts of all. */
+static sl_status check_own(const struct model *m, sl_err *err)
+{
+    for (int il = 0; il < m->cfg.n_layer + m->cfg.n_mtp && model_is_own(m); il++)
+        if (model_has_layer(&m->cfg, &m->dims, il) && m->cfg.layer[il].ffn == ARCH_MOE &&
+            model_side_in(m, il, MODEL_EXPERTS) != model_own_experts(m))
+            return SL_FAIL(err, UNSUPPORTED,
+                           "layout: experts of layer %d are placed on another device than those "
+                           "before: with dp all are on one",
+                           il);
+    return SL_OK;
+}
+
 /* Rows come to the device that begins a pass, and leave it. */
 static sl_status check_devices(const struct model *m, sl_err *err)
 {
     const struct model_dims *d = &m->dims;
-    bool apart = m->place.n_dev > 1 || !dev_is_host(m->d);
-    if (apart && (d->n_rank > 1 || model_is_own(m)))
-        return SL_FAIL(err, UNSUPPORTED,
-                       "layout: ranks that share layers (tp, dp, ep) compute on the CPU: with "
-                       "--device or --place it is pp alone");
     for (int il = d->layer0; il < d->layer0 + d->n_layer; il++)
         if (model_side_in(m, il, MODEL_ATTN) != model_side(m, MODEL_ATTN))
             return SL_FAIL(err, UNSUPPORTED,
                            "layout: attention of layer %d is placed on another device than its "
                            "stage's: --device names those",
                            il);
+    return SL_OK;
+}
+
+/* Of the host, for one join of a device whose memory is not the host's. */
+static int64_t room_values(const struct model *m)
+{
+    const struct model_ranks *k = &m->ranks;
+    int64_t T = m->opts.n_tok_max, K = m->cfg.n_expert_used, D = m->cfg.d_model, n = 2 * T * D;
+    for (int cut = 0; cut < MODEL_N_CUT; cut++) {
+        int64_t rows = T, all = 0;
+        if (cut == MODEL_CUT_EXPERT) rows = T * K;
+        if (cut == MODEL_CUT_VOCAB || cut == MODEL_CUT_DRAFT) rows = m->opts.n_logit_max;
+        for (int r = 0; r < m->dims.n_rank; r++)
+            all += k->part[cut][r];
+        n = BASE_MAX(n, rows * (k->part[cut][m->dims.rank] + all));
+    }
+    if (m->opts.spread) n = BASE_MAX(n, 2 * T * K * (D + k->part[MODEL_CUT_MODEL][m->dims.rank]));
+    return model_is_own(m) ? BASE_MAX(n, m->dims.n_dp * T * K * D) : n;
+}
+
+/* Devices far from the host have room there. */
+static sl_status open_room(struct model *m, sl_err *err)
+{
+    struct model_ranks *k = &m->ranks;
+    void *p = NULL;
+    int64_t n = room_values(m);
+    k->join.plain = k->apart.plain = m->opts.plain;
+    for (int i = 0; i < m->place.n_dev; i++) {
+        if (dev_is_host(m->place.d[i]) || p) continue;
+        SL_TRY(mem_arena_array(&m->arena, 3 * (size_t)n, sizeof(float), &p, err));
+        k->join.room = k->apart.room = p;
+        k->join.n_room = k->apart.n_room = n;
+    }
     return SL_OK;
 }
 
@@ -237,22 +292,26 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
     void *p = NULL;
     if (n * m->dims.n_stage <= 1 && !model_is_own(m)) return SL_OK;
     SL_TRY(check_devices(m, err));
+    SL_TRY(check_mixed(m, err));
+    SL_TRY(check_own(m, err));
     SL_TRY(check_mixers(c, err));
     if (model_is_own(m)) {
-        k->apart =
-            (struct dev_ranks){carry_apart, m, model_stage_rank(&m->dims), model_stage_n(&m->dims)};
+        k->apart = (struct dev_ranks){.join = carry_apart,
+                                      .user = m,
+                                      .rank = model_stage_rank(&m->dims),
+                                      .n_rank = model_stage_n(&m->dims)};
         SL_TRY(model_own_open(m, err));
     }
     dist_set_waiting(m->opts.dist, dev_host_ahead, m->d);
-    if (n <= 1) return SL_OK;
-    k->join = (struct dev_ranks){carry, m, m->dims.rank, n};
+    if (n <= 1) return open_room(m, err);
+    k->join = (struct dev_ranks){.join = carry, .user = m, .rank = m->dims.rank, .n_rank = n};
     SL_TRY(share(&(struct shares){c, &m->opts, &m->dims, m->n_draft_vocab}, k, err));
     for (int r = 0; r < n; r++)
         k->row0[r + 1] = k->row0[r] + k->part[MODEL_CUT_VOCAB][r];
     SL_TRY(
         mem_arena_array(&m->arena, (size_t)BASE_MAX(m->opts.n_tok_max, 1), sizeof *k->of, &p, err));
     k->of = p;
-    return SL_OK;
+    return open_room(m, err);
 }
 
 /* Of what ranks bring of a row that each has a share of: columns for every rank, as wide as the
@@ -290,9 +349,26 @@ const struct dev_ranks *model_ranks_of(const struct emit *e)
     return e->m->ranks.join.n_rank > 1 ? &e->m->ranks.join : NULL;
 }
 
+bool model_is_plain(const struct emit *e)
+{
+    return e->m->ranks.join.n_rank > 1 && e->m->ranks.join.plain;
+}
+
+const struct dev_ranks *model_shares_of(const struct emit *e)
+{
+    return model_is_plain(e) ? NULL : model_ranks_of(e);
+}
+
+void model_whole_emit(struct emit *e, enum model_cut cut, const float *x, float *y)
+{
+    if (model_is_plain(e))
+        model_join_emit(e, &(struct model_joining){.cut = cut, .x = x, .y = y});
+}
+
 struct left model_left(const struct emit *e)
 {
-    if (e->m->ranks.join.n_rank <= 1 || e->rows_left) return (struct left){e->side->r, NULL};
+    bool rows = e->m->ranks.join.n_rank <= 1 || e->rows_left || model_is_plain(e);
+    if (rows) return (struct left){e->side->r, NULL};
     return (struct left){e->side->r_cols, e->m->ranks.part[MODEL_CUT_MODEL]};
 }
 

@@ -32,11 +32,24 @@ static sl_status kind_of(struct model *m, const struct layer *l, int *kind, sl_e
     return SL_OK;
 }
 
-static sl_status open_one(struct model *m, const int64_t bytes[2], struct dev_one *one, sl_err *err)
+/* The device of a layer's experts, which replaces them. */
+static sl_status device_of(const struct model *m, int il, dev **out, sl_err *err)
+{
+    struct dev_info info;
+    *out = model_side_in(m, il, MODEL_EXPERTS)->d;
+    if (dev_is_host(*out)) return SL_OK;
+    dev_info_get(*out, &info);
+    return SL_FAIL(err, UNSUPPORTED,
+                   "spare: %d: experts on %s do not change ranks: --place experts=cpu",
+                   m->opts.n_spare, info.name);
+}
+
+static sl_status open_one(struct model *m, dev *d, const int64_t bytes[2], struct dev_one *one,
+                          sl_err *err)
 {
     for (int half = 0; half < 2 && bytes[half] && !m->opts.pack; half++) {
         void *p = NULL;
-        SL_TRY(dev_alloc(m->d, MEM_WEIGHTS, bytes[half], &p, err));
+        SL_TRY(dev_alloc(d, MEM_WEIGHTS, bytes[half], &p, err));
         one->data[half] = p;
     }
     return SL_OK;
@@ -47,12 +60,14 @@ sl_status model_spares_open(struct model *m, const io_model *io, sl_err *err)
     struct model_spares *s = &m->spares;
     int n = m->opts.n_spare, n_layer = m->cfg.n_layer + m->n_mtp;
     void *p = NULL;
+    dev *d = m->d;
     if (!n || !m->slots) return SL_OK;
     m->io = io; /* it stays */
     SL_TRY(mem_arena_array(&m->arena, (size_t)n_layer, sizeof *s->kind, &p, err));
     s->kind = p;
     for (int il = 0; il < n_layer; il++) {
         if (!has_experts(m, il)) continue;
+        SL_TRY(device_of(m, il, &d, err));
         SL_TRY(kind_of(m, model_layer(m, il), &s->kind[il], err));
         SL_TRY(dev_one_open(model_layer(m, il)->gate_up_exps, err));
         SL_TRY(dev_one_open(model_layer(m, il)->down_exps, err));
@@ -61,7 +76,7 @@ sl_status model_spares_open(struct model *m, const io_model *io, sl_err *err)
     s->one = p;
     for (int i = 0; i < n * s->n_kind; i++)
         for (int k = 0; k < 2; k++)
-            SL_TRY(open_one(m, s->bytes[i / n].n[k], &s->one[i].of[k], err));
+            SL_TRY(open_one(m, d, s->bytes[i / n].n[k], &s->one[i].of[k], err));
     return SL_OK;
 }
 

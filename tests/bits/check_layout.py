@@ -147,7 +147,7 @@ def refuse(tally, build, work, out):
              "ranks: they are with --redundant 2"),
             ("qwen3_moe.int8", ("dp=2,ep=2", "--dispatch", "some"), "auto|gather|swap"),
             ("qwen3_moe.int8", ("tp=2", "--dispatch", "swap"), "goes with a layout with dp"),
-            ("qwen3_moe.int8", ("dp=2,ep=2", "--defer", "1"), "not where ranks share the model"),
+            ("qwen3_moe.int8", ("dp=2,ep=2", "--defer", "1"), "not where ranks share layers"),
             ("qwen3_moe.int8", ("dp=2,ep=2", "--combine", "f16"), "f32|bf16|q8"),
             ("llama.q4_0", ("tp=2", "--combine", "q8"), "has no experts"),
             ("llama.q4_0", ("tp=2,weight=3:2:1",), "3 weights, a stage has 2 ranks"),

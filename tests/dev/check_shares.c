@@ -84,7 +84,8 @@ static void *run_rank(void *arg)
     dev_mat *w = NULL, *w2 = NULL;
     dev_act *act = NULL;
     int n = a->n_rank, T = a->n_tok, at = 0;
-    struct dev_ranks of = {join, arg, k->rank, n}, *ranks = n > 1 ? &of : NULL;
+    struct dev_ranks of = {.join = join, .user = arg, .rank = k->rank, .n_rank = n};
+    struct dev_ranks *ranks = n > 1 ? &of : NULL;
     MUST(dev_open("cpu", &o, &d, &err_));
     MUST(dev_mat_load(d, &(struct dev_weights){.first = &a->w, .n = 1}, &w, &err_));
     struct dev_weights exact = {.first = &a->w2, .n = 1, .use = DEV_USE_EXACT};

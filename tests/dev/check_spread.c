@@ -75,7 +75,7 @@ static void run(struct setup *a, int rank, float *y)
     int32_t table[E + 1 + SLOTS], count[R_MAX * R_MAX];
     struct dev_slots slots = {.n = a->n_slot, .expert = a->expert, .first = table};
     struct rank self = {a, rank};
-    struct dev_ranks ranks = {join, &self, rank, R};
+    struct dev_ranks ranks = {.join = join, .user = &self, .rank = rank, .n_rank = R};
     slots.list = table + E + 1;
     dev_slots_init(&slots, E);
     slots.n_here = R > 1 ? n_here : 0;

@@ -89,6 +89,10 @@ def check_answers():
     code, out, err, _ = run([(2, run_args(*long, *on, "check", "--cpu-moe"))])
     check("a prompt on devices and CPUs", code and f"exit {code}: {err[-400:]}" or
                 json.loads(out)["run_hash"] != one_long and "another answer")
+    # ranks that share layers
+    code, out, err, _ = run([(2, run_args(*long, "--layout", "tp=2", "--device", "check"))])
+    check("shared layers on devices", code and f"exit {code}: {err[-400:]}" or
+                json.loads(out)["run_hash"] != one_long and "another answer")
     code, out, err, _ = run([(1, run_args(*on, "cpu")), (1, run_args(*on, "check"))])
     check("other devices", said(err, "layout: rank 1 is not as rank 0: --device differs"))
     code, out, err, _ = run([(1, run_args(*on, "check")),

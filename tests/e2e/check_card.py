@@ -146,6 +146,35 @@ def check_two(exe, tally, path, kind, env):
                     (None if got == want else f"{got}, not {want}"))
 
 
+SHARED = (("llama2", "tp=2", []), ("deepseek_v2_lite", "tp=2", []),
+          ("deepseek_v2_lite", "tp=2,ep=2", ["--cpu-moe"]), ("qwen3_moe_mixed", "tp=2,pp=2", []),
+          ("q_gpt_oss.gguf", "tp=2,ep=2", []), ("qwen3_moe_mixed", "tp=2,ep=2", ["cpu"]),
+          ("deepseek_v2", "dp=2,ep=2", []), ("deepseek_v2", "dp=2,ep=2", ["--cpu-moe"]),
+          ("deepseek_v2_lite", "dp=2,tp=2,ep=4", []), ("llama2", "tp=2", ["cpu"]))
+
+
+def check_shared(exe, kind, tally, tiny):
+    """Ranks that share layers, on cards, and on a card and the CPU; one whose card fails."""
+    for name, layout, more in SHARED:
+        path = os.path.join(tiny, name)
+        want, _ = tokens(exe, path)
+        device = f"{kind},cpu" if more == ["cpu"] else kind
+        args = ["--layout", layout, "--device", device, *[a for a in more if a != "cpu"]]
+        got, bad = tokens(exe, path, *args, "-t", "4")
+        tally.check(f"{name} {' '.join(args)}", bad or
+                    (None if got == want else f"{got}, not {want}"))
+    path = os.path.join(tiny, "deepseek_v2_lite")
+    check_line(exe, tally, ["-m", path, "--layout", "tp=2", "--device", f"{kind},cpu"],
+               "layout: experts whose rows ranks share are on cards or on CPUs, not on both: "
+               "--place experts=cpu, or ep=2")
+    for k in (40, 60, 80):
+        code, _, err = e2e.run([exe, "run", "-m", path, "--ids", IDS, "-n", "30", "--temp", "0",
+                                "--ignore-eos", "--layout", "tp=2,ep=2", "--device",
+                                f"{kind},{kind}:0,fail=submit:{k}"], timeout=60)
+        tally.check(f"submit {k} of a rank's card", None if code == 1 and
+                    f"submit {k} fails" in err else f"exit {code}: {err[-200:]}")
+
+
 def fake(text):
     return {"SL_FAKE_CUDA": text}
 
@@ -271,6 +300,7 @@ def main():
     for name in sys.argv[3:] or MODELS:
         check_model(exe, kind, name if os.path.sep in name else os.path.join(tiny, name), tally)
     if not sys.argv[3:]:
+        check_shared(exe, kind, tally, tiny)
         check_lines(exe, kind, llama, tally)
         if kind == "vulkan":
             check_vulkan(exe, llama, tally)

@@ -24,7 +24,7 @@ struct check_buf {
     struct check_buf *next;
     uint8_t *base, *mem;
     size_t n;
-    bool is_kept; /* the host has copied into it */
+    bool is_kept; /* the host has copied into it, or other ranks may still read it */
 };
 /* What of the CPU device a handle stands for. */
 struct check_mat {
@@ -48,6 +48,7 @@ struct check_call {
     int64_t at_ns, end_ns; /* when it was queued, and has run, where there is a clock */
     int64_t host_ns;       /* what comes from the host: when that has given all of it */
     struct check_mat *room[2]; /* that it fills, or reads */
+    struct dev_spread spread;  /* of moe */
     union {
 #define X(name, params) struct params name;
         DEV_OP_LIST(X)

@@ -231,6 +231,12 @@ static sl_status check_mat_load(dev *d, const struct dev_weights *of, dev_mat **
     return add_mat(c, in, out, err);
 }
 
+static void check_mat_some(dev *d, const struct dev_some *s)
+{
+    dev *in = dev_check_of(d)->in;
+    in->cls->mat_some(in, s);
+}
+
 static sl_status check_mat_map(dev *d, const char *name, const struct dev_image *im,
                                enum dev_use use, dev_mat **out, sl_err *err)
 {
@@ -375,9 +381,10 @@ static double check_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
     .close = check_close, .info = check_info, .memory = check_memory,                              \
     .takes_host = check_takes_host, .alloc = check_alloc, .put = check_put, .get = check_get,      \
     .sync = check_sync, .is_late = true, .takes_late = true, .host_run = check_host_run,           \
-    .mat_load = check_mat_load, .layout = KERN_MM_LAYOUT, .mat_map = check_mat_map,                \
-    .mat_pack = check_mat_pack, .mat_room = check_mat_room, .mat_fill = check_mat_fill,            \
-    .mat_ended = check_mat_ended, .slots_put = check_slots_put, .act_open = check_act_open,        \
+    .mat_load = check_mat_load, .mat_some = check_mat_some, .layout = KERN_MM_LAYOUT,              \
+    .mat_map = check_mat_map, .mat_pack = check_mat_pack, .mat_room = check_mat_room,              \
+    .mat_fill = check_mat_fill, .mat_ended = check_mat_ended, .slots_put = check_slots_put,        \
+    .act_open = check_act_open,                                                                    \
     .kv_bytes = check_kv_bytes, .kv_auto = check_kv_auto, .kv_open = check_kv_open,                \
     .kv_touch = check_kv_touch, .kv_poison = check_kv_poison, .keep_bytes = check_keep_bytes,      \
     .reserve = check_reserve, .step_begin = dev_check_step_begin, .mark = dev_check_mark,          \

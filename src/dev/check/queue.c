@@ -163,6 +163,45 @@ static void note_rooms(struct check_call *q)
     q->room[1] = (struct check_mat *)down;
 }
 
+static const struct dev_ranks *ranks_of(const struct check_call *q)
+{
+    switch (q->op) {
+    case DEV_OP_join:
+        return q->u.join.ranks;
+    case DEV_OP_pick:
+        return q->u.pick.ranks;
+    case DEV_OP_matmul:
+        return q->u.matmul.ranks;
+    case DEV_OP_route:
+        return q->u.route.ranks;
+    default: /* what others read of these is memory of the CPU device */
+        return NULL;
+    }
+}
+
+/* Ranks that are threads read each other's rows where they lie, until the next join is over: that
+ * may be when a step has begun here. */
+static void keep_given(struct check *c, const struct check_call *q)
+{
+    if (c->clock.is_on || !ranks_of(q)) return;
+    for (const struct dev_ref *r = dev_op_refs(q->op); r->kind; r++) {
+        const uint8_t *p = *(uint8_t *const *)(const void *)((const char *)&q->u + r->at);
+        if (r->kind != DEV_REF_BUF) continue;
+        for (struct check_buf *b = p ? c->buf : NULL; b; b = b->next)
+            if (p >= b->base && p < b->base + b->n) b->is_kept = true;
+    }
+}
+
+/* What of its own the operator points at is the CPU device's, too. */
+static void translate_spread(const struct check *c, struct check_call *q)
+{
+    if (q->op != DEV_OP_moe || !q->u.moe.spread) return;
+    q->spread = *q->u.moe.spread;
+    q->spread.x = dev_check_mem(c, q->spread.x, 1);
+    q->spread.act = ((struct check_act *)q->spread.act)->in;
+    q->u.moe.spread = &q->spread;
+}
+
 static void queue(struct check *c, const struct dev_step *b, enum dev_op_kind op,
                   const void *params, size_t n)
 {
@@ -172,7 +211,9 @@ static void queue(struct check *c, const struct dev_step *b, enum dev_op_kind op
     struct check_call *q = next_call(c, op);
     memcpy(&q->u, params, n);
     note_rooms(q);
+    keep_given(c, q);
     translate(c, op, &q->u);
+    translate_spread(c, q);
     if (op == DEV_OP_send) {
         /* so that it is known when the way is free */
         if (c->clock.is_on && !c->thread) run_to(c, c->n_queued);

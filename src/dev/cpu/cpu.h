@@ -120,7 +120,6 @@ double dev_cpu_probe_int8_gops(dev *d, int ms);
 double dev_cpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms);
 
 extern const struct dev_one_ops dev_cpu_one; /* one.c */
-/* Errors: as of dev_mat_load_some. */
-sl_status dev_cpu_mat_load_some(dev *d, const struct dev_some *s, dev_mat **out, sl_err *err);
+void dev_cpu_mat_some(dev *d, const struct dev_some *s); /* mat.c */
 
 #endif

@@ -203,13 +203,9 @@ sl_status dev_cpu_mat_load(dev *d, const struct dev_weights *of, dev_mat **out, 
     return SL_OK;
 }
 
-sl_status dev_cpu_mat_load_some(dev *d, const struct dev_some *s, dev_mat **out, sl_err *err)
+void dev_cpu_mat_some(dev *d, const struct dev_some *s)
 {
-    struct cpu *c = dev_cpu_of(d);
-    c->some = s;
-    sl_status st = dev_cpu_mat_load(d, &s->of, out, err);
-    c->some = NULL;
-    return st;
+    dev_cpu_of(d)->some = s;
 }
 
 sl_status dev_cpu_act_open(dev *d, const struct dev_inputs *in, dev_act **out, sl_err *err)

@@ -10,15 +10,10 @@
 #include "dev/cpu/ranks.h"
 #include "dev/cpu/work.h"
 
-static int n_place(const struct dev_moe *p)
-{
-    return p->slots ? p->slots->n : p->n_expert;
-}
-
 /* Those of them that the stacks hold, from here on: place 0 is the stacks' first. */
 int dev_cpu_moe_n_here(const struct dev_moe *p)
 {
-    return p->slots && p->slots->n_here ? p->slots->n_here : n_place(p);
+    return p->slots && p->slots->n_here ? p->slots->n_here : dev_terms_n_place(p);
 }
 
 static int first_here(const struct dev_moe *p)
@@ -29,30 +24,6 @@ static int first_here(const struct dev_moe *p)
 static int64_t expert_at(const struct dev_moe *p, int64_t place)
 {
     return p->slots ? p->slots->expert[first_here(p) + place] : place;
-}
-
-/* The rank whose token number t of all is. */
-static int owner_of(const struct dev_spread *s, int t)
-{
-    int r = 0;
-    while (t >= s->n_tok_of[r])
-        t -= s->n_tok_of[r++];
-    return r;
-}
-
-/* Which of all places computes expert e for token t; -1 = none. Of several copies the one on the
- * rank that has the token, where there is one. */
-static int place_of(const struct dev_moe *p, int e, int t)
-{
-    if (!p->slots) return e;
-    int first = p->slots->first[e], n = p->slots->first[e + 1] - first;
-    const int32_t *list = p->slots->list + first;
-    if (n == 0) return -1;
-    if (!p->spread || n == 1) return list[t % n];
-    int rank = owner_of(p->spread, t);
-    for (int i = 0; i < n; i++)
-        if (list[i] >= p->slots->rank0[rank] && list[i] < p->slots->rank0[rank + 1]) return list[i];
-    return list[(t + rank) % n];
 }
 
 /* What the router chose, and how many terms of a generated token come late. */
@@ -84,7 +55,7 @@ static int place_of_term(const struct cpu *c, const struct dev_moe *p, int i)
 {
     struct listed l = listed_of(p);
     int t = i / p->k;
-    return is_late(c, &l, t, i % p->k) == p->late ? place_of(p, p->id[i], t) : -1;
+    return is_late(c, &l, t, i % p->k) == p->late ? dev_terms_place(p, p->id[i], t) : -1;
 }
 
 /* Terms of a step whose experts have a slot here, and of others. */
@@ -94,7 +65,7 @@ static void count_hits(const struct dev_moe *p, int n_tok)
     struct dev_hits *h = p->hits;
     for (int i = 0; i < n_tok * p->k; i++) {
         int e = p->id[i];
-        if (place_of(p, e, 0) >= 0) {
+        if (dev_terms_place(p, e, 0) >= 0) {
             h->n_here++;
             continue;
         }
@@ -105,29 +76,19 @@ static void count_hits(const struct dev_moe *p, int n_tok)
     }
 }
 
+struct dev_terms dev_cpu_terms(const struct cpu *c)
+{
+    return (struct dev_terms){c->moe.slot_row, c->moe.slot_of, c->moe.expert_slot0};
+}
+
 /* Rows 0 .. T*K-1 sorted by place, within one by token; -1 for terms that are not computed
  * here. */
 static void group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
 {
-    int n = n_tok * p->k, last = n_place(p);
-    int32_t *first = c->moe.expert_slot0;
-    memset(first, 0, sizeof *first * (size_t)(last + 1));
-    for (int i = 0; i < n; i++) {
-        int at = c->moe.slot_of[i] = place_of_term(c, p, i);
-        if (at >= 0) first[at + 1]++;
-    }
-    for (int e = 0; e < last; e++)
-        first[e + 1] += first[e];
-    for (int i = 0; i < n; i++) {
-        int at = c->moe.slot_of[i];
-        if (at < 0) continue;
-        int32_t slot = first[at]++;
-        c->moe.slot_row[slot] = i / p->k;
-        c->moe.slot_of[i] = slot;
-    }
-    for (int e = last; e > 0; e--)
-        first[e] = first[e - 1]; /* first[e] had moved to its end */
-    first[0] = 0;
+    struct dev_terms l = dev_cpu_terms(c);
+    for (int i = 0; i < n_tok * p->k; i++)
+        l.slot_of[i] = place_of_term(c, p, i);
+    dev_terms_sort(&l, n_tok * p->k, p->k, dev_terms_n_place(p));
 }
 
 /* What all experts have given, for the columns that are added up here. */
@@ -342,13 +303,12 @@ void dev_cpu_moe_here(void *arg, int worker, int n_w)
 static void moe_turned(struct cpu_moe *m)
 {
     const struct dev_moe *p = m->p;
-    const int32_t *slot0 = m->c->moe.expert_slot0, *rank0 = p->slots->rank0;
+    const struct dev_terms l = dev_cpu_terms(m->c);
     struct dev_joined j = {
         .d = &m->c->head, .x = m->c->moe.y, .y = p->rows, .part = p->part, .n_of = p->n_of};
     j.n_row = m->n_tok * p->k;
     j.n = m->down->m.n_row;
-    for (int r = 0; r < p->ranks->n_rank; r++)
-        p->n_of[r] = slot0[rank0[r + 1]] - slot0[rank0[r]];
+    dev_terms_count(&l, p, p->ranks->n_rank, p->n_of);
     par_run(m->c->team, dev_cpu_moe_here, m);
     p->ranks->join(p->ranks->user, &j);
     par_run(m->c->team, dev_cpu_moe_sum, m);
@@ -379,7 +339,7 @@ void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p
     m->parts = !p->tap.fn && dev_cpu_takes_parts(m->down) &&
                (!p->h_all || dev_cpu_parts_shared(p->ranks, p->part));
     ASSERT(n_tok <= dev_cpu_n_tok_experts(&c->most) && p->k <= c->most.k &&
-           n_place(p) <= c->most.n_expert && m->gate_up->m.n_row <= c->most.d_ff_expert &&
+           dev_terms_n_place(p) <= c->most.n_expert && m->gate_up->m.n_row <= c->most.d_ff_expert &&
            m->down->m.n_row <= c->most.d_model);
     group_by_expert(c, p, n_tok);
     if (p->hits) count_hits(p, n_tok);

@@ -78,6 +78,7 @@ void dev_cpu_whole_join(struct cpu *c, const struct dev_ranks *r, int n_row,
 
 bool dev_cpu_parts_shared(const struct dev_ranks *r, const int32_t *part)
 {
+    if (r->plain) return false;
     for (int i = 0; i < r->n_rank; i++)
         if (part[i] % 32) return false;
     return true;

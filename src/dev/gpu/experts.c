@@ -43,14 +43,20 @@ static sl_status put_slots(struct gpu *c, uint64_t at, const struct dev_slots *s
     return dev_gpu_put(c, at, slot, 4 * (int64_t)n_expert, err);
 }
 
+/* Tokens and experts of each, at most. */
+static int64_t n_term(const struct gpu *c)
+{
+    return (int64_t)BASE_MAX(c->most.max.n_tok, c->most.max.n_tok_all) * c->most.k;
+}
+
 static sl_status bring_moe(struct gpu *c, const struct dev_moe *p, sl_err *err)
 {
     uint64_t at;
     if (!p->slots || find(c, p->slots)) return SL_OK;
     SL_TRY(dev_gpu_kernel(c, GPU_slots, err));
     if (!c->moe.slots)
-        SL_TRY(dev_gpu_carve(c, 4 * (int64_t)c->most.max.n_tok * c->most.k, &c->moe.slots, NULL,
-                             err));
+        SL_TRY(dev_gpu_carve(c, 4 * n_term(c), &c->moe.slots, NULL, err));
+    if (p->ranks || p->spread) return dev_gpu_terms_reserve(c, p, err);
     SL_TRY(new_brought(c, p->slots, p->n_expert, &at, err));
     return put_slots(c, at, p->slots, p->n_expert, err);
 }
@@ -101,6 +107,15 @@ void dev_gpu_route(dev *d, const struct dev_step *b, const struct dev_route *p)
     LAUNCH(c, GPU_route, GRID(dev_n_row(b, p->n_tok), 1, 1), k);
 }
 
+void dev_gpu_wsum(struct gpu *c, const struct dev_moe *p, const struct gpu_wsum *s)
+{
+    struct {
+        uint64_t x, weight, add, y;
+        uint32_t n, k;
+    } k = {s->x, at(p->weight), at(p->add), at(p->y), (uint32_t)s->n, (uint32_t)p->k};
+    LAUNCH(c, GPU_wsum, GRID(groups(s->n, 64), s->n_tok, 1), k);
+}
+
 void dev_gpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
 {
     struct gpu *c = dev_gpu_of(d);
@@ -121,7 +136,15 @@ void dev_gpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
                                 .ids = at(p->id),
                                 .per = 1},
                           .h = {.x = c->moe.h, .n = F, .n_row = n, .ldx = F}};
+    if (p->spread) {
+        dev_gpu_moe_spread(c, p, n_tok);
+        return;
+    }
     if (n == 0) return;
+    if (p->rows) {
+        dev_gpu_moe_turned(c, p, n_tok);
+        return;
+    }
     if (p->slots) {
         struct {
             uint64_t id, map, slot;
@@ -131,13 +154,11 @@ void dev_gpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
         e.up.ids = e.q.ids = c->moe.slots;
         e.q.y = at(p->terms);
     }
-    dev_gpu_block(c, &e);
-    if (p->terms) return;
-    struct {
-        uint64_t x, weight, add, y;
-        uint32_t n, k;
-    } k = {c->moe.y, at(p->weight), at(p->add), at(p->y), (uint32_t)D, (uint32_t)p->k};
-    LAUNCH(c, GPU_wsum, GRID(groups(D, 64), n_tok, 1), k);
+    if (p->ranks)
+        dev_gpu_block_shared(c, &e, &(struct gpu_shared){p->ranks, p->part, at(p->h_all)});
+    else
+        dev_gpu_block(c, &e);
+    if (!p->terms) dev_gpu_wsum(c, p, &(struct gpu_wsum){c->moe.y, n_tok, D});
 }
 
 void dev_gpu_sum(dev *d, const struct dev_step *b, const struct dev_sum *p)
@@ -164,7 +185,7 @@ void dev_gpu_sum(dev *d, const struct dev_step *b, const struct dev_sum *p)
 sl_status dev_gpu_moe_reserve(struct gpu *c, sl_err *err)
 {
     const struct dev_shapes *p = &c->most;
-    int64_t n = (int64_t)p->max.n_tok * p->k, F = p->d_ff_expert, D = p->d_model;
+    int64_t n = n_term(c), F = p->d_ff_expert, D = p->d_model;
     if (p->n_expert) SL_TRY(dev_gpu_kernel(c, GPU_route, err));
     if (n == 0 || F == 0) return SL_OK;
     SL_TRY(dev_gpu_kernel(c, GPU_wsum, err));

@@ -16,6 +16,7 @@
 
 #include "dev/dev_internal.h"
 #include "dev/gpu/kernel_list.h"
+#include "dev/terms.h"
 #include "kern/mm.h"
 #include "kern/mm_fmt_list.h"
 
@@ -211,10 +212,18 @@ struct gpu_brought {
     uint64_t at;
 };
 
+/* Lists of the host, of experts that are spread over ranks: [tokens, K] of all that may come. */
+struct gpu_terms {
+    struct dev_terms l;
+    int32_t *place, *id, *slot, *row_of;
+    size_t n_place;
+};
+
 /* Workspace of routed experts: a row a token and expert. Of latents: a row a token and head. */
 struct gpu_moe {
     uint64_t glu, h, y, slots; /* slots: [T, K] where experts have chosen slots */
     struct gpu_act act;
+    struct gpu_terms terms;
 };
 struct gpu_mla {
     uint64_t heads, lat, olat;
@@ -275,6 +284,7 @@ struct gpu {
     int64_t stamp_ns[GPU_STAMPS]; /* of operators (times.c) */
     uint8_t stamp[GPU_STAMPS];    /* which one ends there */
     int n_stamp;
+    int at_room; /* which of two the last join's rows are in (ranks.c) */
     struct gpu_mem bounce; /* pinned rows between devices */
     int64_t bounce_used;
     struct gpu_flow flow[GPU_FLOWS];
@@ -442,6 +452,6 @@ double dev_gpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms);
     .kv_put = dev_gpu_kv_put, .attn = dev_gpu_attn, .ffn = dev_gpu_ffn, .add = dev_gpu_add,        \
     .rows = dev_gpu_rows, .best = dev_gpu_best, .move = dev_gpu_move,                       \
     .route = dev_gpu_route, .moe = dev_gpu_moe, .attn_mla = dev_gpu_attn_mla, .sum = dev_gpu_sum,  \
-    .send = dev_gpu_send, .bring = dev_gpu_bring
+    .send = dev_gpu_send, .join = dev_gpu_join, .pick = dev_gpu_pick, .bring = dev_gpu_bring
 
 #endif

@@ -11,10 +11,8 @@ static const char *route_lacks(const struct dev_route *p)
 
 static const char *moe_lacks(const struct gpu *c, const struct dev_moe *p)
 {
-    if (p->combine || p->spread)
-        return "another form of experts' outputs (combine), or experts on other ranks";
-    if (p->ranks) return "experts shared among ranks: --device cpu does that";
-    if (!p->slots != !p->terms)
+    if (p->combine && !p->spread) return "another form of experts' outputs (combine)";
+    if (!p->slots != !p->terms && !p->ranks && !p->spread)
         return "experts in chosen slots: --place experts=cpu runs them";
     if (p->n_expert > GPU_EXPERT_MAX) return "more than 1024 experts in chosen slots";
     if (p->tap.fn) return "showing experts' inputs: --device cpu does that";
@@ -50,7 +48,6 @@ const char *dev_gpu_lacks(const dev *d, const struct dev_op *op)
     case DEV_OP_matmul:
         return op->u.matmul.rows ? "a product of listed rows" : NULL;
     case DEV_OP_ffn:
-        if (op->u.ffn.ranks) return "a block shared among ranks: --device cpu does that";
         return dev_mat_cols(op->u.ffn.down) > c->glu_cols ? "more hidden values than were reserved"
                                                           : NULL;
     case DEV_OP_attn:

@@ -47,7 +47,10 @@ static sl_status open_mat(struct gpu *c, const struct dev_image *im, enum dev_us
     for (int half = 0; half < 2; half++)
         SL_TRY(open_half(c, m, half, im, err));
     SL_TRY(dev_gpu_carve(c, n_scale, &m->scale, NULL, err));
-    return dev_gpu_put(c, m->scale, im->scale, n_scale, err);
+    if (!im->pick) return dev_gpu_put(c, m->scale, im->scale, n_scale, err);
+    for (int i = 0; i < im->n; i++)
+        SL_TRY(dev_gpu_put(c, m->scale + 8 * (uint64_t)i, im->scale + 2 * im->pick[i], 8, err));
+    return SL_OK;
 }
 
 /* n bytes of whole units, of which the first is number unit of that half. */
@@ -124,7 +127,9 @@ sl_status dev_gpu_mat_map(dev *d, const char *name, const struct dev_image *im, 
     uint64_t n_tile = (uint64_t)m->n_tile;
     for (int half = 0; half < 2 && m->half[half].fmt >= 0; half++)
         for (uint64_t i = 0; i < (uint64_t)im->n; i++)
-            SL_TRY(write_units(c, &m->half[half], i * n_tile, im->data[half] + i * im->step[half],
+            SL_TRY(write_units(c, &m->half[half], i * n_tile,
+                               im->data[half] +
+                                   (im->pick ? (uint64_t)im->pick[i] : i) * im->step[half],
                                n_tile * m->half[half].unit_bytes));
     *out = &m->head;
     return dev_gpu_finish(c, err);

@@ -60,7 +60,7 @@ void dev_gpu_prep_form(struct gpu *c, const struct gpu_act *a, enum mm_act form,
     }
 }
 
-static void prep_all(struct gpu *c, const dev_act *act, const struct gpu_rows *r)
+void dev_gpu_prep_all(struct gpu *c, const dev_act *act, const struct gpu_rows *r)
 {
     const struct gpu_act *a = (const struct gpu_act *)act;
     int n = 0;
@@ -226,17 +226,27 @@ static void gate(struct gpu *c, const struct dev_epilogue *e, const struct gpu_r
     }
 }
 
-void dev_gpu_block(struct gpu *c, const struct gpu_block *b)
+void dev_gpu_block_up(struct gpu *c, const struct gpu_block *b)
 {
-    const struct gpu_mat *down = (const struct gpu_mat *)b->down;
-    enum mm_act form = down->half[0].form;
     struct gpu_rows h = b->h;
     h.from = b->up.y;
     dev_gpu_product(c, b->gate_up, &b->up);
     gate(c, dev_mat_epilogue(b->gate_up), &h);
-    h.from = 0;
+}
+
+void dev_gpu_block_down(struct gpu *c, const struct gpu_block *b)
+{
+    const struct gpu_mat *down = (const struct gpu_mat *)b->down;
+    enum mm_act form = down->half[0].form;
+    struct gpu_rows h = b->h;
     dev_gpu_prep_form(c, b->q.act, form, &h, form == MM_ACT_INT8 && h.n % 32 == 0);
     dev_gpu_product(c, b->down, &b->q);
+}
+
+void dev_gpu_block(struct gpu *c, const struct gpu_block *b)
+{
+    dev_gpu_block_up(c, b);
+    dev_gpu_block_down(c, b);
 }
 
 void dev_gpu_ffn(dev *d, const struct dev_step *b, const struct dev_ffn *p)
@@ -255,7 +265,11 @@ void dev_gpu_ffn(dev *d, const struct dev_step *b, const struct dev_ffn *p)
                                       .y = at(p->y),
                                       .ldy = down->head.rows},
                                 .h = {.x = at(p->h), .n = n, .n_row = n_row, .ldx = n}};
-    if (n_row) dev_gpu_block(c, &k);
+    if (n_row == 0) return;
+    if (p->ranks)
+        dev_gpu_block_shared(c, &k, &(struct gpu_shared){p->ranks, p->part, at(p->h_all)});
+    else
+        dev_gpu_block(c, &k);
 }
 
 /* ---- rows ---- */
@@ -304,14 +318,15 @@ void dev_gpu_norm(dev *d, const struct dev_step *b, const struct dev_norm *p)
         k.y += step_rows(c, k.ldy);
     }
     if (p->act)
-        prep_all(c, p->act, &(struct gpu_rows){.x = y, .n = p->n, .n_row = n_row, .ldx = ldy});
+        dev_gpu_prep_all(c, p->act,
+                         &(struct gpu_rows){.x = y, .n = p->n, .n_row = n_row, .ldx = ldy});
 }
 
 void dev_gpu_prep(dev *d, const struct dev_step *b, const struct dev_prep *p)
 {
     struct gpu_rows r = {.x = at(p->x), .n = p->n, .n_row = dev_n_row(b, p->n_row)};
     r.ldx = p->ldx ? p->ldx : p->n;
-    prep_all(dev_gpu_of(d), p->act, &r);
+    dev_gpu_prep_all(dev_gpu_of(d), p->act, &r);
 }
 
 void dev_gpu_rows(dev *d, const struct dev_step *b, const struct dev_rows *p)
@@ -320,7 +335,7 @@ void dev_gpu_rows(dev *d, const struct dev_step *b, const struct dev_rows *p)
     struct gpu_rows r = {.x = at(p->x), .n = p->n, .n_row = dev_n_row(b, DEV_ROWS_WANTED)};
     r.ldx = p->n;
     r.from = r.n_row == b->n_tok ? 0 : step_of(c, b)->row_tok;
-    prep_all(c, p->act, &r);
+    dev_gpu_prep_all(c, p->act, &r);
 }
 
 void dev_gpu_add(dev *d, const struct dev_step *b, const struct dev_add *p)
@@ -350,9 +365,7 @@ void dev_gpu_best(dev *d, const struct dev_step *b, const struct dev_best *p)
     LAUNCH(c, GPU_best, GRID(dev_n_row(b, DEV_ROWS_WANTED), 1, 1), k);
 }
 
-/* Room for n bytes of rows that go to or come from the host; everything that lies there is waited
- * for where it is full. */
-static int64_t bounce(struct gpu *c, int64_t n)
+int64_t dev_gpu_bounce(struct gpu *c, int64_t n)
 {
     if (c->bounce_used + n > c->bounce.n || c->n_out == GPU_OUTS) (void)dev_gpu_finish(c, NULL);
     int64_t from = c->bounce_used;
@@ -364,7 +377,7 @@ void dev_gpu_move(dev *d, const struct dev_step *b, const struct dev_move *p)
 {
     struct gpu *c = dev_gpu_of(d);
     int n_row = dev_n_row(b, p->n_row);
-    int64_t row = 4 * (int64_t)p->n, n = row * n_row, from = n ? bounce(c, n) : 0;
+    int64_t row = 4 * (int64_t)p->n, n = row * n_row, from = n ? dev_gpu_bounce(c, n) : 0;
     uint64_t there = c->bounce.at + (uint64_t)from;
     uint8_t *here = c->bounce.host + from;
     if (n == 0 || c->why.code) return;

@@ -50,6 +50,33 @@ struct gpu_block {
     struct gpu_rows h;
 };
 void dev_gpu_block(struct gpu *c, const struct gpu_block *b);
+/* Its parts: as far as h, and from there on. */
+void dev_gpu_block_up(struct gpu *c, const struct gpu_block *b);
+void dev_gpu_block_down(struct gpu *c, const struct gpu_block *b);
+/* The same where ranks share it: its gates and ups are some columns, in h_all are those of all. */
+struct gpu_shared {
+    const struct dev_ranks *ranks;
+    const int32_t *part;
+    uint64_t h_all;
+};
+void dev_gpu_block_shared(struct gpu *c, const struct gpu_block *b, const struct gpu_shared *s);
+/* Every form of an input. */
+void dev_gpu_prep_all(struct gpu *c, const dev_act *act, const struct gpu_rows *r);
+/* Where n bytes of rows that go to or come from the host lie in c->bounce; everything that lies
+ * there is waited for where it is full. */
+int64_t dev_gpu_bounce(struct gpu *c, int64_t n);
+
+/* Each token's sum of x [n_tok, K, n], its experts' outputs, by the operator's weights. */
+struct gpu_wsum {
+    uint64_t x;
+    int n_tok, n;
+};
+void dev_gpu_wsum(struct gpu *c, const struct dev_moe *p, const struct gpu_wsum *s);
+/* Experts that are whole, each on one of the ranks that share the rest, or on one of those that
+ * have tokens of their own (ranks.c); lists of the host for them. Errors: NOMEM. */
+sl_status dev_gpu_terms_reserve(struct gpu *c, const struct dev_moe *p, sl_err *err);
+void dev_gpu_moe_turned(struct gpu *c, const struct dev_moe *p, int n_tok);
+void dev_gpu_moe_spread(struct gpu *c, const struct dev_moe *p, int n_tok);
 
 /* How a step's attention goes through its spans (attn.c). */
 struct gpu_spans {

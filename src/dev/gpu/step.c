@@ -131,7 +131,8 @@ static sl_status reserve_step(struct gpu *c, struct gpu_step *t, sl_err *err)
 static sl_status reserve_lists(struct gpu *c, sl_err *err)
 {
     const struct dev_shapes *p = &c->most;
-    int64_t T = p->max.n_tok, n = T * BASE_MAX(p->k, p->mla_r ? p->n_head : 0);
+    int64_t T = p->max.n_tok, n = T * (p->mla_r ? p->n_head : 0);
+    n = BASE_MAX(n, (int64_t)BASE_MAX(p->max.n_tok, p->max.n_tok_all) * p->k);
     if (n == 0) return SL_OK;
     SL_TRY(dev_gpu_kernel(c, GPU_group, err));
     c->n_order = (int)n;

@@ -1,1 +1,1 @@
-sluice: layout: ranks that share layers \(tp, dp, ep\) compute on the CPU: with --device or --place it is pp alone
+sluice: layout: experts of layer 1 are placed on another device than those before: with dp all are on one

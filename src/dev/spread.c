@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Experts that are spread over ranks which have tokens of their own. First all ranks learn which
+ * experts the tokens of all of them have chosen, so that each knows what goes from where to where,
+ * and nobody says how much. Then rows go to the experts, and what these give comes back: a row for
+ * each token and expert, which the token's rank adds up in the order of its list. */
+#include "dev/spread.h"
+
+#include <string.h>
+
+#include "dev/cpu/moe.h"
+#include "par/par.h"
+
+/* All rows to all ranks. */
+static void gather(const struct dev_spreading *a, const float *x, float *y, int n)
+{
+    struct dev_joined j = {
+        .d = a->d, .x = x, .y = y, .n = n, .n_row = a->n_all, .n_of = a->s->n_tok_of};
+    a->s->ranks->join(a->s->ranks->user, &j);
+}
+
+/* Each row of x to one. */
+static void swap(const struct dev_spreading *a, const float *x, float *y, int n)
+{
+    struct dev_joined j = {.d = a->d, .x = x, .y = y, .n = n, .count = a->s->count};
+    a->s->ranks->join(a->s->ranks->user, &j);
+}
+
+static void count_tokens(struct dev_spreading *a)
+{
+    for (int r = 0; r < a->n_rank; r++) {
+        if (r < a->me) a->tok0 += a->s->n_tok_of[r];
+        a->n_all += a->s->n_tok_of[r];
+    }
+    ASSERT(a->n_all <= a->s->n_all);
+}
+
+/* ---- there ---- */
+
+/* Rows and what was chosen for them, side by side, to all. */
+static void gather_rows(struct dev_spreading *a)
+{
+    const struct dev_spread *s = a->s;
+    size_t row = sizeof(float) * (size_t)a->D, ids = sizeof(int32_t) * (size_t)a->K;
+    a->ld = a->D + a->K;
+    a->n_row = a->n_all;
+    for (int64_t t = 0; t < a->n_tok; t++) {
+        memcpy(s->send + t * a->ld, a->x + t * a->D, row);
+        memcpy(s->send + t * a->ld + a->D, a->id + t * a->K, ids);
+    }
+    gather(a, s->send, s->in, a->ld);
+    for (int64_t t = 0; t < a->n_all; t++)
+        memcpy(s->id + t * a->K, s->in + t * a->ld + a->D, ids);
+}
+
+/* What came of ranks that have failed is anything: then only nothing may break. */
+static void check_ids(const struct dev_spreading *a)
+{
+    for (int64_t i = 0; i < (int64_t)a->n_all * a->K; i++)
+        if (a->s->id[i] < 0 || a->s->id[i] >= a->p->n_expert) a->s->id[i] = 0;
+}
+
+/* The rank that computes the slot. */
+static int rank_of(const struct dev_spreading *a, int slot)
+{
+    const int32_t *slot0 = a->l.slot0, *rank0 = a->p->slots->rank0;
+    int r = 0;
+    while (slot >= slot0[rank0[r + 1]])
+        r++;
+    return r;
+}
+
+/* Ranks that have an expert of token t of all, as bits. */
+static uint64_t ranks_of(const struct dev_spreading *a, int t)
+{
+    uint64_t ranks = 0;
+    for (int k = 0; k < a->K; k++)
+        ranks |= (uint64_t)1 << rank_of(a, a->l.slot_of[t * a->K + k]);
+    return ranks;
+}
+
+void dev_spread_rows(struct dev_spreading *a)
+{
+    const struct dev_spread *s = a->s;
+    const int32_t *slot0 = a->l.slot0, *rank0 = a->p->slots->rank0;
+    int R = a->n_rank;
+    int64_t at = 0;
+    if (!s->swap) return;
+    memset(s->count, 0, sizeof *s->count * (size_t)(R * R));
+    for (int r = 0, t = 0; r < R; r++)
+        for (int end = t + s->n_tok_of[r]; t < end; t++) {
+            uint64_t to = ranks_of(a, t);
+            for (int q = 0; q < R; q++)
+                s->count[r * R + q] += (int32_t)(to >> q & 1);
+            if (to >> a->me & 1) s->list[t] = a->n_row++;
+        }
+    for (int q = 0; q < R; q++)
+        for (int64_t t = 0; t < a->n_tok; t++)
+            if (ranks_of(a, a->tok0 + (int)t) >> q & 1)
+                memcpy(s->send + at++ * a->D, a->x + t * a->D, sizeof(float) * (size_t)a->D);
+    swap(a, s->send, s->in, a->D);
+    a->ld = a->D;
+    for (int i = slot0[rank0[a->me]]; i < slot0[rank0[a->me + 1]]; i++)
+        a->l.slot_row[i] = s->list[a->l.slot_row[i]];
+}
+
+/* ---- and back ---- */
+
+static void pack_rows(void *arg, int worker, int n_w)
+{
+    const struct dev_spreading *a = arg;
+    int64_t b, e;
+    par_split(a->n_send, worker, n_w, &b, &e);
+    for (; b < e; b++) {
+        int row = a->s->list[b];
+        if (a->row_of) row = a->row_of[row];
+        dev_cpu_combine_pack(a->p->combine, a->y + (int64_t)row * a->D, a->D,
+                             a->s->give + b * a->n_word);
+    }
+}
+
+void dev_spread_back(struct dev_spreading *a)
+{
+    const struct dev_spread *s = a->s;
+    int first = a->l.slot0[a->p->slots->begin], R = a->n_rank;
+    int64_t i = 0;
+    memset(s->count, 0, sizeof *s->count * (size_t)(R * R));
+    for (int q = 0; q < R; q++)
+        for (int64_t end = i + (int64_t)s->n_tok_of[q] * a->K; i < end; i++) {
+            int slot = a->l.slot_of[i], r = rank_of(a, slot);
+            s->count[r * R + q]++;
+            if (r == a->me) s->list[a->n_send++] = slot - first;
+        }
+    dev_host_run(a->d, pack_rows, a);
+    swap(a, s->give, s->back, a->n_word);
+    int32_t at[64] = {0};
+    for (int r = 0, n = 0; r < R; r++) {
+        at[r] = n;
+        n += s->count[r * R + a->me];
+    }
+    for (int64_t t = 0; t < (int64_t)a->n_tok * a->K; t++)
+        s->list[t] = at[rank_of(a, a->l.slot_of[(int64_t)a->tok0 * a->K + t])]++;
+}
+
+/* The tokens that are this rank's, of those of its step. */
+static void take_own(struct dev_spreading *a, const struct dev_moe *p)
+{
+    int64_t t = a->s->tok0;
+    a->own = *p;
+    a->own.id += t * a->K;
+    a->own.weight += t * a->K;
+    if (p->add) a->own.add += t * a->D;
+    a->x = a->s->x + t * a->D;
+    a->id = a->own.id;
+    a->p = &a->own;
+}
+
+void dev_spread_begin(struct dev_spreading *a, const struct dev_moe *p, int n, int n_tok)
+{
+    const struct dev_spread *s = p->spread;
+    struct dev_terms l = a->l;
+    *a = (struct dev_spreading){.d = a->d, .s = s, .l = l, .K = p->k, .D = n};
+    a->n_tok = s->n_tok_of[s->ranks->rank];
+    a->me = s->ranks->rank;
+    a->n_rank = s->ranks->n_rank;
+    a->n_word = dev_combine_words(p->combine, n);
+    ASSERT(s->tok0 + a->n_tok <= n_tok);
+    ASSERT(a->n_rank <= 64 && !p->n_late && !p->late && !p->before);
+    take_own(a, p);
+    count_tokens(a);
+}
+
+void dev_spread_there(struct dev_spreading *a)
+{
+    if (a->s->swap)
+        gather(a, (const float *)(const void *)a->id, (float *)(void *)a->s->id, a->K);
+    else
+        gather_rows(a);
+    check_ids(a);
+}
