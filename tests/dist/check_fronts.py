@@ -4,8 +4,8 @@
 together; and one that is killed takes nothing from the others: neither their speed nor what its own
 requests had of a key's limits.
 
-  check_fronts.py [BUILD] [--long]    --long: the gaps between others' events, with and without a
-                                      kill, 30 times each in turn
+  check_fronts.py [BUILD] [--long [--rounds N]]
+      --long: the gaps between others' events, with and without a kill, N (30) times each in turn
 """
 import os
 import sys
@@ -16,7 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LONG = "--long" in sys.argv
-sys.argv = [a for a in sys.argv if a != "--long"]
+ROUNDS = (int(sys.argv.pop(sys.argv.index("--rounds") + 1)) if "--rounds" in sys.argv else
+          30 if LONG else 1)
+sys.argv = [a for a in sys.argv if a not in ("--long", "--rounds")]
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e", "serve"), os.path.join(HERE, "..", "e2e")]
 import check_attach as attach  # noqa: E402
 import e2e  # noqa: E402
@@ -172,7 +174,7 @@ def p99(v):
 
 def killed(e, fronts):
     quiet, after, want = [], [], None
-    for _ in range(30 if LONG else 1):
+    for _ in range(ROUNDS):
         for kill, to in ((False, quiet), (True, after)):
             more, texts = round_of(e, fronts, kill)
             to += more

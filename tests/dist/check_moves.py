@@ -7,6 +7,7 @@ events beside those of a server that moves none.
 
   check_moves.py [BUILD] [--long]
 """
+import contextlib
 import json
 import os
 import signal
@@ -74,26 +75,36 @@ def p99(gaps):
 
 
 class Asker(threading.Thread):
-    """Asks for moves until it is told to stop."""
+    """Asks for moves, but while it rests, until it is told to stop."""
 
     def __init__(self, server):
         super().__init__(daemon=True)
-        self.server, self.over, self.status = server, False, set()
+        self.server, self.over, self.rests, self.status = server, False, False, set()
         self.start()
 
     def run(self):
         while not self.over:
-            self.status.add(self.server.post("/admin/place", {})[0])
+            if not self.rests:
+                self.status.add(self.server.post("/admin/place", {})[0])
             time.sleep(0.03)
 
 
-def moved(server, want, goal, seconds):
-    """Rounds of 8 streams until ranks have begun to use others often enough."""
-    gaps, asker, end, first = [], Asker(server), time.time() + seconds, 0
+def moved(server, want, goal, seconds, still=None):
+    """Rounds of 8 streams until ranks have begun to use others often enough. still: each of them
+    also on that server, on which nothing moves, and whose gaps come second."""
+    gaps, quiet, asker, end, first = [], [], Asker(server), time.time() + seconds, 0
     while True:
+        expected = [want(first + k) for k in range(8)]
+        asker.rests = False
         got, more = answers(server, first)
         gaps += more
-        need(f"answers {first} are the same", got == [want(first + k) for k in range(8)])
+        need(f"answers {first} are the same", got == expected)
+        asker.rests = still is not None
+        if still:
+            time.sleep(0.5)  # what was asked for is over
+            got, more = answers(still, first)
+            quiet += more
+            need(f"without moves {first} the same", got == expected)
         n = server.metric("sluice:placement_number")
         if n >= goal or time.time() > end:
             break
@@ -106,7 +117,10 @@ def moved(server, want, goal, seconds):
     print(f"moves: {n:.0f} placements, {server.metric('sluice:placement_loads_total'):.0f} experts "
           f"in {server.metric('sluice:rebalances_total'):.0f} passes, p99 gap "
           f"{1000 * p99(gaps):.1f} ms", flush=True)
-    return gaps
+    if still:
+        print(f"moves: none: p99 gap {1000 * p99(quiet):.1f} ms ({len(gaps)} and {len(quiet)})",
+              flush=True)
+    return gaps, quiet
 
 
 def shared(server):
@@ -132,17 +146,6 @@ def wanted(server):
             known[i] = answer(server, i)[0]
         return known[i]
     return want
-
-
-def still(server, want):
-    """The same streams without moves."""
-    gaps = []
-    for first in range(0, 40, 8):
-        got, more = answers(server, first)
-        gaps += more
-        need(f"without moves {first} the same", got == [want(first + k) for k in range(8)])
-    print(f"moves: none: p99 gap {1000 * p99(gaps):.1f} ms", flush=True)
-    return gaps
 
 
 def groups(server, want):
@@ -221,10 +224,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder, Server() as alone:
         want = wanted(alone)
         counts(folder)
-        with Server(*SPREAD, *EACH) as s:
-            quiet = still(s, want) if LONG else []
-        with Server(*SPREAD, *MOVE, *EACH) as s:
-            gaps = moved(s, want, 200 if LONG else ENOUGH, 600 if LONG else 120)
+        with contextlib.ExitStack() as both:
+            s = both.enter_context(Server(*SPREAD, *MOVE, *EACH))
+            still = both.enter_context(Server(*SPREAD, *EACH)) if LONG else None
+            gaps, quiet = moved(s, want, 200 if LONG else ENOUGH, 600 if LONG else 120, still)
             lines, shares = shared(s)
             need("each rank's share is told",
                  len(shares) == RANKS and abs(sum(shares) - RANKS) < 0.01,
