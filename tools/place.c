@@ -251,7 +251,7 @@ static sl_status put_all(const struct opt_common *o, int n_layer, struct str *s,
     put_cpu_layers(o, n_layer, s, &n_cpu);
     SL_TRY(put_split(o, n_layer, n_cpu, s, err));
     if (experts) str_printf(s, "experts=%s;", experts);
-    if (o->n_cpu_moe && n_layer && o->n_cpu_moe >= n_layer)
+    if (n_layer && o->n_cpu_moe > n_layer)
         str_puts(s, "experts=cpu;"); /* as many as there are */
     else if (o->n_cpu_moe)
         str_printf(s, "experts@0-%d=cpu;", o->n_cpu_moe - 1);
