@@ -462,7 +462,8 @@ def options(command):
             continue
         name, arg = m[1], m[2]
         out[name] = ([] if not arg else ["3"] if arg in ("N", "S") else ["0.5"] if arg == "F" else
-                     [arg.split("|")[1]] if "|" in arg and arg.islower() else ["x"])
+                     [arg.split("|")[1]] if "|" in arg else
+                     ["tp=2"] if name == "layout" else ["x"])
     return out
 
 
