@@ -347,24 +347,20 @@ typedef struct sl_engine_opts {
      * come; SL_STREAM_AUTO: from the number on from which it is faster, found by trying when the
      * engine opens. No answer changes by it. REQUEST where no experts lie so. 0 = never. */
     int stream_from;
-    /* "tp=T,pp=P": P stages have some of the layers each, and the T ranks of a stage share every
-     * matrix of it by its rows; each rank has a part of the threads. Answers are the same, bit for
-     * bit. NULL = one rank. Ranks are threads of this process; or, where a launcher (mpirun, srun)
-     * has started T P processes, those: see sl_follow. "tp=T,ep=T": of experts that are chosen each
-     * rank has some, whole; which of them says expert_load. "dp=N,ep=N": N ranks, of which each has
-     * all but these experts, and the sequences that came to it: n_seq_max, n_chunk and kv_tokens
-     * are of all of them, and become multiples of N; n_ctx is a sequence's, whose cache is one
-     * rank's. "auto": of a machine whose CPUs belong to N > 1 memory nodes "tp=N", where the model
-     * can be shared so, computes on "cpu", and nothing is asked for that one rank has alone. */
+    /* "tp=T,pp=P": P stages have some of the layers each, whose matrices T ranks share by rows,
+     * each rank with a part of the threads; answers stay the same, bit for bit. NULL = one rank.
+     * They are threads, or the processes that a launcher (mpirun, srun) has started: see sl_follow.
+     * "tp=T,ep=E": E groups of ranks have some of the experts each, as expert_load says: whole ones
+     * with E = T. "dp=N,ep=E": N ranks with all but experts, and the sequences that came to them:
+     * n_seq_max, n_chunk and kv_tokens are of all, and become multiples of N; n_ctx is a
+     * sequence's. "auto": a rank on each memory node, where model, device and options allow it. */
     const char *layout;
-    /* Form in which every expert's output is taken before it is weighed and added: "f32", as it
-     * is, "bf16", or "q8", a byte each and a power of two for 32. What ranks of a layout with dp
-     * give each other becomes less. It changes answers, but they do not depend on the layout.
-     * NULL = f32. REQUEST: of a model without experts. */
+    /* Form in which experts' outputs are taken before they are weighed and added: "f32", as they
+     * are, NULL too; "bf16"; "q8", a byte each and a power of two for 32: other answers, whatever
+     * the layout, and less between ranks of dp. REQUEST: of a model without experts. */
     const char *combine;
-    /* With dp, how tokens' rows go to the experts: "gather", all to all ranks; "swap", each to the
-     * ranks that have an expert of it; NULL, "auto": swap with ranks on several machines that are
-     * more than a token's experts. Answers are the same. */
+    /* With dp: "gather", tokens' rows go to all ranks; "swap", to those that have an expert of it;
+     * NULL, "auto": swap between machines with more ranks than experts of a token. */
     const char *dispatch;
     /* How often each expert was chosen, by layer, MTP layers after the others: [n_expert_load,
      * n_expert], read while opening; further layers count as even. By it a layout with ep deals
@@ -377,8 +373,8 @@ typedef struct sl_engine_opts {
      * a rank reads, in 10^6 bytes a second; 0 = 200. Every rebalance_s seconds they are rebalanced
      * unasked; 0 = never. The model then stays open as long as the engine, as always. */
     int n_spare, place_mbps, rebalance_s;
-    /* How long a rank may give no sign in a step before all fail; 0 = 30 000, and always at least
-     * 20 times the longest step. */
+    const char *place_from; /* "disk", NULL; "peer": a rank's memory. REQUEST: of a packed file */
+    /* For how long a rank may give no sign in a step; 0 = 30 000, at least 20 longest steps. */
     int dist_deadline_ms;
     /* as in sl_model_opts; reports the packing of the weights */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
@@ -679,6 +675,9 @@ typedef struct sl_rank_stat {
     int n_running, n_waiting; /* requests, where ranks have their own (dp); else rank 0's */
     int64_t kv_used_tok, kv_total_tok; /* the same of its cache */
     int n_slot; /* of each layer that it has, where experts are spread: sl_slots; else 0 */
+    uint64_t net_bytes; /* of join_bytes from ranks of other machines */
+    double link_us, link_gbps; /* rank 0's, at open: a join of few values, of many; 0 = none */
+    double near_pages; /* share of its pages on its own memory node, at open; -1 = not known */
 } sl_rank_stat;
 /* Up to n of them; returns the number of ranks. Nothing is written where there is one. Threads: the
  * engine's. */
@@ -694,9 +693,9 @@ SL_API sl_status sl_follow(sl_engine *e, sl_err *err) SL_MUST_USE;
  * its last step. Threads: the engine's. */
 SL_API int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n);
 
-/* Which expert lies in each slot of a layer that a layout with ep has spread over *n_rank ranks: up
- * to n; rank 0's, then rank 1's and so on (sl_rank_stat.n_slot). Returns the number of slots; 0 =
- * they are not spread, the layer is dense, or the engine is elsewhere. Threads: the engine's. */
+/* Which expert lies in each slot of a layer that a layout with ep has spread over *n_rank ranks (or
+ * groups): up to n; rank 0's, then rank 1's and so on (sl_rank_stat.n_slot). Returns the number of
+ * slots; 0 = not spread, a dense layer, an engine elsewhere. Threads: the engine's. */
 SL_API int sl_slots(const sl_engine *e, int layer, int32_t *out, int n, int *n_rank);
 
 /* Have experts change ranks until these have about equally much to do, by what was chosen since the

@@ -80,8 +80,9 @@ struct api_routing {
     /* of each rank, since open; 0 ranks: there is one */
     struct net_count n_part;
     struct api_part {
-        struct net_count step_us, wait_us, bytes, joins;
+        struct net_count step_us, wait_us, bytes, net, joins, near; /* near: 1 + in millionths */
     } part[API_RANK_MAX];
+    struct net_count link_ns, link_kbps; /* as sl_rank_stat has them; 0 = not measured */
     /* of groups of ranks that have sequences of their own; 0 groups: all are of one */
     struct net_count n_group;
     struct api_group {

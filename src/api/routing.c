@@ -26,8 +26,9 @@ static void deal_slots(api *a)
     struct api_spread *s = &a->routing.spread;
     sl_rank_stat rank[API_RANK_MAX];
     int n = BASE_MIN(sl_ranks(a->o.engine, rank, API_RANK_MAX), API_RANK_MAX);
+    int n_etp = n / (rank[0].stage + 1) / s->n_rank; /* of a group that shares experts */
     for (int k = 0; k < s->n_rank; k++)
-        s->begin[k + 1] = s->begin[k] + (k < n ? rank[k].n_slot : 0);
+        s->begin[k + 1] = s->begin[k] + (k * n_etp < n ? rank[k * n_etp].n_slot : 0);
 }
 
 static sl_status open_spread(api *a, sl_err *err)
@@ -156,10 +157,16 @@ static void sample_parts(api *a)
         struct api_part *p = &r->part[i];
         set(&p->step_us, (uint64_t)(rank[i].step_ms * 1e3));
         set(&p->wait_us, (uint64_t)(rank[i].wait_ms * 1e3));
-        set(&p->bytes, rank[i].join_bytes);
+        set(&p->bytes, rank[i].join_bytes - rank[i].net_bytes);
+        set(&p->net, rank[i].net_bytes);
+        set(&p->near, rank[i].near_pages >= 0 ? 1 + (uint64_t)(rank[i].near_pages * PARTS) : 0);
         set(&p->joins, rank[i].n_join);
     }
     set(&r->n_part, n > 1 ? (uint64_t)n : 0);
+    if (n > 1) {
+        set(&r->link_ns, (uint64_t)(rank[0].link_us * 1e3));
+        set(&r->link_kbps, (uint64_t)(rank[0].link_gbps * 1e6));
+    }
 }
 
 /* How much of the steps' time each stage waits for others: the mean of its ranks. */
@@ -253,17 +260,58 @@ static void put_groups(const struct api_routing *r, struct str *out, const char 
         put_list(&all[k], "gauge", &l, out, label);
 }
 
+/* Bytes that ranks took from each other, by the way that they came. */
+static void put_bytes(const struct api_routing *r, int n, struct str *out, const char *label)
+{
+    static const char name[] = "sluice:dist_bytes_total";
+    char more[400];
+    net_metric_head(out, name, "counter", "Bytes that a rank took from others");
+    for (int i = 0; i < 2 * n; i++) {
+        const struct api_part *p = &r->part[i / 2];
+        snprintf(more, sizeof more, "%s,rank=\"%d\",path=\"%s\"", label, i / 2,
+                 i % 2 ? "net" : "node");
+        net_metric_value(out, name, more, (double)net_count_get(i % 2 ? &p->net : &p->bytes));
+    }
+}
+
+static void put_near(const struct api_routing *r, int n, struct str *out, const char *label)
+{
+    static const char name[] = "sluice:local_page_ratio";
+    char more[400];
+    if (!net_count_get(&r->part[0].near)) return;
+    net_metric_head(out, name, "gauge", "Share of a rank's weights on its own memory node");
+    for (int i = 0; i < n; i++) {
+        uint64_t v = net_count_get(&r->part[i].near);
+        snprintf(more, sizeof more, "%s,rank=\"%d\"", label, i);
+        if (v) net_metric_value(out, name, more, (double)(v - 1) / PARTS);
+    }
+}
+
+static void put_link(const struct api_routing *r, struct str *out, const char *label)
+{
+    double us = (double)net_count_get(&r->link_ns) * 1e-3;
+    if (us <= 0) return;
+    net_metric_head(out, "sluice:link_latency_us", "gauge",
+                    "A join of few values, measured when the engine opened");
+    net_metric_value(out, "sluice:link_latency_us", label, us);
+    net_metric_head(out, "sluice:link_gbps", "gauge", "1e9 bytes a second of one of many");
+    net_metric_value(out, "sluice:link_gbps", label,
+                     (double)net_count_get(&r->link_kbps) * 1e-6);
+}
+
 static void put_parts(const struct api_routing *r, struct str *out, const char *label)
 {
     const struct api_part *p = r->part;
     const struct group_metric all[] = {
         {"sluice:rank_step_seconds_total", "Time of a rank's steps", &p->step_us, 1e-6},
         {"sluice:dist_wait_seconds_total", "Of these: it waited for others", &p->wait_us, 1e-6},
-        {"sluice:dist_bytes_total", "Bytes that it took from others", &p->bytes, 1},
         {"sluice:dist_ops_total", "Times that it joined rows with others", &p->joins, 1}};
     struct listed l = {(int)net_count_get(&r->n_part), sizeof *p, NULL};
     for (int k = 0; k < BASE_COUNT_OF(all) && l.n; k++)
         put_list(&all[k], "counter", &l, out, label);
+    if (l.n) put_bytes(r, l.n, out, label);
+    put_near(r, l.n, out, label);
+    put_link(r, out, label);
 }
 
 void api_stages_put(const api *a, struct str *out, const char *label)

@@ -161,6 +161,11 @@ void dev_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker), void 
     d->cls->host_run(d, fn, arg);
 }
 
+struct dev_pages dev_pages_near(const dev *d)
+{
+    return d->cls->pages_near ? d->cls->pages_near(d) : (struct dev_pages){0};
+}
+
 int dev_host_ahead(void *d)
 {
     const struct dev_class *c = ((dev *)d)->cls;

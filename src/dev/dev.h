@@ -108,6 +108,9 @@ void dev_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker), void 
 /* Such a device, by the thread that runs its operators while it waits for something else: reads a
  * little of what it will need next. 0: it knows of nothing. */
 int dev_host_ahead(void *d);
+/* Of pages of d's weights that were looked at: how many there are in memory, and on the memory node
+ * of the calling thread, which is one of d's. 0: not known (of mapped ones). */
+struct dev_pages dev_pages_near(const dev *d);
 
 /* ---- weights: at open time only ---- */
 enum dev_use {
@@ -551,7 +554,8 @@ struct dev_slots {
     const int32_t *expert, *rank0; /* [n] expert in a slot, -1 = none; rank0: see n_here */
     int32_t *first, *list; /* [E + 1], [n]: expert e lies in slots list[first[e] .. first[e + 1]) */
     /* 0, or: experts are spread over ranks, rank r's slots are from rank0[r] on up to rank0[r + 1];
-     * these stacks hold n_here slots from begin on */
+     * these stacks hold n_here slots from begin on. Where ranks share the rows of an expert
+     * (dev_etp) they are those of rank r's group of such ranks */
     int n_here, begin;
 };
 /* Fills s->first and s->list from s->n and s->expert. */
@@ -576,7 +580,7 @@ struct dev_spread {
     bool swap;               /* a row goes to the ranks that have an expert of it; else to all */
     dev_act *act;            /* room for the rows of all ranks */
     int n_all;      /* tokens of all ranks, at most: T is that of one, W dev_combine_words of D */
-    float *send;    /* [T, max(D + K, min(K, n_rank) D)] */
+    float *send; /* [T, max(D + K, min(K etp, n_rank) D)], etp ranks share an expert */
     float *give;    /* [n_all * K, W] apart: others may still read what was sent */
     float *in;      /* [n_all, D + K] */
     float *back;    /* [T * K, W] */
@@ -623,6 +627,7 @@ struct dev_moe {
     float *terms;
     struct dev_hits *hits; /* host: counted up, with terms; or NULL */
     const struct dev_spread *spread; /* NULL, or in place of ranks */
+    const struct dev_etp *etp;       /* NULL, or with rows or spread */
     enum dev_combine combine;
 };
 /* Of a device that leaves some of the experts to another one. */

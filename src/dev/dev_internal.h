@@ -69,6 +69,7 @@ struct dev_class {
     bool frees_poisoned; /* dev_kv_free is to poison: nothing may read a free block */
     void (*host_run)(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg);
     int (*host_ahead)(dev *d);
+    struct dev_pages (*pages_near)(const dev *d); /* NULL: not known */
     sl_status (*mat_load)(dev *d, const struct dev_weights *of, dev_mat **out, sl_err *err);
     /* NULL, or: what is loaded until it is told NULL is some of a stack; of a packer in its place
      */

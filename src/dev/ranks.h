@@ -59,6 +59,19 @@ struct dev_ranks {
     float *room;
     int64_t n_room;
 };
+struct dev_pages { /* dev_pages_near */
+    int64_t n, near;
+};
+/* Where each expert that is spread is shared by rows, among ranks that follow each other: these
+ * give each other hidden values, and of the rows of outputs each gets some, whole; from there they
+ * go on as those of experts that are not shared. */
+struct dev_etp {
+    const struct dev_ranks *ranks;
+    const int32_t *h_part, *part; /* [n_rank] of F and D: each rank's columns */
+    float *h_all;                 /* room for [all rows of experts, F] */
+    float *y;                     /* [its rows of them, D] */
+    int32_t *n_of;                /* room for [n_rank], host */
+};
 
 /* Of a step with that many tokens for each rank, or more, every rank has a share of the tokens: it
  * computes for those alone what all ranks would. */

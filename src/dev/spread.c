@@ -59,22 +59,30 @@ static void check_ids(const struct dev_spreading *a)
         if (a->s->id[i] < 0 || a->s->id[i] >= a->p->n_expert) a->s->id[i] = 0;
 }
 
-/* The rank that computes the slot. */
+/* The ranks that compute the slot: a group, of one where experts are whole. */
+static int group_of(const struct dev_spreading *a, int slot)
+{
+    const int32_t *slot0 = a->l.slot0, *rank0 = a->p->slots->rank0;
+    int g = 0;
+    while (slot >= slot0[rank0[g + 1]])
+        g++;
+    return g;
+}
+
+/* The rank that gives what comes of it. */
 static int rank_of(const struct dev_spreading *a, int slot)
 {
     const int32_t *slot0 = a->l.slot0, *rank0 = a->p->slots->rank0;
-    int r = 0;
-    while (slot >= slot0[rank0[r + 1]])
-        r++;
-    return r;
+    int g = group_of(a, slot), begin = slot0[rank0[g]], n = slot0[rank0[g + 1]] - begin;
+    return g * a->n_etp + (a->n_etp > 1 ? dev_terms_sharer(a->p, n, slot - begin) : 0);
 }
 
-/* Ranks that have an expert of token t of all, as bits. */
+/* Ranks that have an expert of token t of all, or rows of one, as bits. */
 static uint64_t ranks_of(const struct dev_spreading *a, int t)
 {
-    uint64_t ranks = 0;
+    uint64_t ranks = 0, group = a->n_etp < 64 ? ((uint64_t)1 << a->n_etp) - 1 : ~(uint64_t)0;
     for (int k = 0; k < a->K; k++)
-        ranks |= (uint64_t)1 << rank_of(a, a->l.slot_of[t * a->K + k]);
+        ranks |= group << group_of(a, a->l.slot_of[t * a->K + k]) * a->n_etp;
     return ranks;
 }
 
@@ -99,7 +107,8 @@ void dev_spread_rows(struct dev_spreading *a)
                 memcpy(s->send + at++ * a->D, a->x + t * a->D, sizeof(float) * (size_t)a->D);
     swap(a, s->send, s->in, a->D);
     a->ld = a->D;
-    for (int i = slot0[rank0[a->me]]; i < slot0[rank0[a->me + 1]]; i++)
+    int g = a->me / a->n_etp;
+    for (int i = slot0[rank0[g]]; i < slot0[rank0[g + 1]]; i++)
         a->l.slot_row[i] = s->list[a->l.slot_row[i]];
 }
 
@@ -121,7 +130,7 @@ static void pack_rows(void *arg, int worker, int n_w)
 void dev_spread_back(struct dev_spreading *a)
 {
     const struct dev_spread *s = a->s;
-    int first = a->l.slot0[a->p->slots->begin], R = a->n_rank;
+    int first = a->l.slot0[a->p->slots->begin] + a->y_begin, R = a->n_rank;
     int64_t i = 0;
     memset(s->count, 0, sizeof *s->count * (size_t)(R * R));
     for (int q = 0; q < R; q++)
@@ -154,15 +163,16 @@ static void take_own(struct dev_spreading *a, const struct dev_moe *p)
     a->p = &a->own;
 }
 
-void dev_spread_begin(struct dev_spreading *a, const struct dev_moe *p, int n, int n_tok)
+void dev_spread_begin(struct dev_spreading *a, const struct dev_moe *p, int n_tok)
 {
     const struct dev_spread *s = p->spread;
     struct dev_terms l = a->l;
-    *a = (struct dev_spreading){.d = a->d, .s = s, .l = l, .K = p->k, .D = n};
+    *a = (struct dev_spreading){.d = a->d, .s = s, .l = l, .K = p->k, .D = dev_terms_cols(p)};
     a->n_tok = s->n_tok_of[s->ranks->rank];
     a->me = s->ranks->rank;
     a->n_rank = s->ranks->n_rank;
-    a->n_word = dev_combine_words(p->combine, n);
+    a->n_etp = dev_terms_n_etp(p);
+    a->n_word = dev_combine_words(p->combine, a->D);
     ASSERT(s->tok0 + a->n_tok <= n_tok);
     ASSERT(a->n_rank <= 64 && !p->n_late && !p->late && !p->before);
     take_own(a, p);

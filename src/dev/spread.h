@@ -13,7 +13,7 @@ struct dev_spreading {
     const float *x;    /* own tokens' rows, and what was chosen for them: the host's */
     const int32_t *id;
     struct dev_terms l; /* room for the terms of the tokens of all ranks */
-    int me, n_rank, D, K;
+    int me, n_rank, n_etp, D, K;
     struct dev_moe own;     /* p is this one */
     int n_tok, tok0, n_all; /* this rank's; of all the first of them; how many there are */
     int ld;                 /* of rows that came: their values are the first D */
@@ -21,12 +21,13 @@ struct dev_spreading {
     int n_word;             /* of a row on its way back */
     int n_send;
     /* Row row_of[i], of this rank's slots the i-th, of y [rows, D] is what its expert gives;
-     * NULL = row i */
+     * NULL = row i. Of a group that shares experts they are those from y_begin on. */
     const float *y;
     const int32_t *row_of;
+    int y_begin;
 };
-/* Of an operator p, whose experts give rows of n values, on a step of n_tok tokens: own ones. */
-void dev_spread_begin(struct dev_spreading *a, const struct dev_moe *p, int n, int n_tok);
+/* Of an operator p on a step of n_tok tokens: own ones. */
+void dev_spread_begin(struct dev_spreading *a, const struct dev_moe *p, int n_tok);
 /* s->id are those of all tokens of all ranks; without swap their rows are in s->in. */
 void dev_spread_there(struct dev_spreading *a);
 /* Terms are sorted: with swap, rows to the ranks that have experts for them, each once. Then this

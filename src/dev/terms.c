@@ -13,6 +13,30 @@ static int owner_of(const struct dev_spread *s, int t)
     return r;
 }
 
+int dev_terms_n_etp(const struct dev_moe *p)
+{
+    return p->etp ? p->etp->ranks->n_rank : 1;
+}
+
+int dev_terms_share(const struct dev_moe *p, int n, int i)
+{
+    return (int)((int64_t)n * i / dev_terms_n_etp(p));
+}
+
+int dev_terms_sharer(const struct dev_moe *p, int n, int row)
+{
+    return (int)((((int64_t)row + 1) * dev_terms_n_etp(p) - 1) / n);
+}
+
+int dev_terms_cols(const struct dev_moe *p)
+{
+    int n = 0;
+    if (!p->etp) return dev_mat_rows(p->down);
+    for (int r = 0; r < p->etp->ranks->n_rank; r++)
+        n += p->etp->part[r];
+    return n;
+}
+
 int dev_terms_place(const struct dev_moe *p, int e, int t)
 {
     if (!p->slots) return e;
@@ -20,9 +44,9 @@ int dev_terms_place(const struct dev_moe *p, int e, int t)
     const int32_t *list = p->slots->list + first;
     if (n == 0) return -1;
     if (!p->spread || n == 1) return list[t % n];
-    int rank = owner_of(p->spread, t);
+    int rank = owner_of(p->spread, t), at = rank / dev_terms_n_etp(p);
     for (int i = 0; i < n; i++)
-        if (list[i] >= p->slots->rank0[rank] && list[i] < p->slots->rank0[rank + 1]) return list[i];
+        if (list[i] >= p->slots->rank0[at] && list[i] < p->slots->rank0[at + 1]) return list[i];
     return list[(t + rank) % n];
 }
 
@@ -49,6 +73,9 @@ void dev_terms_sort(const struct dev_terms *l, int n, int k, int n_place)
 void dev_terms_count(const struct dev_terms *l, const struct dev_moe *p, int n_rank, int32_t *n_of)
 {
     const int32_t *rank0 = p->slots->rank0;
-    for (int r = 0; r < n_rank; r++)
-        n_of[r] = l->slot0[rank0[r + 1]] - l->slot0[rank0[r]];
+    int n_etp = dev_terms_n_etp(p);
+    for (int r = 0; r < n_rank; r++) {
+        int g = r / n_etp, n = l->slot0[rank0[g + 1]] - l->slot0[rank0[g]];
+        n_of[r] = dev_terms_share(p, n, r % n_etp + 1) - dev_terms_share(p, n, r % n_etp);
+    }
 }

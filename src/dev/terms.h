@@ -18,12 +18,21 @@ static inline int dev_terms_n_place(const struct dev_moe *p)
     return p->slots ? p->slots->n : p->n_expert;
 }
 
+/* Ranks that share each expert (dev_etp), 1 = it is whole. And of n rows that experts of such ranks
+ * give: where those begin that number i of these ranks has (i may be their number); which of them
+ * has row `row`. */
+int dev_terms_n_etp(const struct dev_moe *p);
+int dev_terms_share(const struct dev_moe *p, int n, int i);
+int dev_terms_sharer(const struct dev_moe *p, int n, int row);
+/* Columns of what experts give, of all ranks that share one. */
+int dev_terms_cols(const struct dev_moe *p);
+
 /* Which of all places computes expert e for token t; -1 = none. Of several copies the one on the
- * rank that has the token, where there is one. */
+ * rank that has the token, or in its group, where there is one. */
 int dev_terms_place(const struct dev_moe *p, int e, int t);
 /* Of n terms; slot_of has their places. */
 void dev_terms_sort(const struct dev_terms *l, int n, int k, int n_place);
-/* How many each rank computes of what is sorted, where the slots are spread over them. */
+/* How many each rank gives of what is sorted, where the slots are spread over them. */
 void dev_terms_count(const struct dev_terms *l, const struct dev_moe *p, int n_rank, int32_t *n_of);
 
 #endif

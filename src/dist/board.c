@@ -189,7 +189,7 @@ static void board_tell(dist *d, const void *msg, size_t n, const struct dist_som
 static void wait_for_home(const dist *d)
 {
     struct os_word *done = &d->board->line[0].done;
-    bool with_home = d->circle[DIST_STAGE].first == 0;
+    bool with_home = d->circle[d->at[DIST_STAGE]].first == 0;
     if (d->slot || d->n_ahead == 1 || !with_home || spin(d, done, d->heard - 1)) return;
     while (!os_word_sleep(done, d->heard - 1, DIST_SLICE_MS) && !has_failed(d)) {
     }

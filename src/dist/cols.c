@@ -67,13 +67,13 @@ static void copy_rows(void *arg, int worker, int n_worker)
 static void run_copies(dist *d, struct job *j)
 {
     const struct dist_cols *c = j->c;
-    int mine = c->part[d->rank - j->who->first];
     uint64_t bytes = (uint64_t)j->n_row * (uint64_t)c->n * sizeof(float);
     if (c->run && bytes > DIST_ALONE_BYTES)
         c->run(c->user, copy_rows, j);
     else
         copy_rows(j, 0, 1);
-    d->count.bytes += (uint64_t)j->n_row * (uint64_t)(c->n - mine) * sizeof(float);
+    for (int r = 0; r < j->who->n; r++)
+        dist_took(d, j->who->first + r, (uint64_t)j->n_row * (uint64_t)c->part[r] * sizeof(float));
 }
 
 static bool all_piece(dist *d, const struct dist_cols *c, int row0, int n_row)

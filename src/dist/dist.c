@@ -20,19 +20,26 @@ void dist_init(dist *d, int rank, int n, const struct dist_opts *o)
     d->n_join = o->n_join ? o->n_join : n;
     d->n_ahead = BASE_MAX(o->n_ahead, 1);
     ASSERT(d->n_ahead <= DIST_AHEAD_MAX);
-    int n_tp = o->n_tp ? o->n_tp : d->n_join;
-    d->n_circle = n_tp > 1 && n_tp < d->n_join ? 2 : 1;
-    if (d->n_circle == 1) n_tp = d->n_join;
-    d->circle[DIST_TP] = (struct dist_circle){.first = rank / n_tp * n_tp, .n = n_tp};
-    d->circle[DIST_STAGE] =
-        (struct dist_circle){.first = rank / d->n_join * d->n_join, .n = d->n_join};
+    int n_tp = o->n_tp ? o->n_tp : d->n_join, n_etp = o->n_etp ? o->n_etp : n_tp;
+    const int size[DIST_N_KIND] = {[DIST_TP] = n_tp > 1 ? n_tp : d->n_join,
+                                   [DIST_STAGE] = d->n_join,
+                                   [DIST_ETP] = n_etp > 1 ? n_etp : d->n_join};
+    for (int k = 0; k < DIST_N_KIND; k++) {
+        int i = 0;
+        while (i < d->n_circle && d->circle[i].n != size[k])
+            i++;
+        d->at[k] = i;
+        if (i < d->n_circle) continue;
+        d->circle[d->n_circle++] =
+            (struct dist_circle){.first = rank / size[k] * size[k], .n = size[k]};
+    }
     d->deadline_ns = (int64_t)(o->deadline_ms ? o->deadline_ms : DIST_DEADLINE_MS) * 1000000;
     dist_set_crowded(d, o->crowded);
 }
 
 struct dist_circle *dist_circle_of(dist *d, enum dist_kind k)
 {
-    return &d->circle[d->n_circle > 1 ? k : DIST_TP];
+    return &d->circle[d->at[k]];
 }
 
 void dist_set_crowded(dist *d, bool crowded)
@@ -50,8 +57,8 @@ void dist_set_join(dist *d, int n)
 {
     ASSERT(d->n_circle == 1);
     d->n_join = n;
-    d->circle[DIST_TP].first = d->rank / n * n;
-    d->circle[DIST_TP].n = n;
+    d->circle[0].first = d->rank / n * n;
+    d->circle[0].n = n;
 }
 
 void dist_close(dist *d)
@@ -317,6 +324,13 @@ int dist_most_of(const int32_t *v, int n)
     return most;
 }
 
+void dist_took(dist *d, int rank, uint64_t bytes)
+{
+    if (rank == d->rank) return;
+    d->count.bytes += bytes;
+    if (!dist_here(d, rank)) d->count.net += bytes;
+}
+
 static bool pick_piece(dist *d, const struct dist_pick *k, int row0, int n_row)
 {
     size_t row = (size_t)k->n * sizeof(float);
@@ -330,7 +344,7 @@ static bool pick_piece(dist *d, const struct dist_pick *k, int row0, int n_row)
     for (int i = 0; i < n_row; i++) {
         int r = p.c->first + p.of[i], at = d->packed ? seen[r]++ : i;
         memcpy(k->y + (int64_t)(row0 + i) * k->n, d->from[r] + (int64_t)at * k->n, row);
-        if (r != d->rank) d->count.bytes += row;
+        dist_took(d, r, row);
     }
     return true;
 }
@@ -391,7 +405,8 @@ static bool turn_piece(dist *d, const struct dist_turn *t, int row0, int per)
         t->run(t->user, turn_rows, &j);
     else
         turn_rows(&j, 0, 1);
-    d->count.bytes += (uint64_t)(n_row - n_of[d->rank - c->first]) * row;
+    for (int r = 0; r < c->n; r++)
+        dist_took(d, c->first + r, (uint64_t)n_of[r] * row);
     return true;
 }
 
@@ -436,7 +451,12 @@ void dist_take(dist *d, float *y, int n_row, int n)
 {
     ASSERT(dist_giver(d) >= 0);
     if (pass(d, d->ops->take, y, n_row, n))
-        d->count.bytes += (uint64_t)n_row * (uint64_t)n * sizeof(float);
+        dist_took(d, dist_giver(d), (uint64_t)n_row * (uint64_t)n * sizeof(float));
+}
+
+void dist_note(dist *d, uint64_t v)
+{
+    d->count.note = v;
 }
 
 struct dist_count dist_counts(const dist *d, int rank)

@@ -24,14 +24,15 @@
 #define DIST_RANK_MAX 64
 #define DIST_AHEAD_MAX 16
 
-/* How a model is laid out over ranks. pp: its layers are dealt out to so many stages, one after
- * the other; dp: a stage has so many groups of ranks that each have all but the experts that are
+/* How a model is laid out over ranks. pp: its layers are dealt out to so many stages, one after the
+ * other; dp: a stage has so many groups of ranks that each have all but the experts that are
  * chosen, and sequences of their own; tp: every matrix of a group is shared among so many ranks.
  * Rank r is number r % tp of group r / tp % dp of stage pp - 1 - r / (tp dp): rank 0 is in the last
- * stage. ep: 1, or as many as a stage has ranks: the experts are not shared by rows, each is on one
- * of these ranks; with dp it is that. weight: how much each of a stage's n_weight ranks holds of
- * what it shares with others, the same in every stage; n_weight 0: they are alike. */
-#define DIST_WEIGHT_MAX 1000
+ * stage. ep: so many groups of a stage's ranks, which follow each other, have some of the experts
+ * each, and share these by rows (tp dp / ep = 1: they are whole); it divides tp dp. weight: how
+ * much each of a stage's n_weight ranks holds of what it shares with others, the same in every
+ * stage; n_weight 0: they are alike. */
+#define DIST_WEIGHT_MAX 1000 /* sums of all ranks' are 16 bits, too */
 struct dist_layout {
     int tp, dp, ep, pp;
     int n_weight; /* 0, or tp dp */
@@ -41,6 +42,9 @@ struct dist_layout {
  * understood, UNSUPPORTED the one that is not there yet. */
 sl_status dist_layout_parse(const char *text, struct dist_layout *out, sl_err *err) BASE_MUST_USE;
 int dist_layout_ranks(const struct dist_layout *l);
+/* Are experts that are chosen dealt to groups of ranks (of all, where ep is 1)? Else they are
+ * shared as everything is. */
+bool dist_layout_spread(const struct dist_layout *l);
 
 /* What one of n ranks gets of `total` in whole units, of which the last may be less; *begin: after
  * what those before it get. By weight [n], each from 1 to DIST_WEIGHT_MAX: what is left of whole
@@ -80,6 +84,7 @@ struct dist_opts {
                         that counts */
     int n_join;      /* ranks of a stage, which join rows with each other; 0 = all */
     int n_tp;        /* of those, so many after each other share matrices; 0 = all */
+    int n_etp;       /* and so many after each other share experts; 0 = n_tp */
     int n_ahead;     /* messages that home may tell before the first of them is done; 0 = 1 */
     bool crowded; /* there are more threads of all ranks than CPUs: one that waits sleeps at once */
     struct dist_refusal *refuses; /* NULL, or opening fails on all ranks */
@@ -143,9 +148,9 @@ void dist_uncounted(dist *d);
  * Errors: as dist_status. */
 sl_status dist_all_done(dist *d, sl_err *err) BASE_MUST_USE;
 
-/* ---- joins: of the ranks that share matrices, or of all of a stage, numbered from the first of
- * them on ---- */
-enum dist_kind { DIST_TP, DIST_STAGE, DIST_N_KIND };
+/* ---- joins: of the ranks that share matrices, of all of a stage, or of those that share experts,
+ * numbered from the first of them on ---- */
+enum dist_kind { DIST_TP, DIST_STAGE, DIST_ETP, DIST_N_KIND };
 /* y [n_row, n]: columns part[0] of rank 0, then part[1] of rank 1 and so on, which each has in its
  * x [n_row, part[rank]]. home: for the first rank alone; the others do not wait, and their y is not
  * used. x may be where its columns go in y. run: NULL, or what copies with many workers.
@@ -241,12 +246,24 @@ void dist_fail(dist *d, const sl_err *why);
  * that is gone, INTERNAL the joins that do not fit together, else what dist_fail was given. */
 sl_status dist_status(const dist *d, sl_err *err) BASE_MUST_USE;
 
+/* How fast joins of a stage's ranks are: microseconds of one of few columns, 1e9 bytes a second
+ * that this rank takes in one of many. All ranks call it between two messages' joins; it counts for
+ * nothing. us 0: the stage has one rank. Errors: NOMEM. */
+struct dist_link {
+    double us, gbps;
+};
+sl_status dist_measure(dist *d, struct dist_link *out, sl_err *err) BASE_MUST_USE;
+
 /* What a rank has done since it was opened. */
 struct dist_count {
-    uint64_t n_join, bytes; /* bytes: copied from other ranks */
+    uint64_t n_join, bytes; /* bytes: copied from other ranks; net: of these from other machines */
+    uint64_t net;
+    uint64_t note; /* dist_note */
     int64_t wait_ns;        /* for other ranks, in what home told; busy: the rest of it */
     int64_t busy_ns;
 };
+/* A number that this rank tells of itself, from its next dist_done on. */
+void dist_note(dist *d, uint64_t v);
 /* Of any rank, while no step is under way. */
 struct dist_count dist_counts(const dist *d, int rank);
 

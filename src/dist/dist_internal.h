@@ -84,10 +84,10 @@ struct dist {
     void (*close)(dist *d);
     int rank, n;
     int n_join; /* ranks of a stage */
-    /* those that share matrices with this one, and those of its stage; n_circle 1: they are the
-     * same, or nobody shares any */
+    /* who joins what with this one: of the kind k circle[at[k]]; kinds of the same ranks have one,
+     * and those of which there is no other rank that of the stage */
     struct dist_circle circle[DIST_N_KIND];
-    int n_circle;
+    int n_circle, at[DIST_N_KIND];
     int64_t deadline_ns, spin_ns;
     int (*waiting)(void *arg); /* or NULL */
     void *waiting_arg;
@@ -103,6 +103,7 @@ struct dist {
     const float *from[DIST_RANK_MAX];
     const float *strip[DIST_RANK_MAX][DIST_STRIPS];
     struct dist_count count;
+    void *room; /* of dist_measure; NULL = none */
     /* board.c */
     struct board *board;
     unsigned heard;
@@ -168,6 +169,7 @@ struct dist_range dist_range_for(const struct dist_piece *p, int rank, int to);
  * columns: rows of a piece. 0: the ranks have failed, or do now since no row fits. */
 int dist_join_begin(dist *d, const struct dist_circle *c, int n_row, int64_t widest);
 int dist_most_of(const int32_t *v, int n); /* the largest of n numbers, none below 0 */
+void dist_took(dist *d, int rank, uint64_t bytes); /* copied from that rank */
 #define DIST_ALONE_BYTES (64 << 10) /* copied by the rank's own thread */
 #define DIST_IN_STEP "in a step"
 /* A rank was waited for in vain so long, where: DIST_IN_STEP or another place. DEVICE: it is gone;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layouts as users write them: "tp=2,ep=2,pp=2"; and what each of several ranks gets. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,8 +67,8 @@ static sl_status word(const char *at, size_t n, unsigned *seen, struct dist_layo
     const char *eq = strchr(w, '=');
     size_t n_key = eq ? (size_t)(eq - w) : n;
     if (is_key(w, n_key, "etp"))
-        return SL_FAIL(err, UNSUPPORTED,
-                       "layout: '%s': there are only tp, dp, ep, pp and weight yet", w);
+        return SL_FAIL(err, REQUEST, "layout: '%s': it follows from the others, tp dp / ep: say ep",
+                       w);
     if (eq && is_key(w, n_key, "weight")) {
         if (*seen & SEEN_WEIGHT)
             return SL_FAIL(err, REQUEST, "layout: '%s': weight is said already", w);
@@ -84,20 +85,25 @@ static sl_status word(const char *at, size_t n, unsigned *seen, struct dist_layo
     return SL_FAIL(err, REQUEST, "layout: '%s': expected tp=N, dp=N, ep=N, pp=N or weight=N:N", w);
 }
 
-/* Ranks with sequences of their own. */
-static sl_status check_dp(const char *text, const struct dist_layout *l, sl_err *err)
+/* Experts are on groups of a stage's ranks, of as many each. */
+static sl_status check_ep(const char *text, const struct dist_layout *l, sl_err *err)
 {
     int n = l->tp * l->dp;
-    if (l->ep == 1)
+    char list[160] = "";
+    if (n % l->ep == 0) return SL_OK;
+    for (int i = 2; i <= n; i++) {
+        size_t k = strlen(list);
+        if (n % i == 0) snprintf(list + k, sizeof list - k, "%sep=%d", k ? ", " : "", i);
+    }
+    if (!*list)
         return SL_FAIL(err, REQUEST,
-                       "layout: '%.40s': every rank would hold the whole model: ep=%d spreads its "
-                       "experts; whole ones are several engines (serve --attach)",
-                       text, n);
-    if (l->ep != n)
-        return SL_FAIL(err, REQUEST,
-                       "layout: '%.40s': experts are spread over all ranks of a stage: ep=%d", text,
-                       n);
-    return SL_OK;
+                       "layout: '%.40s': experts are spread over the ranks of a stage, and it has "
+                       "one: tp=%d,ep=%d, or dp=%d,ep=%d",
+                       text, l->ep, l->ep, l->ep, l->ep);
+    return SL_FAIL(err, REQUEST,
+                   "layout: '%.40s': experts are spread over groups of a stage's %d ranks: %s, or "
+                   "no ep",
+                   text, n, list);
 }
 
 /* Ranks of the same weight are alike. */
@@ -124,20 +130,20 @@ sl_status dist_layout_parse(const char *text, struct dist_layout *out, sl_err *e
         p += n;
         if (*p == ',' && !*++p) return SL_FAIL(err, REQUEST, "layout: nothing comes after ','");
     }
-    if (out->dp > 1) SL_TRY(check_dp(text, out, err));
-    if (out->dp == 1 && out->ep > 1 && out->ep != out->tp)
-        return SL_FAIL(err, REQUEST,
-                       "layout: '%.40s': experts are spread over as many ranks as share the rest: "
-                       "tp=%d,ep=%d, or no ep",
-                       text, BASE_MAX(out->tp, out->ep), BASE_MAX(out->tp, out->ep));
     if (dist_layout_ranks(out) > DIST_RANK_MAX)
         return SL_FAIL(err, REQUEST, "layout: '%.40s': at most %d ranks", text, DIST_RANK_MAX);
+    SL_TRY(check_ep(text, out, err));
     return out->n_weight ? check_weights(text, out, err) : SL_OK;
 }
 
 int dist_layout_ranks(const struct dist_layout *l)
 {
     return l->tp * l->dp * l->pp;
+}
+
+bool dist_layout_spread(const struct dist_layout *l)
+{
+    return l->ep > 1 || l->dp > 1;
 }
 
 /* ---- shares ---- */

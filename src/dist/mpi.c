@@ -299,6 +299,7 @@ static void group_close(dist *d)
     for (int r = 0; r < d->n; r++)
         os_process_unwatch(g->watch[r]);
     mem_free(g);
+    mem_free(d->room);
     mem_free(d);
 }
 

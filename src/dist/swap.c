@@ -35,8 +35,8 @@ static void copy_rows(void *arg, int worker, int n_worker)
     }
 }
 
-/* me: this rank's number */
-static void run_copies(dist *d, const struct rows_job *j, int me, const struct dist_swap *s)
+/* first: the rank whose rows are the first */
+static void run_copies(dist *d, const struct rows_job *j, int first, const struct dist_swap *s)
 {
     int64_t n_row = 0;
     for (int r = 0; r < j->n_rank; r++)
@@ -46,7 +46,8 @@ static void run_copies(dist *d, const struct rows_job *j, int me, const struct d
         s->run(s->user, copy_rows, (void *)(uintptr_t)j);
     else
         copy_rows((void *)(uintptr_t)j, 0, 1);
-    d->count.bytes += (uint64_t)(n_row - j->n_of[me]) * row;
+    for (int r = 0; r < j->n_rank; r++)
+        dist_took(d, first + r, (uint64_t)j->n_of[r] * row);
 }
 
 /* Rows [row0, row0 + per) of every rank, as far as it has them: how many, into n_of; the sum. */
@@ -120,13 +121,13 @@ static void copy_strips(void *arg, int worker, int n_worker)
 
 static void run_strips(dist *d, struct strips_job *j, int64_t n_row)
 {
-    int me = d->rank - j->c->first;
     uint64_t row = (uint64_t)words_of(j->g) * sizeof(float);
     if (j->g->run && (uint64_t)n_row * row > DIST_ALONE_BYTES)
         j->g->run(j->g->user, copy_strips, j);
     else
         copy_strips(j, 0, 1);
-    d->count.bytes += (uint64_t)(n_row - j->n_of[me]) * row;
+    for (int r = 0; r < j->c->n; r++)
+        dist_took(d, j->c->first + r, (uint64_t)j->n_of[r] * row);
 }
 
 static bool gather_piece(dist *d, const struct dist_gather *g, int row0, int per)
@@ -155,7 +156,7 @@ static bool gather_piece(dist *d, const struct dist_gather *g, int row0, int per
     if (g->n_strip)
         run_strips(d, &s, p.n_row);
     else
-        run_copies(d, &j, d->rank - c->first, &(struct dist_swap){.run = g->run, .user = g->user});
+        run_copies(d, &j, c->first, &(struct dist_swap){.run = g->run, .user = g->user});
     return true;
 }
 
@@ -193,7 +194,7 @@ static bool swap_piece(dist *d, const struct dist_swap *s, const int32_t *n_all,
         j.from[r] = d->from[c->first + r] + (d->cut ? 0 : (int64_t)of.begin * s->n);
         at += s->count[r * n + me];
     }
-    run_copies(d, &j, me, s);
+    run_copies(d, &j, c->first, s);
     return true;
 }
 

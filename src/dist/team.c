@@ -5,8 +5,11 @@
 
 static void team_close(dist *any)
 {
+    dist *first = any - any->rank;
+    for (int i = 0; i < any->n; i++)
+        mem_free(first[i].room);
     mem_free(any->board);
-    mem_free(any - any->rank);
+    mem_free(first);
 }
 
 sl_status dist_team_open(int n, const struct dist_opts *o, dist **out, sl_err *err)

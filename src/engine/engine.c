@@ -361,6 +361,10 @@ sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err)
     struct dev_kv_shape rank[DIST_RANK_MAX];
     int64_t t0 = clock_now_ns();
     SL_TRY(engine_pack_use(e, &pack, err));
+    if (pack && e->opts.place_from && strcmp(e->opts.place_from, "peer") == 0)
+        return SL_FAIL(err, REQUEST,
+                       "place-from: peer: %.120s is a packed file, which every rank maps: disk",
+                       io_pack_path(pack));
     struct model_opts mo = {.n_tok_max = e->n_chunk + e->n_seat,
                             .n_seq_max = e->n_seat,
                             .n_ctx = e->n_ctx,
@@ -459,6 +463,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     SL_TRY(engine_ranks_gate(e, load(e, &kv_tokens, err), err));
     int64_t pack_ns = clock_now_ns() - t0;
     SL_TRY(engine_ranks_open(e, err));
+    SL_TRY(engine_ranks_measure(e, err));
     SL_TRY(engine_rebalance_open(e, err));
     SL_TRY(open_tables(e, err));
     SL_TRY(engine_give_open(e, err));

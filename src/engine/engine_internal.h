@@ -547,13 +547,11 @@ void engine_stream_tell(sl_engine *e);  /* what is streamed, when the model is o
 void engine_stream_again(sl_engine *e); /* another model will be there */
 void engine_stream_stats(sl_engine *e);
 /* ranks.c */
-/* nodes.c: "auto" in opts.layout becomes the layout that is meant: e->layout, or NULL. Errors:
- * NOMEM. */
+/* nodes.c: "auto" in opts.layout becomes what is meant: e->layout, or NULL. Errors: NOMEM. */
 sl_status engine_nodes_layout(sl_engine *e, sl_err *err) BASE_MUST_USE;
 /* What opts.layout says: *o becomes this process's; other processes are met, and take rank 0's
- * n_ctx, n_seq_max, n_chunk and kv_tokens. Errors: as
- * dist_layout_parse, dist_mpi_open; REQUEST: fewer threads than ranks, another number of
- * processes. */
+ * n_ctx, n_seq_max, n_chunk and kv_tokens. Errors: as dist_layout_parse, dist_mpi_open; REQUEST:
+ * fewer threads than ranks, another number of processes. */
 sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err) BASE_MUST_USE;
 /* What this process fails with before it has met the others (st, *err) all of them fail with: what
  * they say. */
@@ -582,6 +580,8 @@ sl_status engine_ranks_start(sl_engine *e, struct model_opts *o, const struct de
                              sl_err *err) BASE_MUST_USE;
 /* The other threads are open, or processes get memory in common. Errors: theirs. */
 sl_status engine_ranks_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
+/* Then: how fast joins are (sl_rank_stat). Errors: as steps. */
+sl_status engine_ranks_measure(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_ranks_close(sl_engine *e);
 /* Launch a step and wait for it, on every rank. Errors: as model_wait; DEVICE: ranks have
  * failed; REQUEST: this rank is not home. */

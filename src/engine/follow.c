@@ -76,15 +76,26 @@ sl_status engine_follower_routed(struct follower *f, int layer, sl_err *err)
     return SL_OK;
 }
 
+sl_status engine_follower_measure(struct follower *f, struct dist_link *link, sl_err *err)
+{
+    struct dev_pages p = dev_pages_near(f->d);
+    dist_uncounted(f->end);
+    SL_TRY(dist_measure(f->end, link, err));
+    dist_note(f->end, p.n ? 1 + (uint64_t)(1e6 * (double)p.near / (double)p.n) : 0);
+    return SL_OK;
+}
+
 static sl_status obey(struct follower *f, const void *msg, size_t n, sl_err *err)
 {
     struct rd r = rd_init(msg, n);
     struct say_head h = {0};
+    struct dist_link link; /* home's counts */
     const uint8_t *p = rd_bytes(&r, sizeof h);
     if (p) memcpy(&h, p, sizeof h);
     return h.what == SAY_STEP     ? follow_step(f, &r, &h, err)
            : h.what == SAY_TOUCH  ? follow_touch(f, &r, &h, err)
            : h.what == SAY_ROUTED ? engine_follower_routed(f, (int)h.at, err)
+           : h.what == SAY_MEASURE ? engine_follower_measure(f, &link, err)
            : (h.what == SAY_PAGES_SET || h.what == SAY_PAGES_GET) && f->far
                ? engine_far_hear(f->far, &h, &r, err)
            : f->mover ? engine_mover_hear(f->mover, h.what, (int)h.at, (int)h.n_blk, &r, err)
@@ -117,7 +128,8 @@ sl_status engine_follower_init(struct follower *f, const struct engine_ranks *k,
                                    .n_layer = k->n_layer,
                                    .n_slot = k->n_slot,
                                    .n_spare = k->n_spare,
-                                   .mbps = k->place_mbps};
+                                   .mbps = k->place_mbps,
+                                   .peer = k->from_peer};
     return k->n_spare ? engine_mover_open(&mo, &f->mover, err) : SL_OK;
 }
 

@@ -14,7 +14,11 @@ struct engine_move {
     int32_t slot, expert, from;
 };
 
-/* What home says: READ these of a layer, n of them; ASK: are all there?; USE them from now on. */
+#define ENGINE_PULL_BYTES 4096 /* of a row of what ranks give each other */
+#define ENGINE_PULL_ROWS 1024  /* at a time, at most */
+
+/* What home says: READ these of a layer, n of them; ASK: are all there? (where ranks give each
+ * other experts they do so for n rows first); USE them from now on. */
 enum { MOVES_READ = 16, MOVES_ASK, MOVES_USE };
 
 enum engine_moved { MOVED_BUSY = 1, MOVED_READY, MOVED_FAILED };
@@ -26,6 +30,7 @@ struct engine_mover_opts {
     struct model_dims dims;
     int n_layer, n_slot; /* n_slot: of all ranks */
     int n_spare, mbps;
+    bool peer; /* experts come from the memory of a rank that has them */
 };
 /* With a helper thread, which reads. Errors: NOMEM, IO. */
 sl_status engine_mover_open(const struct engine_mover_opts *o, struct engine_mover **out,

@@ -78,6 +78,7 @@ static sl_status open_team(sl_engine *e, struct dev_opts *o, const struct os_top
     struct dist_opts team = {.deadline_ms = e->opts.dist_deadline_ms,
                              .n_join = k->n / k->stages.n,
                              .n_tp = k->n / k->stages.n / k->stages.n_dp,
+                             .n_etp = k->stages.n_etp,
                              .n_ahead = k->n_ahead,
                              .crowded = o->n_thread * k->n > top->n_pu};
     SL_TRY(dist_team_open(k->n, &team, end, err));
@@ -145,6 +146,7 @@ static sl_status open_apart(sl_engine *e, struct dev_opts *o, const struct os_to
     struct dist_opts group = {.deadline_ms = e->opts.dist_deadline_ms,
                               .n_join = k->n / k->stages.n,
                               .n_tp = k->n / k->stages.n / k->stages.n_dp,
+                              .n_etp = k->stages.n_etp,
                               .n_ahead = k->n_ahead};
     k->here = l.rank;
     if (l.n != k->n)
@@ -161,10 +163,16 @@ static sl_status open_apart(sl_engine *e, struct dev_opts *o, const struct os_to
 
 /* ---- experts that are whole ---- */
 
-/* Of a stage's ranks; NULL: they are alike. */
+/* Groups of a stage's ranks that have experts each. */
+static int n_group(const struct engine_ranks *k)
+{
+    return k->n / k->stages.n / BASE_MAX(k->stages.n_etp, 1);
+}
+
+/* Of these groups; NULL: they are alike. */
 static const uint16_t *weights(const struct engine_ranks *k)
 {
-    return k->stages.weight[0] ? k->stages.weight : NULL;
+    return k->stages.weight[0] ? k->group_weight : NULL;
 }
 
 /* Of one layer, by its counts: NULL where none are known of any. */
@@ -195,8 +203,13 @@ static sl_status deal_experts(sl_engine *e, int n_rank, sl_err *err)
     const sl_engine_opts *o = &e->opts;
     void *mem = NULL, *none = NULL;
     if (!c->n_expert)
-        return SL_FAIL(err, REQUEST, "layout: ep=%d: %.60s has no experts that are chosen", n_rank,
-                       e->m->name);
+        return n_rank > 1 ? SL_FAIL(err, REQUEST,
+                                    "layout: ep=%d: %.60s has no experts that are chosen", n_rank,
+                                    e->m->name)
+                          : SL_FAIL(err, REQUEST,
+                                    "layout: dp=%d: every rank would hold all of %.60s, which has "
+                                    "no experts: several engines (serve --attach), or tp",
+                                    k->stages.n_dp, e->m->name);
     k->n_slot = p.n_slot;
     k->n_layer = c->n_layer + c->n_mtp;
     SL_TRY(mem_alloc_array(MEM_MISC, (size_t)k->n_layer * (size_t)p.n_slot, sizeof(int32_t), &mem,
@@ -241,6 +254,11 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
                        e->opts.n_spare);
     if (e->opts.n_spare < 0 || e->opts.n_spare > ENGINE_MOVES_MAX)
         return SL_FAIL(err, REQUEST, "spare: %d: 0 to %d", e->opts.n_spare, ENGINE_MOVES_MAX);
+    const char *from = e->opts.place_from;
+    if (from && strcmp(from, "peer") != 0 && strcmp(from, "disk") != 0)
+        return SL_FAIL(err, REQUEST, "place-from: \"%.40s\": disk or peer", from);
+    if (from && !e->opts.n_spare)
+        return SL_FAIL(err, REQUEST, "place-from: %s: no experts move: set spare, too", from);
     if (e->opts.rebalance_s && !e->opts.n_spare)
         return SL_FAIL(err, REQUEST, "rebalance: %d: experts move into spare room: set spare, too",
                        e->opts.rebalance_s);
@@ -253,15 +271,20 @@ sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
     io_parts(e->m->io, true); /* vectors lie between matrices: hashing them is not to read all */
     k->stages.n = l.pp;
     k->stages.n_dp = l.dp;
-    for (int i = 0; i < l.n_weight; i++)
+    if (dist_layout_spread(&l)) k->stages.n_etp = l.tp * l.dp / l.ep;
+    for (int i = 0; i < l.n_weight; i++) {
+        int g = i / BASE_MAX(k->stages.n_etp, 1);
         k->stages.weight[i] = l.weight[i];
+        k->group_weight[g] = (uint16_t)(k->group_weight[g] + l.weight[i]);
+    }
     k->n_ahead = BASE_MIN(l.pp, DIST_AHEAD_MAX);
     SL_TRY(model_stages_of(&e->m->cfg, e->m->io, e->mtp.on, &k->stages, err));
-    if (l.ep > 1) SL_TRY(deal_experts(e, l.ep, err));
+    if (dist_layout_spread(&l)) SL_TRY(deal_experts(e, l.ep, err));
     k->m = e->m;
     k->device = e->opts.device;
     k->place = model_place_or_default(e->opts.place);
     k->n_spare = e->opts.n_spare;
+    k->from_peer = e->opts.place_from && strcmp(e->opts.place_from, "peer") == 0;
     k->place_mbps = e->opts.place_mbps ? e->opts.place_mbps : 200;
     k->apart = dist_launched().n > 1;
     SL_TRY(k->apart ? open_apart(e, o, &top, err) : open_team(e, o, &top, err));
@@ -333,7 +356,7 @@ struct fact {
     const char *what;
     uint64_t v;
 };
-#define N_FACT 18
+#define N_FACT 19
 
 static uint64_t text_hash(const char *s)
 {
@@ -371,6 +394,7 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
         {"--draft-vocab differs", (uint64_t)o->draft_vocab},
         {"--draft-vocab-from differs", e->mtp.ids ? hash_bytes(e->mtp.ids, n_ids, 0) : 0},
         {"--spare differs", (uint64_t)o->n_spare},
+        {"--place-from differs", e->ranks->from_peer},
         {"--combine differs", (uint64_t)e->combine},
         {"--dispatch differs", (uint64_t)is_swap(e)},
     };
@@ -606,6 +630,16 @@ bool engine_rank_cache(const sl_engine *e, int rank, dev **d, dev_kv **kv)
     return own || !k->apart;
 }
 
+sl_status engine_ranks_measure(sl_engine *e, sl_err *err)
+{
+    struct engine_ranks *k = e->ranks;
+    sl_err why = {0};
+    if (!k || k->here) return SL_OK; /* others follow */
+    tell(k, &(struct say_head){.what = SAY_MEASURE}, 0);
+    if (engine_follower_measure(&k->own, &k->link, &why)) dist_fail(k->end, &why);
+    return all_done(k, err);
+}
+
 void engine_kv_touch(sl_engine *e, int home, int group, const int32_t *blk, int n)
 {
     struct engine_ranks *k = e->ranks;
@@ -640,7 +674,7 @@ struct engine_spread engine_ranks_spread(const sl_engine *e)
     const struct engine_ranks *k = e->ranks;
     if (!k || !k->slot_expert) return (struct engine_spread){0};
     return (struct engine_spread){k->slot_expert,     k->n_layer, k->n_slot,
-                                  k->n / k->stages.n, k->n_spare, weights(k)};
+                                  n_group(k),         k->n_spare, weights(k)};
 }
 
 struct engine_mover *engine_ranks_mover(const sl_engine *e)
@@ -673,49 +707,8 @@ int sl_slots(const sl_engine *e, int layer, int32_t *out, int n, int *n_rank)
     *n_rank = 1;
     if (!k || !k->slot_expert || layer < 0 || layer >= k->n_layer) return 0;
     if (e->m->cfg.layer[layer].ffn != ARCH_MOE) return 0;
-    *n_rank = k->n / k->stages.n;
+    *n_rank = n_group(k);
     for (int i = 0; i < n && i < k->n_slot; i++)
         out[i] = k->slot_expert[(int64_t)layer * k->n_slot + i];
     return k->n_slot;
-}
-
-/* ---- what they hold and did ---- */
-
-static int64_t sum(const int64_t *v, int n)
-{
-    int64_t s = 0;
-    for (int i = 0; i < n; i++)
-        s += v[i];
-    return s;
-}
-
-int64_t engine_ranks_weight_bytes(const sl_engine *e)
-{
-    return e->ranks ? sum(e->ranks->weight_bytes, e->ranks->n) : model_weight_bytes(e->net);
-}
-
-int64_t engine_ranks_bytes_per_token(const sl_engine *e)
-{
-    return e->ranks ? sum(e->ranks->bytes_per_token, e->ranks->n) : model_bytes_per_token(e->net);
-}
-
-int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n)
-{
-    const struct engine_ranks *k = e->ranks;
-    if (!k) return 1;
-    for (int i = 0; i < n && i < k->n; i++) {
-        struct dist_count c = dist_counts(k->end, i);
-        struct model_dims d = engine_rank_dims(e, i);
-        out[i] = (sl_rank_stat){
-            .weight_bytes = k->weight_bytes[i],
-            .n_join = c.n_join,
-            .join_bytes = c.bytes,
-            .stage = d.stage,
-            .n_slot = model_slots_of(&d, k->n_slot),
-            .wait_ms = (double)BASE_MAX(k->step_ns - c.busy_ns, 0) * 1e-6,
-            .step_ms = (double)k->step_ns * 1e-6,
-        };
-        engine_home_stat(e, i, &out[i]);
-    }
-    return k->n;
 }

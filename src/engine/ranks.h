@@ -13,7 +13,8 @@
  * SAY_PAGES_SET with their pages (pages_far.c), or moves of experts (moves.h, which has further
  * kinds), n_blk of them. at: a group of the cache, of SAY_STEP: 1 = it is cold (sl_engine.cold),
  * of all others a layer. */
-enum { SAY_STEP = 1, SAY_TOUCH = 2, SAY_ROUTED = 3, SAY_PAGES_SET = 4, SAY_PAGES_GET = 5 };
+enum { SAY_STEP = 1, SAY_TOUCH = 2, SAY_ROUTED = 3, SAY_PAGES_SET = 4, SAY_PAGES_GET = 5,
+       SAY_MEASURE = 6 };
 struct say_head {
     uint32_t what, at, n_blk, home; /* home: whose blocks they are */
 };
@@ -54,9 +55,11 @@ struct engine_ranks {
     int n, here; /* here: the rank of this process, 0 where they are threads */
     int n_ahead; /* messages that may be under way */
     bool apart;  /* processes */
+    bool from_peer; /* experts that move come from the memory of a rank */
     bool met;    /* these have met, or tried to */
     bool fell_back; /* home is on the CPU instead */
     struct model_stages stages;
+    uint16_t group_weight[DIST_RANK_MAX]; /* of groups of ranks that share experts */
     struct follower own;  /* of here */
     dist *end;            /* of here */
     int32_t *slot_expert; /* [layers, n_slot] of ep; NULL = every expert is shared by rows */
@@ -64,6 +67,7 @@ struct engine_ranks {
     struct record_limits max;
     struct engine_record say[DIST_AHEAD_MAX]; /* [n_ahead] room for messages, by their number */
     unsigned n_told, n_done;  /* messages; those that all are done with */
+    struct dist_link link;    /* of home's stage */
     int64_t t_from, step_ns;  /* when the first of the others was told, or became that; of all */
     int64_t weight_bytes[DIST_RANK_MAX], bytes_per_token[DIST_RANK_MAX];
     struct rank rank[DIST_RANK_MAX];
@@ -81,6 +85,10 @@ sl_status engine_follower_init(struct follower *f, const struct engine_ranks *k,
 void engine_follower_fini(struct follower *f);
 /* Until home has nothing more, or the ranks have failed. */
 void engine_follow(struct follower *f);
+/* How fast joins are, into link; and home hears how many of this rank's pages are near, as 1 + the
+ * share in millionths, 0 = not known. Errors: as dist_measure. */
+sl_status engine_follower_measure(struct follower *f, struct dist_link *link,
+                                  sl_err *err) BASE_MUST_USE;
 /* The counts of a layer's experts go from its stage on to home. Errors: as model_routed. */
 sl_status engine_follower_routed(struct follower *f, int layer, sl_err *err) BASE_MUST_USE;
 

@@ -23,6 +23,7 @@ struct engine_rebalance {
     atomic_int asked;
     /* engine thread */
     int64_t next_ns, ask_ns;
+    int n_row; /* of the next question: that may go from rank to rank first */
     bool by_hand; /* this pass was asked for */
     int layer;    /* of the pass; -1 = none is under way */
     bool planned, reading;
@@ -193,7 +194,7 @@ static sl_status tell(sl_engine *e, struct engine_rebalance *b, uint32_t what, s
     int n = what == MOVES_READ ? b->n_batch : 0;
     struct engine_say s = {.what = what,
                            .layer = b->layer,
-                           .n = n,
+                           .n = what == MOVES_ASK ? b->n_row : n,
                            .body = b->batch,
                            .bytes = (size_t)n * sizeof *b->batch};
     return engine_ranks_say(e, &s, err);
@@ -216,6 +217,9 @@ static sl_status ask(sl_engine *e, struct engine_rebalance *b, sl_err *err)
     int rank;
     int64_t now = clock_now_ns();
     if (now - b->ask_ns < ASK_NS) return SL_OK;
+    int64_t mbps = e->opts.place_mbps ? e->opts.place_mbps : 200;
+    int64_t rows = (now - b->ask_ns) * mbps / 1000 / ENGINE_PULL_BYTES;
+    b->n_row = (int)BASE_MIN(BASE_MAX(rows, 1), ENGINE_PULL_ROWS);
     b->ask_ns = now;
     SL_TRY(tell(e, b, MOVES_ASK, err));
     enum engine_moved state = engine_mover_state(engine_ranks_mover(e), &rank);

@@ -221,6 +221,8 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     bool many = m->ranks.join.n_rank > 1, spread = m->opts.spread;
     unsigned parts = parts_on(m, s);
     int64_t own = model_is_own(m) ? model_own_tok_max(m) : 0; /* tokens of one rank */
+    int64_t n_etp = BASE_MAX(m->ranks.share.n_rank, 1), /* rows of experts that ranks share: */
+            etp = n_etp > 1 ? (own ? d->n_dp : 1) * T * K : 0, h = spread ? etp : many ? T * K : 0;
     int64_t latents = c->kv_lora ? c->kv_lora + c->d_rope : 0;
     const struct buffer all[] = {
         {&s->x, B_EMBED | B_ATTN, T, D},
@@ -252,7 +254,8 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->x_rows, B_EMBED, T, many ? D : 0},
         {&s->whole, B_ATTN, T, many ? latents : 0},
         {&s->h_all, B_DENSE | B_SHARED, T, many ? model_wide_ff(c) : 0},
-        {&s->h_exps, B_EXPERTS, T * K, many && K && !spread ? c->d_ff_expert : 0},
+        {&s->h_exps, B_EXPERTS, h, K ? c->d_ff_expert : 0},
+        {&s->etp_rows, B_EXPERTS, etp ? etp / n_etp + 1 : 0, D},
         {&s->exp_rows, B_EXPERTS, T * K, spread && !own ? cols(m, MODEL_CUT_MODEL) : 0},
         {&s->own_rows, B_EXPERTS, own, d->n_rank > 1 ? D : 0},
     };
@@ -274,8 +277,9 @@ static sl_status open_own(struct model *m, struct side *s, sl_err *err)
     int64_t T = m->opts.n_tok_max, D = m->cfg.d_model, nl = m->opts.n_logit_max;
     int64_t K = m->cfg.n_expert_used, A = d->n_dp, R = A * d->n_rank, own = model_own_tok_max(m);
     int64_t W = dev_combine_words(m->opts.combine, (int)D), home = m->opts.rank ? 0 : A;
+    int64_t KE = K * BASE_MAX(m->ranks.share.n_rank, 1); /* ranks that a token's row goes to */
     const struct buffer all[] = {
-        {&s->send, B_EXPERTS, own, BASE_MAX(D + K, BASE_MIN(K, R) * D)},
+        {&s->send, B_EXPERTS, own, BASE_MAX(D + K, BASE_MIN(KE, R) * D)},
         {&s->give, B_EXPERTS, A * T * K, W},
         {&s->in, B_EXPERTS, A * T, D + K},
         {&s->back, B_EXPERTS, own * K, W},
@@ -389,6 +393,8 @@ sl_status model_buffers_open(struct model *m, sl_err *err)
         SL_TRY(open_counts(m, &m->side[i], err));
     }
     if (model_is_own(m)) spread_of(m, model_own_experts(m));
+    m->ranks.etp.h_all = model_own_experts(m)->h_exps;
+    m->ranks.etp.y = model_own_experts(m)->etp_rows;
     SL_TRY(model_pieces_open(m, err));
     return open_host(m, err);
 }

@@ -146,10 +146,11 @@ struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const st
                             .down = l->down_exps,
                             .ranks = own ? NULL : model_ranks_of(e),
                             .part = own ? NULL : m->ranks.part[cut],
-                            .h_all = s->h_exps,
+                            .h_all = m->opts.spread ? NULL : s->h_exps,
                             .rows = s->exp_rows,
                             .n_of = e->m->ranks.n_of,
                             .spread = own ? &m->ranks.spread : NULL,
+                            .etp = m->ranks.share.n_rank > 1 ? &m->ranks.etp : NULL,
                             .combine = m->opts.combine};
 }
 

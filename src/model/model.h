@@ -28,13 +28,16 @@ struct model_dims {
                      experts; n_dp 0 = 1 */
     int stage, n_stage; /* the last one has the MTP layers, the final norm and the head, too */
     int layer0, n_layer;
-    int n_slot; /* 0 = some rows of every expert; else so many whole experts of each layer */
+    int n_slot; /* 0 = some rows of every expert; else so many experts of each layer, of which */
+    int n_etp;  /* so many ranks of its stage, that follow each other, share the rows; 0 = 1 */
     uint16_t weight[DIST_RANK_MAX]; /* of its stage's ranks (dist_share); weight[0] 0: alike */
+    /* sums of these: of such ranks, and of all that are at the same place among them */
+    uint16_t group_weight[DIST_RANK_MAX], place_weight[DIST_RANK_MAX];
 };
 /* Which layers each of n stages has: those from first[s] up to first[s + 1]. n_dp: groups of ranks
- * with sequences of their own, in each; 0 = 1. weight: as of struct model_dims. */
+ * with sequences of their own, in each; 0 = 1. n_etp, weight: as of struct model_dims. */
 struct model_stages {
-    int n, n_dp;
+    int n, n_dp, n_etp;
     int32_t first[DIST_RANK_MAX + 1];
     uint16_t weight[DIST_RANK_MAX];
 };
@@ -66,21 +69,39 @@ static inline int model_stage_rank(const struct model_dims *d)
 {
     return d->dp * d->n_rank + d->rank;
 }
-/* Among the ranks that share matrices; and among all of its stage. */
+/* Among the ranks that share matrices. */
 static inline struct dist_among model_among(const struct model_dims *d)
 {
     return (struct dist_among){d->rank, d->n_rank,
                                d->weight[0] ? d->weight + d->dp * d->n_rank : NULL};
 }
-static inline struct dist_among model_stage_among(const struct model_dims *d)
+/* The ranks that share experts with it, which of the stage's groups of such ranks they are, and how
+ * many of these there are. */
+static inline int model_n_etp(const struct model_dims *d)
 {
-    return (struct dist_among){model_stage_rank(d), model_stage_n(d),
-                               d->weight[0] ? d->weight : NULL};
+    return BASE_MAX(d->n_etp, 1);
 }
-/* Of n slots of experts, which are dealt to the ranks of d's stage, those of each rank r are from
- * slot0[r] on up to slot0[r + 1]; slot0: room for DIST_RANK_MAX + 1. */
+static inline int model_group(const struct model_dims *d)
+{
+    return model_stage_rank(d) / model_n_etp(d);
+}
+static inline struct dist_among model_group_among(const struct model_dims *d)
+{
+    const uint16_t *w = model_n_etp(d) > 1 ? d->group_weight : d->weight;
+    return (struct dist_among){model_group(d), model_stage_n(d) / model_n_etp(d),
+                               d->weight[0] ? w : NULL};
+}
+/* Among the ranks that share experts; places have the same rows in every group. */
+static inline struct dist_among model_place_among(const struct model_dims *d)
+{
+    return (struct dist_among){model_stage_rank(d) % model_n_etp(d), model_n_etp(d),
+                               d->weight[0] ? d->place_weight : NULL};
+}
+/* Of n slots of experts, which are dealt to the groups of ranks of d's stage that share experts,
+ * those of each group g are from slot0[g] on up to slot0[g + 1]; slot0: room for DIST_RANK_MAX + 1.
+ */
 void model_slots_dealt(const struct model_dims *d, int n, int32_t *slot0);
-int model_slots_of(const struct model_dims *d, int n); /* how many d's own rank has */
+int model_slots_of(const struct model_dims *d, int n); /* how many d's own group has */
 /* Has it layer il? MTP layers follow the others. */
 static inline bool model_has_layer(const struct arch_cfg *c, const struct model_dims *d, int il)
 {
@@ -198,8 +219,8 @@ struct model_opts {
      * layers have the same */
     int n_slot, slot_ld;
     const int32_t *slot_expert;
-    bool spread; /* the slots are dealt to the ranks of a stage, in order, as many to each; every
-                    expert has one */
+    bool spread; /* the slots are dealt to the groups of a stage's ranks that share experts, in
+                    order, as many to each; every expert has one */
     int n_spare; /* with spread: room for so many experts of each size, which are read while steps
                     go on; then io must stay as long as the model */
     /* of groups with sequences of their own: tokens, sequences and rows above are those of one
@@ -326,6 +347,15 @@ struct model_pace {
  * any one. Errors: as reading it when the model was opened; CANCELLED. */
 sl_status model_move_read(const model *m, const struct model_move *mv, int spare,
                           const struct model_pace *pace, sl_err *err) BASE_MUST_USE;
+/* The same from the memory of a rank that has it, and the same rows of it: bytes [at, at + n) of
+ * what lies in a slot of this rank's, into `to`; of what comes into spare room, from `from`. Of all
+ * there are model_move_bytes. Not of a packed file. Between steps. */
+int64_t model_move_bytes(const model *m, int layer);
+struct model_stretch {
+    int64_t at, n;
+};
+void model_move_get(const model *m, int layer, int slot, struct model_stretch s, void *to);
+void model_move_put(model *m, int layer, int spare, struct model_stretch s, const void *from);
 /* Checksums of what was read, and of what lies in a slot of this rank's: the same for the same
  * expert on every rank. Threads: that of model_move_read. */
 uint64_t model_spare_sum(const model *m, int layer, int spare);

@@ -100,6 +100,7 @@ struct side {
     float *y_cols, *r_cols, *logit_cols, *x_rows, *h_all, *h_exps;
     float *whole;    /* [T, kv_lora + d_rope]: its rows of latents, which all ranks get */
     float *exp_rows; /* [T * K, own columns of D] of experts that are spread over ranks */
+    float *etp_rows; /* its share of what experts give that ranks share by rows */
     float *own_rows; /* what experts give for those of the tokens that are this rank's own, of
                         several that share matrices */
 };
@@ -124,6 +125,11 @@ struct model_ranks {
     /* of groups with sequences of their own: all ranks of a stage; n_rank 0: there is one group */
     struct dev_ranks apart;
     struct dev_spread spread;
+    /* of experts that are spread, and shared by rows: who shares them, and columns of each of F and
+     * D; n_rank below 2: they are whole */
+    struct dev_ranks share;
+    struct dev_etp etp;
+    int32_t h_part[DIST_RANK_MAX], y_part[DIST_RANK_MAX], share_of[DIST_RANK_MAX];
     int32_t tok_of[DIST_RANK_MAX]; /* by rank of the stage: whose experts' input it sends */
 };
 

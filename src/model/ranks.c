@@ -66,6 +66,23 @@ static void carry_apart(void *user, const struct dev_joined *j)
                                                 .user = j->d});
 }
 
+/* Columns of ranks that share experts: for all, or of some rows for each. */
+static void carry_shared(void *user, const struct dev_joined *j)
+{
+    struct model *m = user;
+    dist_cols(m->opts.dist, &(struct dist_cols){.of = DIST_ETP,
+                                                .x = j->x,
+                                                .y = j->y,
+                                                .ldx = j->ldx,
+                                                .ldy = j->ldy,
+                                                .n_row = j->n_row,
+                                                .n = j->n,
+                                                .part = j->part,
+                                                .n_of = j->each ? j->n_of : NULL,
+                                                .run = run_on,
+                                                .user = j->d});
+}
+
 /* Columns or rows go to the ranks that share matrices; the join of an operator is carried out. */
 static void carry(void *user, const struct dev_joined *j)
 {
@@ -225,16 +242,18 @@ static sl_status check_mixed(const struct model *m, sl_err *err)
     return SL_OK;
 }
 
-/* Ranks with tokens of their own have one way to the experts of all. */
+/* Ranks with tokens of their own have one way to the experts of all; and those that share each
+ * expert, one room. */
 static sl_status check_own(const struct model *m, sl_err *err)
 {
-    for (int il = 0; il < m->cfg.n_layer + m->cfg.n_mtp && model_is_own(m); il++)
+    bool one = model_is_own(m) || (m->opts.spread && model_n_etp(&m->dims) > 1);
+    for (int il = 0; il < m->cfg.n_layer + m->cfg.n_mtp && one; il++)
         if (model_has_layer(&m->cfg, &m->dims, il) && m->cfg.layer[il].ffn == ARCH_MOE &&
             model_side_in(m, il, MODEL_EXPERTS) != model_own_experts(m))
             return SL_FAIL(err, UNSUPPORTED,
                            "layout: experts of layer %d are placed on another device than those "
-                           "before: with dp all are on one",
-                           il);
+                           "before: with %s all are on one",
+                           il, model_is_own(m) ? "dp" : "an ep of less than tp");
     return SL_OK;
 }
 
@@ -284,6 +303,38 @@ static sl_status open_room(struct model *m, sl_err *err)
     return SL_OK;
 }
 
+/* Columns of n for ranks that share experts, into part; 0 of one: false. */
+static bool deal_shared(const struct model_dims *d, int64_t n, int32_t *part)
+{
+    struct dist_among a = model_place_among(d);
+    int64_t at;
+    for (a.rank = 0; a.rank < a.n; a.rank++)
+        if (!(part[a.rank] = (int32_t)dist_share(n, 16, &a, &at))) return false;
+    return true;
+}
+
+/* Experts that are spread over groups of ranks, which share them by rows. */
+static sl_status open_shared(struct model *m, sl_err *err)
+{
+    const struct model_dims *d = &m->dims;
+    struct model_ranks *k = &m->ranks;
+    int n = model_n_etp(d), F = m->cfg.d_ff_expert, D = m->cfg.d_model;
+    if (!m->opts.spread || n < 2) return SL_OK;
+    if (!deal_shared(d, F, k->h_part) || !deal_shared(d, D, k->y_part))
+        return SL_FAIL(err, REQUEST,
+                       "layout: %d ranks share each expert: the experts' width can be shared by %d "
+                       "at most: a larger ep",
+                       n, (BASE_MIN(F, D) + 15) / 16);
+    k->share = (struct dev_ranks){.join = carry_shared,
+                                  .user = m,
+                                  .rank = model_stage_rank(d) % n,
+                                  .n_rank = n,
+                                  .plain = m->opts.plain};
+    k->etp = (struct dev_etp){
+        .ranks = &k->share, .h_part = k->h_part, .part = k->y_part, .n_of = k->share_of};
+    return SL_OK;
+}
+
 sl_status model_ranks_open(struct model *m, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
@@ -302,6 +353,7 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
                                       .n_rank = model_stage_n(&m->dims)};
         SL_TRY(model_own_open(m, err));
     }
+    SL_TRY(open_shared(m, err));
     dist_set_waiting(m->opts.dist, dev_host_ahead, m->d);
     if (n <= 1) return open_room(m, err);
     k->join = (struct dev_ranks){.join = carry, .user = m, .rank = m->dims.rank, .n_rank = n};
@@ -336,6 +388,8 @@ int64_t model_join_bytes(const model *m)
     for (int cut = 0; cut < MODEL_N_CUT; cut++)
         for (int r = 0; r < m->dims.n_rank; r++)
             n = BASE_MAX(n, m->ranks.part[cut][r]);
+    for (int r = 0; r < m->ranks.share.n_rank; r++)
+        n = BASE_MAX(n, m->ranks.h_part[r]);
     if (m->dims.n_rank > 1) { /* of what every rank has whole */
         n = BASE_MAX(n, BASE_MAX(m->cfg.n_expert, m->cfg.q_lora));
         n = BASE_MAX(n, m->cfg.kv_lora + m->cfg.d_rope);

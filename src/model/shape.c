@@ -5,7 +5,7 @@
 static sl_status open_slots(struct model *m, const int32_t *from, struct dev_slots *s, sl_err *err)
 {
     const struct model_dims *d = &m->dims;
-    int E = m->cfg.n_expert, n = m->opts.n_slot, n_rank = model_stage_n(d);
+    int E = m->cfg.n_expert, n = m->opts.n_slot, n_group = model_stage_n(d) / model_n_etp(d);
     void *p = NULL;
     size_t n_word = 2 * (size_t)n + (size_t)E + 1;
     SL_TRY(mem_arena_array(&m->arena, n_word + DIST_RANK_MAX + 1, sizeof(int32_t), &p, err));
@@ -18,15 +18,15 @@ static sl_status open_slots(struct model *m, const int32_t *from, struct dev_slo
     *s = (struct dev_slots){.n = n, .expert = expert, .list = expert + n, .first = expert + 2 * n};
     dev_slots_init(s, E);
     if (!m->opts.spread) return SL_OK;
-    if (d->weight[0] ? n < n_rank : n % n_rank > 0)
-        return SL_FAIL(err, REQUEST, "%d expert slots on %d ranks", n, n_rank);
+    if (d->weight[0] ? n < n_group : n % n_group > 0)
+        return SL_FAIL(err, REQUEST, "%d expert slots on %d ranks", n, n_group);
     for (int e = 0; e < E; e++)
         if (s->first[e] == s->first[e + 1])
             return SL_FAIL(err, REQUEST, "expert %d of %d has no slot", e, E);
     model_slots_dealt(d, n, rank0);
     s->rank0 = rank0;
-    s->begin = rank0[model_stage_rank(d)];
-    s->n_here = rank0[model_stage_rank(d) + 1] - s->begin;
+    s->begin = rank0[model_group(d)];
+    s->n_here = rank0[model_group(d) + 1] - s->begin;
     return SL_OK;
 }
 

@@ -127,7 +127,7 @@ struct model_dims model_dims_beside(const struct arch_cfg *c, const struct model
 
 void model_slots_dealt(const struct model_dims *d, int n, int32_t *slot0)
 {
-    struct dist_among a = model_stage_among(d);
+    struct dist_among a = model_group_among(d);
     for (a.rank = 0; a.rank < a.n; a.rank++) {
         int64_t at;
         (void)dist_share(n, 1, &a, &at);
@@ -138,7 +138,7 @@ void model_slots_dealt(const struct model_dims *d, int n, int32_t *slot0)
 
 int model_slots_of(const struct model_dims *d, int n)
 {
-    struct dist_among a = model_stage_among(d);
+    struct dist_among a = model_group_among(d);
     int64_t at;
     return (int)dist_share(n, 1, &a, &at);
 }
@@ -151,10 +151,21 @@ struct model_slice model_slice_of_first(const struct model_dims *d, int64_t n)
     return s;
 }
 
+/* Rows of experts that are spread. */
+static struct model_slice slice_of_spread(const struct arch_cfg *c, const struct model_dims *d,
+                                          enum arch_role role, int64_t rows)
+{
+    struct dist_among a = model_place_among(d);
+    struct model_slice s = {0, rows};
+    if (a.n > 1) s.n_row = dist_share(rows_cut(c, role), TILE, &a, &s.row0);
+    return s;
+}
+
 struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_dims *d,
                                   enum arch_role role, int64_t rows)
 {
-    if (d->n_slot && model_part_of(role) == MODEL_EXPERTS) return (struct model_slice){0, rows};
+    if (d->n_slot && model_part_of(role) == MODEL_EXPERTS)
+        return slice_of_spread(c, d, role, rows);
     if (c->per_head >> role & 1) return (struct model_slice){d->head0, d->n_head};
     switch (cut_of[role]) {
     case HEADS:
@@ -204,8 +215,9 @@ int64_t model_slice_bytes(const struct arch_cfg *c, const struct model_dims *d, 
     enum arch_role role = role_of(&said);
     struct model_dims all = model_dims_of(c, &(struct dist_among){.n = 1});
     if (role != N_ROLE && d->n_slot && model_part_of(role) == MODEL_EXPERTS)
-        return n_bytes * d->n_slot / c->n_expert;
-    if (role == N_ROLE || d->n_rank <= 1) return n_bytes;
+        n_bytes = n_bytes * d->n_slot / c->n_expert;
+    else if (role == N_ROLE || d->n_rank <= 1)
+        return n_bytes;
     int64_t ours = model_slice_of(c, d, role, 1).n_row, of = model_slice_of(c, &all, role, 1).n_row;
     return of > 0 ? (int64_t)((double)n_bytes * (double)ours / (double)of) : n_bytes;
 }

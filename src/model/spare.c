@@ -87,6 +87,13 @@ static struct model_spare_one *room_of(const struct model *m, int il, int spare)
 
 /* ---- reading ---- */
 
+/* The rows of an expert that this rank has. */
+static struct weight ours(const struct model *m, enum arch_role role, const struct weight *w)
+{
+    struct model_slice s = model_slice_of(&m->cfg, &m->dims, role, w->rows);
+    return weight_slice(w, s.row0, s.n_row);
+}
+
 /* Expert e of the stack that w names, from a packed file. */
 static sl_status map_one(const struct model *m, const struct want *w, int e, struct dev_one *one,
                          sl_err *err)
@@ -94,7 +101,8 @@ static sl_status map_one(const struct model *m, const struct want *w, int e, str
     const struct io_pack_mat *p = io_pack_find(m->opts.pack, w->name);
     struct io_pack_rows rows;
     if (!p) return SL_FAIL(err, FORMAT, "matrix %.80s is missing", w->name);
-    SL_TRY(io_pack_rows(p, e, 0, w->rows, &rows, err));
+    struct model_slice s = model_slice_of(&m->cfg, &m->dims, w->role, w->rows);
+    SL_TRY(io_pack_rows(p, e, s.row0, s.n_row, &rows, err));
     for (int k = 0; k < 2; k++) {
         one->data[k] = (uint8_t *)(uintptr_t)rows.data[k]; /* only read */
         one->scale[k] = rows.scale[k];
@@ -162,8 +170,73 @@ sl_status model_move_read(const model *m, const struct model_move *mv, int spare
     SL_TRY(model_load_expert(m, mv->layer, ROLE_GATE_EXPS, mv->expert, &gate, err));
     SL_TRY(model_load_expert(m, mv->layer, ROLE_UP_EXPS, mv->expert, &up, err));
     SL_TRY(model_load_expert(m, mv->layer, ROLE_DOWN_EXPS, mv->expert, &down, err));
+    gate = ours(m, ROLE_GATE_EXPS, &gate);
+    up = ours(m, ROLE_UP_EXPS, &up);
+    down = ours(m, ROLE_DOWN_EXPS, &down);
     SL_TRY(pack_one(l->gate_up_exps, &gate, &up, &to->of[0], pace, err));
     return pack_one(l->down_exps, &down, NULL, &to->of[1], pace, err);
+}
+
+/* ---- from and into memory: the scales, then the data of gates and ups, and of downs ---- */
+
+#define N_SPAN 5
+struct spans {
+    uint8_t *p[N_SPAN];
+    int64_t n[N_SPAN];
+};
+
+static struct spans spans_of(const struct model *m, int layer, struct dev_one one[2], float *scale)
+{
+    const struct model_spare_bytes *b = &m->spares.bytes[m->spares.kind[layer]];
+    struct spans s = {{(uint8_t *)scale}, {4 * (int64_t)sizeof *scale}};
+    for (int k = 0; k < 4; k++) {
+        s.p[1 + k] = one[k / 2].data[k % 2];
+        s.n[1 + k] = b->n[k / 2][k % 2];
+        scale[k] = one[k / 2].scale[k % 2];
+    }
+    return s;
+}
+
+/* Bytes of the spans from or to p. */
+static void carry_spans(const struct spans *s, struct model_stretch st, uint8_t *p, bool put)
+{
+    int64_t begin = 0;
+    for (int k = 0; k < N_SPAN; begin += s->n[k++]) {
+        int64_t b = BASE_MAX(st.at, begin), e = BASE_MIN(st.at + st.n, begin + s->n[k]);
+        if (b >= e) continue;
+        if (put)
+            memcpy(s->p[k] + (b - begin), p + (b - st.at), (size_t)(e - b));
+        else
+            memcpy(p + (b - st.at), s->p[k] + (b - begin), (size_t)(e - b));
+    }
+}
+
+int64_t model_move_bytes(const model *m, int layer)
+{
+    const struct model_spare_bytes *b = &m->spares.bytes[m->spares.kind[layer]];
+    return 4 * (int64_t)sizeof(float) + b->n[0][0] + b->n[0][1] + b->n[1][0] + b->n[1][1];
+}
+
+void model_move_get(const model *m, int layer, int slot, struct model_stretch st, void *to)
+{
+    const struct layer *l = model_layer(m, layer);
+    struct dev_one one[2];
+    float scale[4];
+    int i = slot - m->slots[layer].begin;
+    dev_one_get(l->gate_up_exps, i, &one[0]);
+    dev_one_get(l->down_exps, i, &one[1]);
+    struct spans s = spans_of(m, layer, one, scale);
+    carry_spans(&s, st, to, false);
+}
+
+void model_move_put(model *m, int layer, int spare, struct model_stretch st, const void *from)
+{
+    struct dev_one *one = room_of(m, layer, spare)->of;
+    float scale[4];
+    struct spans s = spans_of(m, layer, one, scale);
+    carry_spans(&s, st, (uint8_t *)(uintptr_t)from, true); /* which is only read */
+    for (int k = 0; k < 4; k++)
+        one[k / 2].scale[k % 2] = scale[k];
 }
 
 static uint64_t sum_of(const struct dev_one *one, const struct model_spare_bytes *b)

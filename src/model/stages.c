@@ -44,6 +44,11 @@ struct model_dims model_stage_dims(const struct arch_cfg *c, const struct model_
     struct dist_among a = {rank % n, n, s->weight[0] ? s->weight + dp * n : NULL};
     struct model_dims d = model_dims_of(c, &a);
     memcpy(d.weight, s->weight, sizeof d.weight);
+    d.n_etp = BASE_MAX(s->n_etp, 1);
+    for (int i = 0; s->weight[0] && i < n * n_dp; i++) {
+        d.group_weight[i / d.n_etp] = (uint16_t)(d.group_weight[i / d.n_etp] + s->weight[i]);
+        d.place_weight[i % d.n_etp] = (uint16_t)(d.place_weight[i % d.n_etp] + s->weight[i]);
+    }
     d.n_dp = n_dp;
     d.dp = dp;
     d.stage = s->n - 1 - rank / n / n_dp;

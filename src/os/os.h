@@ -146,6 +146,13 @@ struct os_team {
  * CPUs there are for all teams. */
 int os_team_cpus(const struct os_team *t, int *cpu);
 
+/* Of up to `most` (64 at most) pages of p [n], evenly apart: how many there are in memory, and of
+ * these on the memory node of the CPU that runs this. */
+struct os_pages {
+    int n, near;
+};
+struct os_pages os_pages_near(const void *p, size_t n, int most);
+
 /* Wait until another thread sets the event; a set before the wait is not lost, several count once.
  * Zero-initialise. */
 struct os_event {

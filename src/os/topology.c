@@ -8,10 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "os/os_internal.h"
+
+#define PAGE 4096
 
 /* The start of a small kernel file as a string; "" when it cannot be read. */
 static void slurp(const char *path, char *buf, size_t cap)
@@ -249,6 +252,26 @@ int os_team_cpus(const struct os_team *t, int *cpu)
     int n = os_team_deal(p, os_pu_list(p, NULL), t, cpu);
     mem_free(p);
     return n;
+}
+
+struct os_pages os_pages_near(const void *p, size_t n, int most)
+{
+    void *page[64];
+    int status[64], n_page = (int)BASE_MIN((size_t)BASE_MIN(most, 64), n / PAGE);
+    unsigned cpu, node;
+    struct os_pages out = {0};
+    for (int i = 0; i < n_page; i++) {
+        size_t at = (size_t)i * (n / (size_t)n_page);
+        page[i] = (uint8_t *)(((uintptr_t)p + at + PAGE - 1) / PAGE * PAGE);
+    }
+    if (n_page < 1 || syscall(SYS_getcpu, &cpu, &node, NULL) ||
+        syscall(SYS_move_pages, 0, (unsigned long)n_page, page, NULL, status, 0))
+        return out;
+    for (int i = 0; i < n_page; i++) {
+        out.n += status[i] >= 0;
+        out.near += status[i] == (int)node;
+    }
+    return out;
 }
 
 int64_t os_rss_now(void)

@@ -6,9 +6,9 @@
 
 Each model runs in four pairs of --acts and --kv, on as many ranks as it can be shared by, up to 4,
 and in the first pair on the most; and in two stages, of one rank and of two; mixtures of experts
-also with experts that are whole (ep), in order and placed with copies, and with ranks that have
-sequences of their own (dp); and with shares that are not even (weight). The token ids fill more
-than one span of attention. What can not be shared is refused by name.
+also with experts that are spread (ep), whole or by rows, in order and placed with copies, and with
+ranks that have sequences of their own (dp); and with shares that are not even (weight). The token
+ids fill more than one span of attention. What can not be shared is refused by name.
 --mpi: ranks are processes that mpirun starts, in place of threads.
 --brief: the first pair alone; what goes between ranks is f32 in every form.
 --only: layouts with that text, as weight, and nothing that is refused."""
@@ -87,6 +87,11 @@ def spread_layouts(work, name):
     yield 4, ["dp=2,tp=2,ep=4", *wide_by]
     yield 4, ["dp=2,tp=2,ep=4", "--dispatch", "swap", *wide_by]
     yield 8, ["dp=2,tp=2,ep=4,pp=2", *wide_by]
+    # groups of ranks that share each expert by rows
+    yield 4, ["tp=4,ep=2"]
+    yield 2, ["dp=2"]
+    yield 4, ["dp=2,tp=2,ep=2", "--expert-stats", load, "--redundant", "2"]
+    yield 4, ["dp=4,ep=2", "--dispatch", "swap"]
 
 
 def uneven_layouts(work, name, most):
@@ -102,6 +107,7 @@ def uneven_layouts(work, name, most):
     write_load(load, *EXPERTS[name])
     yield 3, ["tp=3,ep=3,weight=3:2:1"]
     yield 3, ["dp=3,ep=3,weight=3:2:1"]
+    yield 4, ["tp=2,dp=2,ep=2,weight=3:1:2:1"]
     yield 2, ["dp=2,ep=2,weight=1:3", "--dispatch", "swap", "--expert-stats", load, "--redundant",
               "1"]
     yield 4, ["dp=2,tp=2,ep=4,weight=2:1:1:3" if EXPERTS[name][0] < 8 else
@@ -120,7 +126,7 @@ def combined(tally, build, work, out, name, with_mpi):
         tally.check(f"{name} combine {form}",
                     why or one == plain and "logits are those of f32")
         for layout in (["dp=2,ep=2"], ["dp=2,ep=2", "--dispatch", "swap"], ["tp=2,ep=2"],
-                       ["tp=2"], ["pp=2"]):
+                       ["tp=2"], ["pp=2"], ["dp=2"]):
             if layout[0] in ("dp=2,ep=2", "tp=2,ep=2") and EXPERTS[name][0] % 2:
                 continue
             why, got = logits(build, model, out, 2 * with_mpi, "--combine", form, "--layout",
@@ -141,8 +147,9 @@ def refuse(tally, build, work, out):
             ("qwen3_moe.int8", ("tp=2,ep=2", "--redundant", "2"), "--expert-stats FILE"),
             ("qwen3_moe.int8", ("tp=2", "--redundant", "2"), "go with a layout with ep"),
             ("llama.q4_0", ("dp=2,ep=2",), "has no experts"),
-            ("qwen3_moe.int8", ("dp=2",), "every rank would hold the whole model"),
-            ("qwen3_moe.int8", ("dp=2,tp=2,ep=2",), "over all ranks of a stage: ep=4"),
+            ("llama.q4_0", ("dp=2",), "several engines (serve --attach), or tp"),
+            ("qwen3_moe.int8", ("dp=2,tp=2,ep=3",), "of a stage's 4 ranks: ep=2, ep=4, or no ep"),
+            ("qwen3_moe.int8", ("ep=2",), "tp=2,ep=2, or dp=2,ep=2"),
             ("qwen3_moe.int8", ("dp=4,ep=4",), "6 experts and 0 copies are not dealt evenly to 4 "
              "ranks: they are with --redundant 2"),
             ("qwen3_moe.int8", ("dp=2,ep=2", "--dispatch", "some"), "auto|gather|swap"),

@@ -172,6 +172,41 @@ def check_dp(tally, build, work, name, model, c):
             tally.check(what, bad and f"{got} bytes: {there * (d + used)} there, {come} back")
 
 
+def check_shared(tally, build, work, name, model, c):
+    """Groups of ranks that share their experts by rows: for each of a group's rows its ranks take
+    each other's hidden values, and of the outputs some rows each, whole. These then go on as rows
+    of whole experts do: of one group it is known how many, of several between none and all."""
+    n_exp = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
+    d, (used, f_exp) = c["hidden_size"], experts_of(c)
+    layers = c["num_hidden_layers"] - c.get("first_k_dense_replace", 0)
+    tokens = PROMPT + ANSWER - 1
+    rows = tokens * layers * used
+    for layout, g, ep in (("dp=2", 2, 1), ("tp=2,dp=2,ep=2", 2, 2)):
+        if n_exp % ep or c["num_attention_heads"] % 2:
+            continue
+        code, out, err = e2e.run([
+            e2e.sluice(build), "run", "-m", model, "--ids",
+            ",".join(str(5 + i) for i in range(PROMPT)), "-n", str(ANSWER), "--ignore-eos",
+            "--json", "-q", "--layout", layout, "-t", "4"])
+        if code:
+            tally.check(f"{name} {layout}", err)
+            continue
+        got = e2e.last_json(out)["wire_bytes_per_token"] * (PROMPT + ANSWER)
+        n = g * ep
+        want = 4 * rows * (g - 1) * hidden(f_exp, (1,) * g)  # hidden values
+        want += 4 * rows * d * (g - 1) / g  # columns of outputs, where they become rows
+        want += 4 * tokens * layers * (n - 1) * (d + used)  # gathered, of each rank its share
+        if ep > 1:  # what two ranks share beside experts, and outputs of shared ones made whole
+            want += moved(c, 2, 1, True) - 4 * tokens * turned(c, 2)
+            want += 4 * tokens * layers * d * bool(c.get("n_shared_experts"))
+            least, most = want, want + 4 * rows * d
+        else:  # of a step's rows the second rank has what is left of half of them
+            back = sum(t * used - t * used // 2 for t in [PROMPT] + [1] * (ANSWER - 1))
+            least = most = want + 4 * layers * back * d
+        tally.check(f"{name} {layout}", not least - 35 <= got <= most + 35 and
+                    f"{got} bytes, not {least:.0f} to {most:.0f}")
+
+
 def check_uneven(tally, build, work, name, model, c):
     """Ranks that are not alike: columns of a join are n - 1 rows in all whatever the shares; of
     experts that are whole each rank takes its columns of what the others' have computed."""
@@ -224,6 +259,7 @@ def check_model(tally, build, work, name, most):
     n_exp = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
     if n_exp:
         check_dp(tally, build, work, name, model, c)
+        check_shared(tally, build, work, name, model, c)
     check_uneven(tally, build, work, name, model, c)
     check_long(tally, build, name, model, c)
     ranks = [(n, 1, 1) for n in range(2, most + 1)] + [(1, 1, 2), (2, 1, 2)]

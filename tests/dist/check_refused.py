@@ -174,7 +174,8 @@ def layouts():
             (3, "tp=3,ep=3", moe, r"layout: ep=3: \d experts and 0 copies are not dealt evenly to "
              r"3 ranks: they are with --redundant \d"),
             (2, "dp=2,ep=2", dense, r"layout: ep=2: .* has no experts that are chosen"),
-            (2, "dp=2", moe, r"layout: 'dp=2': every rank would hold the whole model"),
+            (2, "dp=2", dense, r"layout: dp=2: every rank would hold all of .*, which has no "
+             r"experts"),
             (2, "tp=2,weight=1:2:3", moe, r"3 weights, a stage has 2 ranks")):
         refused(f"{layout} of {n} processes", mpi.command((n, run_args(model, layout))), says)
 

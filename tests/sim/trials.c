@@ -234,6 +234,7 @@ static void spread(const sl_model *m, struct trial *t, sl_engine_opts *o)
     if (!t->move) return;
     o->n_spare = 1 + pick(t, 3);
     o->place_mbps = 1 << 20;
+    if (pick(t, 2)) o->place_from = "peer";
 }
 
 /* A layout that the model can have. */
@@ -242,12 +243,12 @@ static void draw_layout(const sl_model *m, struct trial *t)
     for (;;) {
         int tp = 1 + pick(t, 4), pp = 1 + pick(t, BASE_MIN(m->cfg.n_layer, 4)), dp = 1, n_kv;
         if (m->cfg.n_expert) dp += pick(t, 4);
-        bool ep = dp > 1 || (tp > 1 && m->cfg.n_expert && pick(t, 2));
-        int n = tp * dp * pp;
+        int n = tp * dp * pp, ep = m->cfg.n_expert ? 1 + pick(t, tp * dp) : 1;
         n_kv = m->cfg.kv_lora ? m->cfg.n_head : m->cfg.n_head_kv;
-        if (n < 2 || n > 8 || tp > n_kv || (ep && tp * dp > m->cfg.n_expert)) continue;
+        if (n < 2 || n > 8 || tp > n_kv || tp * dp % ep || ep > BASE_MAX(m->cfg.n_expert, 1))
+            continue;
         int at = snprintf(t->drawn, sizeof t->drawn, "tp=%d,dp=%d,pp=%d,ep=%d", tp, dp, pp,
-                          ep ? tp * dp : 1);
+                          ep);
         for (int i = 0, some = pick(t, 2); some && tp * dp > 1 && i < tp * dp; i++)
             at += snprintf(t->drawn + at, sizeof t->drawn - (size_t)at, "%s%d",
                            i ? ":" : ",weight=", 1 + pick(t, 4));

@@ -217,3 +217,32 @@ TEST(dist_columns_lie_apart_in_slots)
     check(6, 4096);
     check(4, ROWS * WIDE * sizeof(float));
 }
+
+/* A measurement counts for nothing, and what comes after it is right. */
+static void measure_rank(struct ranks *all, int rank)
+{
+    struct job *j = (struct job *)(void *)all;
+    dist *d = all->end[rank];
+    struct dist_link link = {0};
+    sl_err err;
+    one_round(j, rank, 0);
+    struct dist_count was = dist_counts(d, rank);
+    for (int i = 0; i < 2; i++)
+        if (dist_measure(d, &link, &err) || !(link.us > 0) || !(link.gbps > 0))
+            atomic_fetch_add(&j->n_bad, 1);
+    struct dist_count is = dist_counts(d, rank);
+    if (was.n_join != is.n_join || was.bytes != is.bytes || is.net) atomic_fetch_add(&j->n_bad, 1);
+    one_round(j, rank, 3);
+}
+
+TEST(dist_links_are_measured)
+{
+    for (int n = 2; n <= RANKS_MAX; n++) {
+        sl_err err = {0};
+        struct job j = {.all = {.n = n, .half = n % 2 ? 1 << 14 : 0, .run = measure_rank}};
+        ranks_open(&j.all, &(struct dist_opts){.crowded = true});
+        ASSERT_OK(ranks_run(&j.all, &err));
+        ranks_close(&j.all);
+        assert_int_equal(atomic_load(&j.n_bad), 0);
+    }
+}

@@ -363,6 +363,25 @@ TEST(os_cgroups_of_both_versions_limit)
         os_dir_remove(in_dir(made[i]));
 }
 
+TEST(os_pages_are_found)
+{
+    size_t n = 64 * 4096;
+    uint8_t *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(p != MAP_FAILED);
+    struct os_topology t;
+    sl_err err;
+    ASSERT_OK(os_topology_get(&t, &err));
+    assert_int_equal(os_pages_near(p, n, 16).n, 0); /* none is there yet */
+    memset(p, 1, n);
+    struct os_pages all = os_pages_near(p, n, 16), few = os_pages_near(p, 2 * 4096, 64);
+    if (all.n) { /* else this kernel does not tell */
+        assert_int_equal(all.n, 16);
+        assert_true(few.n == 2 && (t.n_numa > 1 || all.near == 16));
+    }
+    assert_int_equal(os_pages_near(p, 4095, 16).n, 0);
+    munmap(p, n);
+}
+
 TEST(os_topology_is_sane)
 {
     sl_err err;

@@ -49,6 +49,7 @@ struct check_call {
     int64_t host_ns;       /* what comes from the host: when that has given all of it */
     struct check_mat *room[2]; /* that it fills, or reads */
     struct dev_spread spread;  /* of moe */
+    struct dev_etp etp;
     union {
 #define X(name, params) struct params name;
         DEV_OP_LIST(X)

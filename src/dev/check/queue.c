@@ -179,17 +179,32 @@ static const struct dev_ranks *ranks_of(const struct check_call *q)
     }
 }
 
+static void keep(struct check *c, const void *p)
+{
+    const uint8_t *at = p;
+    for (struct check_buf *b = !c->clock.is_on && p ? c->buf : NULL; b; b = b->next)
+        if (at >= b->base && at < b->base + b->n) b->is_kept = true;
+}
+
 /* Ranks that are threads read each other's rows where they lie, until the next join is over: that
  * may be when a step has begun here. */
 static void keep_given(struct check *c, const struct check_call *q)
 {
-    if (c->clock.is_on || !ranks_of(q)) return;
-    for (const struct dev_ref *r = dev_op_refs(q->op); r->kind; r++) {
-        const uint8_t *p = *(uint8_t *const *)(const void *)((const char *)&q->u + r->at);
-        if (r->kind != DEV_REF_BUF) continue;
-        for (struct check_buf *b = p ? c->buf : NULL; b; b = b->next)
-            if (p >= b->base && p < b->base + b->n) b->is_kept = true;
-    }
+    if (!ranks_of(q)) return;
+    for (const struct dev_ref *r = dev_op_refs(q->op); r->kind; r++)
+        if (r->kind == DEV_REF_BUF)
+            keep(c, *(uint8_t *const *)(const void *)((const char *)&q->u + r->at));
+}
+
+/* The same of rooms for experts that ranks share: those of others are read there, too. */
+static void translate_etp(struct check *c, struct check_call *q)
+{
+    if (q->op != DEV_OP_moe || !q->u.moe.etp) return;
+    q->etp = *q->u.moe.etp;
+    keep(c, q->etp.y);
+    q->etp.h_all = dev_check_mem(c, q->etp.h_all, 1);
+    q->etp.y = dev_check_mem(c, q->etp.y, 1);
+    q->u.moe.etp = &q->etp;
 }
 
 /* What of its own the operator points at is the CPU device's, too. */
@@ -214,6 +229,7 @@ static void queue(struct check *c, const struct dev_step *b, enum dev_op_kind op
     keep_given(c, q);
     translate(c, op, &q->u);
     translate_spread(c, q);
+    translate_etp(c, q);
     if (op == DEV_OP_send) {
         /* so that it is known when the way is free */
         if (c->clock.is_on && !c->thread) run_to(c, c->n_queued);

@@ -99,7 +99,7 @@ static const float *results(const struct cpu_moe *m)
 
 static int64_t n_sum(const struct cpu_moe *m)
 {
-    return m->p->rows ? m->p->part[m->p->ranks->rank] : m->down->m.n_row;
+    return m->p->rows ? m->p->part[m->p->ranks->rank] : m->D;
 }
 
 /* Columns [at, at + n) of token t's terms, each to its row. */
@@ -119,7 +119,7 @@ static void give_terms(const struct cpu_moe *m, int64_t t, int64_t at, int n)
 static const float *result_at(const struct cpu_moe *m, int row, int64_t at, int n, float *room)
 {
     enum dev_combine form = m->p->combine;
-    int D = m->down->m.n_row;
+    int D = m->D;
     if (m->back) {
         const float *words = m->back + (int64_t)row * dev_combine_words(form, D);
         if (form == DEV_COMBINE_F32) return words + at;
@@ -208,7 +208,7 @@ void dev_cpu_moe_up(const struct cpu_moe *m, int worker, const struct mm_act_buf
     const int32_t *token = c->moe.slot_row + c->moe.expert_slot0[first_here(p)];
     struct cpu_piece at = {0};
     struct cpu_hidden out = {.ldh = n_ff, .act = m->parts ? &c->moe.act : NULL};
-    if (out.act && p->h_all) out.group0 = dev_cpu_parts_begin(p->ranks, p->part);
+    if (out.act && m->h_all) out.group0 = dev_cpu_parts_begin(m->h_ranks, m->h_part);
     while (dev_cpu_work_take(c, &c->work[0], worker, &at)) {
         struct rows s = rows_of(m, at.seg->user);
         out.h = c->moe.h + s.begin * n_ff;
@@ -220,7 +220,7 @@ void dev_cpu_moe_up(const struct cpu_moe *m, int worker, const struct mm_act_buf
 
 void dev_cpu_moe_prep(const struct cpu_moe *m, int worker, int n_w)
 {
-    const float *h = m->p->h_all ? m->p->h_all : m->c->moe.h;
+    const float *h = m->h_all ? m->h_all : m->c->moe.h;
     int64_t n_h = m->down->m.n_col, b, e;
     par_split(m->n_slot, worker, n_w, &b, &e);
     for (int64_t s = b; s < e; s++)
@@ -253,7 +253,7 @@ static void moe_up(void *arg, int worker, int n_w)
 static void moe_down(void *arg, int worker, int n_w)
 {
     const struct cpu_moe *m = arg;
-    if (!m->parts || m->p->h_all) {
+    if (!m->parts || m->h_all) {
         dev_cpu_moe_prep(m, worker, n_w);
         par_barrier(m->c->team);
     }
@@ -277,21 +277,25 @@ static void moe_run(void *arg, int worker, int n_w)
 }
 
 /* Between the two products the other ranks' hidden values come in. */
-static void moe_of_ranks(struct cpu_moe *m)
+static void join_hidden(struct cpu_moe *m)
 {
-    const struct dev_moe *p = m->p;
-    struct dev_joined h = {.d = &m->c->head, .x = m->c->moe.h, .y = p->h_all, .part = p->part};
+    struct dev_joined h = {.d = &m->c->head, .x = m->c->moe.h, .y = m->h_all, .part = m->h_part};
     h.n_row = m->n_slot;
     h.n = m->down->m.n_col;
-    par_run(m->c->team, moe_up, m);
     if (m->parts)
-        dev_cpu_parts_join(m->c, p->ranks, p->part, &m->c->moe.act, m->n_slot);
+        dev_cpu_parts_join(m->c, m->h_ranks, m->h_part, &m->c->moe.act, m->n_slot);
     else if (h.n_row)
-        p->ranks->join(p->ranks->user, &h);
+        m->h_ranks->join(m->h_ranks->user, &h);
+}
+
+static void moe_of_ranks(struct cpu_moe *m)
+{
+    par_run(m->c->team, moe_up, m);
+    join_hidden(m);
     par_run(m->c->team, moe_rest, m);
 }
 
-void dev_cpu_moe_here(void *arg, int worker, int n_w)
+static void moe_whole(void *arg, int worker, int n_w)
 {
     const struct cpu_moe *m = arg;
     moe_up(arg, worker, n_w);
@@ -299,17 +303,51 @@ void dev_cpu_moe_here(void *arg, int worker, int n_w)
     moe_down(arg, worker, n_w);
 }
 
+/* Of the rows that this rank has columns of, and others the rest, each gets some. */
+static void share_rows(struct cpu_moe *m)
+{
+    const struct dev_moe *p = m->p;
+    const struct dev_etp *s = p->etp;
+    struct dev_joined j = {.d = &m->c->head,
+                           .x = m->c->moe.y,
+                           .y = s->y,
+                           .n_row = m->n_slot,
+                           .n = m->D,
+                           .part = s->part,
+                           .n_of = s->n_of,
+                           .each = true};
+    for (int i = 0; i < s->ranks->n_rank; i++)
+        s->n_of[i] = dev_terms_share(p, m->n_slot, i + 1) - dev_terms_share(p, m->n_slot, i);
+    if (m->n_slot) s->ranks->join(s->ranks->user, &j);
+    m->y = s->y;
+    m->y_begin = dev_terms_share(p, m->n_slot, s->ranks->rank);
+}
+
+void dev_cpu_moe_here(struct cpu_moe *m)
+{
+    m->y = m->c->moe.y;
+    m->y_begin = 0;
+    if (!m->p->etp) {
+        par_run(m->c->team, moe_whole, m);
+        return;
+    }
+    par_run(m->c->team, moe_up, m);
+    join_hidden(m);
+    par_run(m->c->team, moe_down, m);
+    share_rows(m);
+}
+
 /* Every rank gives the others their columns of what its experts have computed. */
 static void moe_turned(struct cpu_moe *m)
 {
     const struct dev_moe *p = m->p;
     const struct dev_terms l = dev_cpu_terms(m->c);
-    struct dev_joined j = {
-        .d = &m->c->head, .x = m->c->moe.y, .y = p->rows, .part = p->part, .n_of = p->n_of};
+    struct dev_joined j = {.d = &m->c->head, .y = p->rows, .part = p->part, .n_of = p->n_of};
     j.n_row = m->n_tok * p->k;
-    j.n = m->down->m.n_row;
+    j.n = m->D;
     dev_terms_count(&l, p, p->ranks->n_rank, p->n_of);
-    par_run(m->c->team, dev_cpu_moe_here, m);
+    dev_cpu_moe_here(m);
+    j.x = m->y;
     p->ranks->join(p->ranks->user, &j);
     par_run(m->c->team, dev_cpu_moe_sum, m);
 }
@@ -336,8 +374,18 @@ void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p
     *m = (struct cpu_moe){.c = c, .p = p, .n_tok = n_tok};
     m->gate_up = dev_cpu_mat_of(p->gate_up);
     m->down = dev_cpu_mat_of(p->down);
+    m->D = dev_terms_cols(p);
+    if (p->h_all) {
+        m->h_ranks = p->ranks;
+        m->h_part = p->part;
+        m->h_all = p->h_all;
+    } else if (p->etp) {
+        m->h_ranks = p->etp->ranks;
+        m->h_part = p->etp->h_part;
+        m->h_all = p->etp->h_all;
+    }
     m->parts = !p->tap.fn && dev_cpu_takes_parts(m->down) &&
-               (!p->h_all || dev_cpu_parts_shared(p->ranks, p->part));
+               (!m->h_all || dev_cpu_parts_shared(m->h_ranks, m->h_part));
     ASSERT(n_tok <= dev_cpu_n_tok_experts(&c->most) && p->k <= c->most.k &&
            dev_terms_n_place(p) <= c->most.n_expert && m->gate_up->m.n_row <= c->most.d_ff_expert &&
            m->down->m.n_row <= c->most.d_model);

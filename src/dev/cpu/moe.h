@@ -34,6 +34,13 @@ struct cpu_moe {
     const struct cpu_mat *gate_up, *down;
     int n_tok, n_slot;
     int parts; /* the hidden values are prepared as they come */
+    int D;     /* columns of what experts give */
+    /* where ranks share hidden values: who, their columns, and room for all; else NULL */
+    const struct dev_ranks *h_ranks;
+    const int32_t *h_part;
+    float *h_all;
+    const float *y; /* rows of outputs that are here, number y_begin of this rank's experts first */
+    int y_begin;
     /* NULL, or what experts of all ranks have given, in the form of p->combine; and [T, K] in which
      * row a token's k-th is */
     const float *back;
@@ -50,8 +57,8 @@ void dev_cpu_moe_up(const struct cpu_moe *m, int worker, const struct mm_act_buf
 void dev_cpu_moe_prep(const struct cpu_moe *m, int worker, int n_w);
 void dev_cpu_moe_down(const struct cpu_moe *m, int worker);
 
-/* What the experts that are here give, by all workers: par_run's function, of a struct cpu_moe. */
-void dev_cpu_moe_here(void *arg, int worker, int n_w);
+/* What the experts that are here give, or this rank's share of it: m->y. */
+void dev_cpu_moe_here(struct cpu_moe *m);
 /* Each token's sum of them: the same. */
 void dev_cpu_moe_sum(void *arg, int worker, int n_w);
 /* Tell the tap of their hidden values. */

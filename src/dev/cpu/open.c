@@ -51,6 +51,18 @@ sl_status dev_cpu_carve(struct cpu *c, size_t n, void **out, sl_err *err)
     return SL_OK;
 }
 
+static struct dev_pages pages_near(const dev *d)
+{
+    struct dev_pages all = {0};
+    for (const struct cpu_block *b = ((const struct cpu *)d)->mem.blocks; b; b = b->next) {
+        if (b->tag != MEM_WEIGHTS) continue;
+        struct os_pages p = os_pages_near(b->p, b->n, 16);
+        all.n += p.n;
+        all.near += p.near;
+    }
+    return all;
+}
+
 static void cpu_close(dev *d)
 {
     struct cpu *c = dev_cpu_of(d);
@@ -335,6 +347,7 @@ const struct dev_class dev_cpu_class = {.name = "cpu",
                                         .takes_late = true,
                                         .host_run = cpu_host_run,
                                         .host_ahead = cpu_host_ahead,
+                                        .pages_near = pages_near,
                                         .mat_load = dev_cpu_mat_load,
                                         .mat_some = dev_cpu_mat_some,
                                         .one = &dev_cpu_one,

@@ -19,7 +19,7 @@ void dev_cpu_moe_spread(struct cpu *c, const struct dev_moe *p, int n_tok)
     struct dev_moe all = *p;
     struct dev_spreading a = {.d = &c->head, .l = dev_cpu_terms(c)};
     struct cpu_moe m;
-    dev_spread_begin(&a, p, dev_cpu_mat_of(p->down)->m.n_row, n_tok);
+    dev_spread_begin(&a, p, n_tok);
     dev_spread_there(&a);
     all.id = p->spread->id;
     all.act = p->spread->act;
@@ -28,9 +28,10 @@ void dev_cpu_moe_spread(struct cpu *c, const struct dev_moe *p, int n_tok)
     dev_cpu_work_split(c, &c->work[1]);
     dev_spread_rows(&a);
     dev_cpu_for_rows(c, a.n_row, a.D * 0.3, prep_row, &a);
-    par_run(c->team, dev_cpu_moe_here, &m);
+    dev_cpu_moe_here(&m);
     if (p->tap.fn) dev_cpu_moe_tell(&m);
-    a.y = c->moe.y;
+    a.y = m.y;
+    a.y_begin = m.y_begin;
     dev_spread_back(&a);
     m.p = a.p;
     m.n_tok = a.n_tok;

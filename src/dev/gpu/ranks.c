@@ -263,7 +263,7 @@ void dev_gpu_moe_spread(struct gpu *c, const struct dev_moe *p, int n_tok)
     struct gpu_terms *t = &c->moe.terms;
     struct dev_spreading a = {.d = &c->head, .l = t->l};
     int64_t D = dev_mat_rows(p->down);
-    dev_spread_begin(&a, p, (int)D, n_tok);
+    dev_spread_begin(&a, p, n_tok);
     int n = a.n_tok * a.K;
     float *room = next_room(c, p->spread->ranks, false, (int64_t)a.n_all * a.K * D);
     if (n && (!fetch(c, room, at(a.x), a.n_tok * D) || !fetch(c, t->id, at(a.id), n))) return;

@@ -63,7 +63,8 @@ def get_routes(s):
               "sluice:placement_load_ratio", "sluice:rank_requests_running",
               "sluice:rank_requests_waiting", "sluice:rank_kv_used_tokens", "sluice:rank_kv_tokens",
               "sluice:rank_step_seconds_total", "sluice:dist_wait_seconds_total",
-              "sluice:dist_bytes_total", "sluice:dist_ops_total"}
+              "sluice:dist_bytes_total", "sluice:dist_ops_total", "sluice:link_latency_us",
+              "sluice:link_gbps", "sluice:local_page_ratio"}
     need("metrics in docs/serving.md", there == told, sorted(there ^ told))
     for line in text.strip().split("\n"):
         if not line.startswith("#"):
