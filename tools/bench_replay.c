@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "dist/dist.h"
 #include "os/os.h"
 
 static sl_status print_json(const struct compute *c, const sl_replay_info *r, sl_err *err)
@@ -78,6 +79,12 @@ sl_status bench_replay(const struct opt_common *o, const char *path, sl_err *err
     if (eo.draft) like.draft = eo.draft;
     like.draft_vocab = eo.draft_vocab;
     if (o->ctx) eo.n_ctx = o->ctx;
+    struct dist_layout l;
+    if (o->layout && !dist_layout_parse(o->layout, &l, NULL)) { /* all is the first group's */
+        eo.n_seq_max *= l.dp;
+        eo.n_chunk *= l.dp;
+        eo.kv_tokens *= l.dp;
+    }
     if (!st) {
         st = compute_open(&c, &like, &eo, err);
         /* the recording asks for an MTP layer that this model lacks */

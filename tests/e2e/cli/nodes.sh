@@ -6,7 +6,8 @@ if [ "$cores" -lt 2 ]; then # these can not be two nodes
     printf 'one: one\ntwo: tp=2 same\n'
     echo 'tp=1: one same'
     echo 'threads: one same, 1 threads are less than one for each'
-    echo 'model: one, minimax_m2 has a norm over all heads at once, which ranks that share heads lack'
+    printf 'model: one, minimax_m2 has a norm over all heads at once, '
+    echo 'which ranks that share heads lack'
     echo 'layout tp=1 -t 1'
     echo 'without --layout it is tp=2: a rank on each memory node'
     exit
@@ -29,5 +30,5 @@ run two env SL_NODES=2 $SLUICE run -m $TINY/deepseek_v3_fp8
 run tp=1 env SL_NODES=2 $SLUICE run -m $TINY/deepseek_v3_fp8 --layout tp=1
 run threads env SL_NODES=2 $SLUICE run -m $TINY/deepseek_v3_fp8 -t 1
 run model env SL_NODES=2 $SLUICE run -m $TINY/minimax_m2
-SL_NODES=2 $SLUICE plan -m $TINY/deepseek_v3_fp8 --input 64 --output 8 --this-box --layout tp=1 -t 2 |
-    grep -o 'layout tp=1 -t.*\|without.*'
+SL_NODES=2 $SLUICE plan -m $TINY/deepseek_v3_fp8 --input 64 --output 8 --this-box -t 2 \
+    --layout tp=1 | grep -o 'layout tp=1 -t.*\|without.*'
