@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "dist/dist.h"
 #include "os/os.h"
+#include "os/share.h"
 #include "place.h"
 
 #define SPARE 2 /* of --rebalance */
@@ -40,15 +41,45 @@ BASE_NORETURN static void end_follower(sl_status st, const sl_err *err, enum kno
     exit(cmd_flush(st ? CMD_FAILED : CMD_OK));
 }
 
+/* Of HOST=PATH: is it this machine's, by its full name or that up to the first dot? */
+static bool is_here(const char *text, const char *host)
+{
+    size_t n = strcspn(text, "=");
+    return strncmp(text, host, n) == 0 && (!host[n] || host[n] == '.');
+}
+
+sl_status compute_model_path(const struct opt_common *o, const char **out, sl_err *err)
+{
+    const struct opt_strs *dir = &o->model_dir;
+    char host[256];
+    *out = o->model;
+    os_host_name(host, sizeof host);
+    for (int i = 0; i < dir->n; i++) {
+        const char *text = dir->v[i], *eq = strchr(text, '=');
+        if (!eq || eq == text || !eq[1])
+            return SL_FAIL(err, REQUEST, "--model-dir: %.100s: expected HOST=PATH", text);
+        if (is_here(text, host)) *out = eq + 1;
+        for (int k = 0; k < i; k++)
+            if (strncmp(dir->v[k], text, (size_t)(eq - text) + 1) == 0)
+                return SL_FAIL(err, REQUEST, "--model-dir: %.*s is there twice",
+                               (int)BASE_MIN(eq - text, 60), text);
+    }
+    if (dir->n && !compute_apart(o))
+        return SL_FAIL(err, REQUEST,
+                       "--model-dir: goes with --layout and several processes (mpirun, srun): of "
+                       "one the model is what --model says");
+    return SL_OK;
+}
+
 sl_status compute_model_name(const struct opt_common *o, char *buf, size_t n, const char **out,
                              sl_err *err)
 {
-    *out = o->model;
+    SL_TRY(compute_model_path(o, out, err));
     if (!o->mock && o->mock_type)
         return SL_FAIL(err, REQUEST, "--mock-type: goes with --mock");
     if (!o->mock) return SL_OK;
     int k = snprintf(buf, n, "mock%s%s:%s", o->mock_type ? "=" : "",
-                     o->mock_type ? o->mock_type : "", o->model ? o->model : "");
+                     o->mock_type ? o->mock_type : "", *out ? *out : "");
     *out = buf;
     return k > 0 && (size_t)k < n
                ? SL_OK
@@ -159,11 +190,11 @@ sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
     eo.rebalance_s = o->rebalance_s;
     eo.n_spare = o->spare ? o->spare : o->rebalance_s ? SPARE : 0;
     eo.place_mbps = o->place_mbps;
+    eo.place_from = o->place_from;
     eo.exact = o->exact;
     eo.fallback = o->fallback ? "cpu" : NULL;
     eo.combine = o->combine;
     eo.dispatch = o->dispatch;
-    SL_TRY(compute_model_name(o, mock, sizeof mock, &name, err));
     SL_TRY(place_option(o, 0, place, sizeof place, &eo.place, err));
     SL_TRY(place_stream(o, &eo.stream_from, err));
     if (!eo.n_chunk) eo.n_chunk = o->chunk;
@@ -173,7 +204,8 @@ sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
     eo.progress = cmd_progress_bytes;
     eo.user = &c->progress;
     if (compute_follows(o)) follow(c, &mo, &eo, o);
-    sl_status st = sl_model_open(name, &mo, &c->m, err);
+    sl_status st = compute_model_name(o, mock, sizeof mock, &name, err);
+    if (!st) st = sl_model_open(name, &mo, &c->m, err);
     if (!st) sl_model_info_get(c->m, &c->mi);
     if (!st) st = compute_experts_check(c, o, err);
     if (!st) st = place_option(o, c->mi.n_layer, place, sizeof place, &eo.place, err);

@@ -24,7 +24,8 @@ struct compute {
 };
 
 /* Model and engine with progress lines. base: further engine options, or NULL; where it has draft,
- * o->draft may be "replay:RATE", where it has a layout that is taken unless o has one. On failure everything is closed. */
+ * o->draft may be "replay:RATE", where it has a layout that is taken unless o has one. On failure
+ * everything is closed. */
 sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,
                        sl_err *err) BASE_MUST_USE;
 /* The same, with a look at c->m and c->mi before the weights are read; where fn fails, opening
@@ -36,7 +37,10 @@ struct compute_look {
 sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
                                const sl_engine_opts *base, const struct compute_look *look,
                                sl_err *err) BASE_MUST_USE;
-/* The model's name as sl_model_open takes it, in buf where --mock is given. Errors: REQUEST. */
+/* What --model says, or of this machine --model-dir. Errors: REQUEST. */
+sl_status compute_model_path(const struct opt_common *o, const char **out,
+                             sl_err *err) BASE_MUST_USE;
+/* That name as sl_model_open takes it, in buf where --mock is given. Errors: REQUEST. */
 sl_status compute_model_name(const struct opt_common *o, char *buf, size_t n, const char **out,
                              sl_err *err) BASE_MUST_USE;
 void compute_close(struct compute *c);

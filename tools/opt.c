@@ -591,6 +591,7 @@ sl_status opt_pairs_check(const struct opt *opts, const struct opt_pair *pairs, 
     static const struct opt_pair shared[] = {{"prefill-from", "prefill"},
                                              {"expert-half-life", "expert-stats"},
                                              {"place-mbps", "spare|rebalance"},
+                                             {"place-from", "spare|rebalance"},
                                              {"hot-from", "hot-experts"},
                                              {"dist-deadline-ms", "layout|prefill"},
                                              {0}};

@@ -61,13 +61,13 @@ struct opt_common {
     const char *model, *config, *expert_stats, *chat_template, *device, *record, *draft;
     const char *draft_model;
     const char *place, *experts_device, *split, *gpu_layers, *layout;
-    struct opt_strs override_tensor;
+    struct opt_strs override_tensor, model_dir;
     double mem_fraction;
     const char *hot_experts, *hot_from, *stream_from;
     int hot_update, fallback;
     bool cpu_moe, exact;
     int n_cpu_moe, defer, chunk;
-    const char *combine, *dispatch;
+    const char *combine, *dispatch, *place_from;
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, draft_vocab;
     const char *draft_vocab_from;
     int dist_deadline_ms, redundant, spare, place_mbps, rebalance_s;
@@ -118,7 +118,9 @@ struct opt_common {
     {"spare",   0,  OPT_INT,  offsetof(S, common.spare), "N", "0", 0, 16,                          \
      "with ep: room for N experts on each rank, to move them while serving (--rebalance: 2)"},     \
     {"place-mbps", 0, OPT_INT, offsetof(S, common.place_mbps), "N", "200", 1, 1 << 20,             \
-     "how fast a rank reads experts that move, in 10^6 bytes a second"}
+     "how fast a rank reads experts that move, in 10^6 bytes a second"},                           \
+    {"place-from", 0, OPT_STR, offsetof(S, common.place_from), "disk|peer", NULL, 0, 0,            \
+     "where they come from: its own disk, or the memory of a rank that has them (disk)"}
 #define OPT_ROWS_DRAFT(S)                                                                          \
     {"draft",   0,  OPT_STR,  offsetof(S, common.draft), "off|auto|ngram|mtp|model", NULL, 0, 0,   \
      "guess tokens ahead, compute them together: the same answers, sooner"},                       \
@@ -135,9 +137,11 @@ struct opt_common {
 #define OPT_ROWS_LAYOUT(S)                                                                         \
     {"layout",  0,  OPT_LAYOUT, offsetof(S, common.layout), "tp=N,dp=N,ep=N,pp=N", NULL, 0, 0,     \
      "share the model among ranks, of this process or of mpirun: its matrices (tp), experts as "   \
-     "wholes (ep, as tp), its layers (pp); or experts and sequences (ep and dp); weight=3:2:1 "    \
-     "for ranks that are not alike: same answers (one rank; of several memory nodes tp, a rank "   \
-     "on each)"},                                                \
+     "wholes (ep, as tp) or by groups (a smaller ep), its layers (pp); or experts and sequences "  \
+     "(dp, ep); weight=3:2:1 for ranks that are not alike: same answers (one rank; of several "    \
+     "memory nodes tp, a rank on each)"},                                                          \
+    {"model-dir", 0, OPT_STRS, offsetof(S, common.model_dir), "HOST=PATH", NULL, 0, 0,             \
+     "with processes: where MODEL lies on a machine that has it elsewhere (may be repeated)"},     \
     {"dist-deadline-ms", 0, OPT_INT, offsetof(S, common.dist_deadline_ms), "N", "0", 0, 3600000,   \
      "how long a rank may be silent in a step (0: 30 s; 20 steps at least)"}
 #define OPT_ROWS_RECORD(S)                                                                         \

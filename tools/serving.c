@@ -126,7 +126,8 @@ sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more
 {
     const char *large = NULL, *small = NULL;
     bool active = false;
-    SL_TRY(engine_find_model(o->model, a, &large, err));
+    SL_TRY(compute_model_path(o, &large, err));
+    SL_TRY(engine_find_model(large, a, &large, err));
     if (o->draft_model) SL_TRY(engine_find_model(o->draft_model, a, &small, err));
     bool small_dir = small && os_path_kind(small) == OS_DIR;
     bool dir = os_path_kind(large) == OS_DIR, apart = compute_apart(o);

@@ -248,6 +248,14 @@ def main():
         subprocess.run([e2e.sluice(), "pack", DEMO, packed], check=True, capture_output=True)
         with Server(*SPREAD, *MOVE, model=packed) as s:
             moved(s, want, ENOUGH, 120)
+        p = subprocess.run([e2e.sluice(), "serve", "-m", packed, "--port", "0", *SPREAD, *MOVE,
+                            "--place-from", "peer"], capture_output=True, text=True)
+        need("a packed file's experts come from it", p.returncode and
+             "a packed file, which every rank maps: disk" in p.stderr, p.stderr[-300:])
+        # from the memory of another group, whose ranks share each expert by rows
+        with Server("--layout", "tp=4,ep=2", "-t", "4", "--max-batch", "8", *MOVE, "--place-from",
+                    "peer") as s:
+            moved(s, want, ENOUGH // 2, 120)
         with Engine(*SPREAD, "--rebalance", "1", "--place-mbps", "100000") as e, \
                 Server(engine=e) as s:
             moved(s, want, ENOUGH, 120)

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -107,6 +108,28 @@ def check_answers():
     code, out, err, _ = run([(2, run_args())])
     check("two programs without a layout",
                 code and f"exit {code}: {err[-300:]}" or out.count(one) != 2 and "not two answers")
+
+
+def check_model_dir():
+    """A machine that has the model elsewhere than the others."""
+    path, here = DEMO, socket.gethostname()
+    _, out, _ = e2e.run(run_args(model=path))
+    one = e2e.last_json(out)["run_hash"]
+    for name, model, more in (("this one's", "/nowhere.gguf", [f"{here}={path}"]),
+                              ("its short name's", "/nowhere.gguf",
+                               ["elsewhere=/nowhere.gguf", f"{here.split('.')[0]}={path}"]),
+                              ("another's", path, ["elsewhere=/nowhere.gguf"])):
+        args = [a for m in more for a in ("--model-dir", m)]
+        code, out, err, _ = run([(2, run_args("--layout", "tp=2", *args, model=model))])
+        check(f"--model-dir: {name}", code and f"exit {code}: {err[-400:]}" or
+              json.loads(out.strip().split("\n")[-1])["run_hash"] != one and "another answer")
+    for args, says in (([f"{here}={path}"], "goes with --layout and several processes"),
+                       (["x=a", "x=b"], "x is there twice"), (["x"], "expected HOST=PATH")):
+        args = [a for m in args for a in ("--model-dir", m)]
+        code, _, err = e2e.run(run_args(*args, model=path))
+        check(f"--model-dir: {says}", not code and "it ran" or said(err, says))
+    code, _, err, _ = run([(2, run_args("--layout", "tp=2", "--model-dir", "x", model=path))])
+    check("--model-dir of processes", not code and "it ran" or said(err, "expected HOST=PATH"))
 
 
 def check_batch_on_stdin():
@@ -276,7 +299,7 @@ def serve(*of, n_stage=1):
         text = r.read().decode()
     idle = re.findall(r'sluice:pipeline_idle_ratio\{[^}]*stage="(\d)"\} (\S+)', text)
     of = {k: [float(v) for _, v in
-              re.findall(rf'sluice:{k}_total\{{[^}}]*rank="(\d)"\}} (\S+)', text)]
+              re.findall(rf'sluice:{k}_total\{{[^}}]*rank="(\d)"(?:,path="node")?\}} (\S+)', text)]
           for k in ("rank_step_seconds", "dist_wait_seconds", "dist_bytes", "dist_ops")}
     right = (all(len(v) == 2 for v in of.values())
              and all(0 <= w <= s for w, s in zip(of["dist_wait_seconds"],
@@ -284,6 +307,12 @@ def serve(*of, n_stage=1):
              and all(sum(v) > 0 for k, v in of.items() if k != "dist_ops")
              and (sum(of["dist_ops"]) > 0) == (n_stage == 1))  # stages hand over, and join nothing
     check("what each rank waited and took", not right and f"{of}")
+    link = re.findall(r'sluice:link_(latency_us|gbps)\{[^}]*\} (\S+)', text)
+    near = [float(v) for v in re.findall(r'sluice:local_page_ratio\{[^}]*\} (\S+)', text)]
+    check("pages that are near", len(near) not in (0, 2) or any(not 0 <= v <= 1 for v in near)
+          and f"{near}")  # none where the kernel does not tell
+    check("the link", len(link) != 2 * (n_stage == 1) or any(float(v) <= 0 for _, v in link)
+          and f"{link}")
     check("idle stages", [int(k) for k, _ in idle] != list(range(n_stage)) * (n_stage > 1) or
                 any(not 0 < float(v) < 1 for _, v in idle) and f"{idle}")
     owners = mpi.ranks(p.pid)
@@ -338,6 +367,7 @@ def jobs_of(how, times):
     if not times:
         jobs += [(serve, "-m", "demo", "--layout", "tp=2,ep=2", "--spare", "2", "--place-mbps",
                   "100000"), (check_answers,), (check_batch_on_stdin,)]
+        jobs += [(check_model_dir,)] if how == "memory" else []
         jobs.append((check_serve,) if how == "memory" else
                     (lambda: serve("-m", "demo", "--layout", "pp=2", n_stage=2),))
     return [(how, *j) for j in jobs]
