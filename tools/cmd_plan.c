@@ -53,7 +53,9 @@ static const struct opt opts[] = {
     REAL("ttft-ms", ttft_ms, "0", 0, 1e9, "limit on time to first token"),
     REAL("tpot-ms", tpot_ms, "0", 0, 1e9, "limit on time per output token"),
     TEXT("layout", layout, "L", NULL, "tp8, tp4pp2, dp32ep32, ... (searched)"),
-    TEXT("pd", pd, "P", "auto", "mixed, 2P:2D (by node) or auto"),
+    TEXT("pd", pd, "P", "auto",
+         "mixed, 2P:2D (by node) or auto; apart: does an engine of its own for prompts pay?"),
+    REAL("pd-gbps", pd_gbps, "10", 0.001, 1e6, "with --pd apart: Gbit/s of the link to it"),
     INT("redundant", redundant, "-1", -1, 100000, "extra copies of experts (-1: searched)"),
     INT("mtp", mtp, "-1", -1, 5, "drafted tokens per step (-1: searched)"),
     REAL("acceptance", acceptance, "0", 0, 0.999, "of one draft (0: usual)"),
@@ -121,6 +123,7 @@ static const struct opt_pair pairs[] = {{"defer", "device"},
                                         {"doctor", "this-machine|device"},
                                         {"bench", "this-machine|this-cluster|this-box"},
                                         {"goal", "emit"},
+                                        {"pd-gbps", "pd"},
                                         {0}};
 
 sl_status plan_slurp(struct plan_run *r, const char *path, struct plan_bytes *out, sl_err *err)
@@ -354,7 +357,7 @@ static bool combine_bits(const char *form, double *bits)
     return q8 || bf16 || !strcmp(form, "f32");
 }
 
-/* Of CPU ranks: what is not said is 1, but with dp alone ep is as dp. */
+/* Of CPU ranks: what is not said is 1. */
 static sl_status query_team_layout(struct plan_run *r, sl_err *err)
 {
     const char *text = r->o->layout;
@@ -364,19 +367,28 @@ static sl_status query_team_layout(struct plan_run *r, sl_err *err)
     if (!q->tp) q->tp = 1;
     if (!q->pp) q->pp = 1;
     if (!q->dp) q->dp = 1;
-    if (!q->ep) q->ep = q->dp > 1 ? q->tp * q->dp : 1;
+    if (!q->ep) q->ep = 1;
     struct plan_layout l = {.tp = q->tp, .pp = q->pp, .dp = q->dp, .ep = q->ep};
     if (l.ep > 1) l.redundant = BASE_MAX(r->o->redundant, 0);
     double n = (double)l.tp * l.pp * l.dp;
+    l.n_weight = q->n_weight;
+    if (q->n_weight && q->n_weight != l.tp * l.dp)
+        return SL_FAIL(err, REQUEST, "layout %.60s: %d weights, a stage has %d ranks", text,
+                       q->n_weight, l.tp * l.dp);
     if (n > q->links.n)
         return SL_FAIL(err, REQUEST, "layout %.40s: %.0f ranks, there are 1 to %d", text,
                        n, q->links.n);
     if (plan_team_can(q->model, &l)) return SL_OK;
     return SL_FAIL(err, REQUEST,
                    "layout %.40s: %.60s can not be shared so: tp at most as many as heads and "
-                   "sixteenths of each width, pp as layers; ep is tp dp, or 1 without dp, and "
-                   "deals out experts%s evenly",
+                   "sixteenths of each width, pp as layers; ep divides tp dp, and deals out "
+                   "experts%s evenly; dp is for models that have some",
                    text, q->model->name, l.redundant ? " and copies" : "");
+}
+
+bool plan_is_apart(const struct plan_run *r)
+{
+    return strcmp(r->o->pd, "apart") == 0;
 }
 
 static sl_status query_layout(struct plan_run *r, sl_err *err)
@@ -384,9 +396,18 @@ static sl_status query_layout(struct plan_run *r, sl_err *err)
     const struct plan_opts *o = r->o;
     struct plan_query *q = &r->q;
     char why[160];
+    bool pools = strcmp(o->pd, "auto") && strcmp(o->pd, "mixed") && !plan_is_apart(r);
+    if (q->team && pools)
+        return SL_FAIL(err, REQUEST,
+                       "--pd %.20s: of CPU ranks it is apart: an engine of its own for prompts, or "
+                       "mixed",
+                       o->pd);
     if (o->layout && !plan_layout_parse(o->layout, q, why, sizeof why))
         return SL_FAIL(err, REQUEST, "%s", why);
     if (q->team) return query_team_layout(r, err);
+    if (q->n_weight)
+        return SL_FAIL(err, REQUEST, "layout %.60s: weights are of CPU ranks (--this-cluster)",
+                       o->layout);
     int ranks = o->cards * r->dev.dies, tp = q->tp ? q->tp : 1, pp = q->pp ? q->pp : 1;
     if (o->layout && q->ep > 1 && !q->dp) q->dp = ranks / tp > 0 ? ranks / tp : 1;
     int dp = q->dp ? q->dp : 1;
@@ -407,13 +428,14 @@ static sl_status query_layout(struct plan_run *r, sl_err *err)
     }
     if (o->layout && q->ep == 0) q->ep = 1;
     if (o->layout && q->pp == 0) q->pp = 1;
-    if (!strcmp(o->pd, "mixed"))
+    if (!strcmp(o->pd, "mixed") || plan_is_apart(r))
         q->pools = 1;
     else if (strcmp(o->pd, "auto") != 0) {
         int n = 0;
         if (sscanf(o->pd, "%dP:%dD%n", &q->n_p, &q->n_d, &n) != 2 || o->pd[n] || q->n_p < 1 ||
             q->n_d < 1) {
-            return SL_FAIL(err, REQUEST, "bad value: --pd %.20s: mixed, auto or 2P:2D", o->pd);
+            return SL_FAIL(err, REQUEST, "bad value: --pd %.20s: mixed, auto, apart or 2P:2D",
+                           o->pd);
         }
         q->pools = 2;
         int nodes = o->cards / r->dev.cards_per_node;
@@ -503,6 +525,9 @@ sl_status plan_run_query(struct plan_run *r, sl_err *err)
                        "contradiction: --input %.0f + --output %.0f is over the context of %s, %d",
                        o->input, o->output, q->model->name, q->model->max_ctx);
     }
+    if (plan_is_apart(r) && o->rate <= 0)
+        return SL_FAIL(err, REQUEST,
+                       "--pd apart: whether it pays depends on how many requests come: --rate");
     SL_TRY(query_formats(r, err));
     SL_TRY(query_layout(r, err));
     q->load =
@@ -656,6 +681,8 @@ int plan_cmd_search(struct plan_run *r)
         return cmd_fail(&err);
     if (r->q.team && f.n_option > 0 && !r->o->common.json)
         plan_print_start(r, chosen(r, &f), r->o->emit);
+    if (plan_is_apart(r) && f.n_option > 0 && !r->o->common.json)
+        plan_print_apart(r, chosen(r, &f));
     if (f.n_fit == 0 && f.n_reject == 0) {
         return cmd_usage("no layout to try: the options together leave none for %d card(s)",
                          r->q.cards);

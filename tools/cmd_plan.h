@@ -20,6 +20,7 @@ struct plan_opts {
     const char *this_cluster, *combine, *device, *drafts;
     int goal, defer, n_hot, box_ranks, cards, nodes, redundant, mtp, chunk, top, gen, max_batch;
     double input, output, concurrency, rate, ttft_ms, tpot_ms, acceptance, hot, dram, claim_gb;
+    double pd_gbps;
     bool explain, acceptance_table, this_machine, this_box, chunked, list;
 };
 
@@ -111,6 +112,10 @@ sl_status plan_goals(struct plan_run *r, struct json_w *w, sl_err *err) BASE_MUS
 void plan_put(struct json_w *w, const char *key, double v);
 /* How the first option is started, on stdout; config: what --emit wrote, or NULL. */
 void plan_print_start(const struct plan_run *r, const struct plan_option *o, const char *config);
+/* --pd apart? Then whether that pays, of a row: lines on stdout, or a member "apart". */
+bool plan_is_apart(const struct plan_run *r);
+void plan_print_apart(const struct plan_run *r, const struct plan_option *o);
+void plan_put_apart(const struct plan_run *r, const struct plan_option *o, struct json_w *w);
 /* A layout of CPU ranks as serve's --layout takes it; "" for one rank. */
 #define PLAN_LAYOUT_TEXT 384
 void plan_layout_text(const struct plan_layout *l, char out[PLAN_LAYOUT_TEXT]);

@@ -265,7 +265,7 @@ void plan_print_start(const struct plan_run *r, const struct plan_option *o, con
     if (def > 1)
         printf("without --layout it is tp=%d: a rank on each memory node\n", def);
     else if (def)
-        printf("without --layout it is one rank on all memory nodes: the model has none for each\n");
+        printf("without --layout it is one rank: the model can not be shared by all nodes\n");
 }
 
 #define MANY 256.0 /* requests at a time, where nothing else is said */

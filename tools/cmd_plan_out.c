@@ -288,6 +288,7 @@ void plan_json_found(struct plan_run *r, const struct plan_found *f, double seco
     sl_err ignored;
     if (r->q.team && f->n_option > 0 && plan_goals(r, &w, &ignored))
         text_jw_key_strz(&w, "note", ignored.text);
+    if (plan_is_apart(r) && f->n_option > 0) plan_put_apart(r, &f->option[0], &w);
     if (r->note) text_jw_key_strz(&w, "note", r->note);
     int def = plan_nodes_default(r);
     if (def) {

@@ -124,7 +124,7 @@ static void poisson(const struct plan_case *c, const struct plan_load *w, double
     struct plan_time tb;
     plan_prefill(c, per, w->in, 0, &tb);
     double service = fmin(t.total, tb.total / per); /* batches form when a queue stands */
-    if (w->out > 1 && c->lay.dp > 1 && c->lay.ep > 1) {
+    if (w->out > 1 && c->lay.dp > 1 && (c->lay.ep > 1 || c->team)) {
         service *= MIXED_DP; /* while one rank prefills, all ranks take a prefill step */
     }
     double rho = w->rate * service;

@@ -375,7 +375,7 @@ void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_
 void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double past,
                   struct plan_time *t);
 
-/* Can the engine be laid out so over CPU ranks? ep is 1, without dp, or tp dp. */
+/* Can the engine be laid out so over CPU ranks? ep divides tp dp. */
 bool plan_team_can(const struct plan_model *m, const struct plan_layout *l);
 /* Weights by how fast the ranks read, small whole numbers, into l; of each place in a stage the
  * slowest stage's rank counts. False: all are within a tenth of each other, l has none. */

@@ -35,11 +35,42 @@ struct finder {
     int n_tried, n_fit;
 };
 
+/* "weight=3:2:1" at p: where it ends; NULL: it is not understood. */
+static const char *weights_at(const char *p, struct plan_query *q)
+{
+    p += strlen("weight=") - 1;
+    q->n_weight = 0;
+    do {
+        char *end = NULL;
+        long v = p[1] >= '0' && p[1] <= '9' ? strtol(p + 1, &end, 10) : 0;
+        if (v < 1 || v > 1000 || q->n_weight == PLAN_RANK_MAX) return NULL;
+        q->weight[q->n_weight++] = (uint16_t)v;
+        p = end;
+    } while (*p == ':');
+    return p;
+}
+
+static const char *after(const char *p)
+{
+    while (*p == 'x' || *p == '-' || *p == '+' || *p == ',' || *p == ' ')
+        p++;
+    return p;
+}
+
 bool plan_layout_parse(const char *text, struct plan_query *q, char *why, size_t size)
 {
     const char *p = text;
     while (*p) {
         int *slot = NULL;
+        if (!strncasecmp(p, "weight=", 7)) {
+            if (!(p = weights_at(p, q))) {
+                snprintf(why, size, "layout \"%.40s\": weights are numbers from 1 to 1000, with "
+                                    "':' between", text);
+                return false;
+            }
+            p = after(p);
+            continue;
+        }
         if (!strncasecmp(p, "tp", 2))
             slot = &q->tp;
         else if (!strncasecmp(p, "pp", 2))
@@ -58,9 +89,7 @@ bool plan_layout_parse(const char *text, struct plan_query *q, char *why, size_t
             return false;
         }
         *slot = (int)v;
-        p = end;
-        while (*p == 'x' || *p == '-' || *p == '+' || *p == ',' || *p == ' ')
-            p++;
+        p = after(end);
     }
     return true;
 }
@@ -392,6 +421,12 @@ static void try_ranks(struct finder *f, struct cand *c)
         (q->ep && l->ep != q->ep))
         return;
     struct cand even = *c;
+    if (q->n_weight) { /* those that are asked for */
+        l->n_weight = q->n_weight;
+        memcpy(l->weight, q->weight, sizeof l->weight);
+        if (q->n_weight == l->tp * l->dp) try_shares(f, c);
+        return;
+    }
     try_shares(f, &even);
     if (plan_team_weigh(&q->links, l)) try_shares(f, c);
 }
@@ -404,9 +439,8 @@ static void try_team(struct finder *f, struct cand *c, int n)
     for (int tp = 1; tp <= n; tp++) {
         for (int dp = 1; dp <= n / tp; dp++) {
             if (n % (tp * dp)) continue;
-            for (int whole = 0; whole < 2; whole++) {
-                int ep = whole ? tp * dp : 1;
-                if (whole && (ep == 1 || q->model->experts == 0)) continue;
+            for (int ep = 1; ep <= tp * dp; ep++) {
+                if (tp * dp % ep || (ep > 1 && q->model->experts == 0)) continue;
                 c->l = one;
                 c->l.tp = tp, c->l.dp = dp, c->l.pp = n / (tp * dp), c->l.ep = ep;
                 try_ranks(f, c);

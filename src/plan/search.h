@@ -21,6 +21,8 @@ struct plan_query {
     struct plan_load load;    /* n 0, and no rate: of each layout the most users that hold limit */
     struct plan_limits limit; /* with a given n or rate: what is within */
     int tp, pp, dp, ep;       /* fixed parts of the layout */
+    int n_weight;             /* of CPU ranks; 0: even ones, and such as ranks were measured */
+    uint16_t weight[PLAN_RANK_MAX];
     int pools;                /* 0 any, 1 mixed only, 2 the split n_p:n_d */
     int n_p, n_d;
     int redundant, mtp; /* -1 any */

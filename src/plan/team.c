@@ -74,7 +74,18 @@ static int stages(const struct plan_case *c, struct stage *out)
 
 /* ---- shares ---- */
 
-/* A rank's place in its stage: its part of what a group shares, and of whole experts; how fast it
+/* Are experts dealt to ranks, or groups of ranks that share each by rows? Of so many ranks. */
+static bool spread(const struct plan_layout *l)
+{
+    return l->ep > 1 || l->dp > 1;
+}
+
+static double sharers(const struct plan_layout *l)
+{
+    return spread(l) ? fmax(1, l->tp) * fmax(1, l->dp) / fmax(1, l->ep) : 1;
+}
+
+/* A rank's place in its stage: its part of what a group shares, and of experts; how fast it
  * is beside those that work at the same time and what it has, over what the case says of a rank. */
 struct seat {
     double of_group, of_stage, bw, ops, mem;
@@ -125,7 +136,7 @@ static void slowest(const struct plan_case *c, int at, double busy, struct seat 
 static struct seat seat_of(const struct plan_case *c, int at, double busy)
 {
     const struct plan_layout *l = &c->lay;
-    double tp = fmax(1, l->tp), all = 0, group = 0, n_exp = l->ep > 1 ? l->ep : tp;
+    double tp = fmax(1, l->tp), all = 0, group = 0, n_exp = spread(l) ? tp * fmax(1, l->dp) : tp;
     struct seat s = {1 / tp, 1 / n_exp, 1, 1, 1, true};
     if (c->team && c->team->rank) slowest(c, at, busy, &s);
     if (!l->n_weight) return s;
@@ -135,7 +146,7 @@ static struct seat seat_of(const struct plan_case *c, int at, double busy)
     }
     s.even = false;
     s.of_group = l->weight[at] / group;
-    s.of_stage = l->ep > 1 ? l->weight[at] / all : s.of_group;
+    s.of_stage = spread(l) ? l->weight[at] / all : s.of_group;
     return s;
 }
 
@@ -194,7 +205,7 @@ static double of_experts(const struct plan_case *c, const struct stage *s)
 {
     const struct plan_model *m = c->model;
     double n = c->lay.tp;
-    double one = c->lay.dp > 1 ? 0 : c->lay.ep > 1 ? m->hidden / n : PREPARED * m->moe_inter;
+    double one = c->lay.dp > 1 ? 0 : spread(&c->lay) ? m->hidden / n : PREPARED * m->moe_inter;
     return s->n_moe * (m->topk * one + PREPARED * m->shared * m->shared_inter);
 }
 
@@ -248,18 +259,28 @@ static double join_time(const struct plan_case *c, const struct stage *s, const 
 static double exchange_time(const struct plan_case *c, const struct stage *s, const struct work *w)
 {
     const struct plan_model *m = c->model;
-    double n = c->lay.ep, D = m->hidden, K = m->topk, others = w->all - w->tok;
+    double n = fmax(1, c->lay.tp) * c->lay.dp, D = m->hidden, K = m->topk, others = w->all - w->tok;
     double back = w->tok / c->lay.tp * K * (1 - 1 / n) * D * c->lay.combine_bits / 8;
-    double hit = 1 - pow(1 - 1 / n, K);
+    double hit = 1 - pow(1 - 1 / fmax(1, c->lay.ep), K);
     double there = others * 4 * (c->lay.swap ? K + D * hit : K + D);
-    return s->n_moe * wire(link_of(c, c->lay.ep), c->lay.swap ? 3 : 2, there + back);
+    return s->n_moe * wire(link_of(c, (int)n), c->lay.swap ? 3 : 2, there + back);
+}
+
+/* Hidden values of a group's experts to all of its ranks, and of their outputs some whole rows to
+ * each. */
+static double share_time(const struct plan_case *c, const struct stage *s, const struct work *w)
+{
+    const struct plan_model *m = c->model;
+    double n = sharers(&c->lay), rows = w->all * m->topk / fmax(1, c->lay.ep);
+    double bytes = 4 * rows * (PREPARED * m->moe_inter + m->hidden / n) * (1 - 1 / n);
+    return n > 1 ? s->n_moe * wire(link_of(c, (int)n), 2, bytes) : 0;
 }
 
 static double comm_time(const struct plan_case *c, const struct stage *s, const struct work *w)
 {
     if (!c->team) return 0;
     double t = c->lay.tp > 1 ? join_time(c, s, w) : 0;
-    return t + (c->lay.dp > 1 ? exchange_time(c, s, w) : 0);
+    return t + share_time(c, s, w) + (c->lay.dp > 1 ? exchange_time(c, s, w) : 0);
 }
 
 /* ---- a stage's step ---- */
@@ -270,13 +291,13 @@ static double largest(double n)
     return n > 1 ? 0.564 * pow(log2(n), 0.84) : 0;
 }
 
-/* Distinct experts of a layer on the rank of n that has most of its part of them: routing spreads
- * them as balls over bins, less the more of them are chosen at all. */
-static double fullest(const struct plan_model *m, double tok, double n, const struct seat *s)
+/* Distinct experts of a layer on the group of n that has most of its part of them, `of`: routing
+ * spreads them as balls over bins, less the more of them are chosen at all. */
+static double fullest(const struct plan_model *m, double tok, double n, double of)
 {
-    double all = plan_experts_read(m, tok), mu = all * s->of_stage;
+    double all = plan_experts_read(m, tok), mu = all * of;
     double most = mu + largest(n) * sqrt(mu * fmax(0, 1 - all / m->experts));
-    return fmin(most, m->experts * s->of_stage);
+    return fmin(most, m->experts * of);
 }
 
 /* What is told of the parameters that a token takes, over what the classes add up to. */
@@ -313,8 +334,12 @@ static void seat_time(const struct plan_case *c, const struct stage *s, const st
     if (s->n_moe > 0) {
         double touched = plan_experts_of(c, w->all);
         double width = part_of(m->moe_inter / 16.0, tp, of);
-        reads = c->lay.ep > 1 ? fullest(m, w->all, c->lay.ep, of) : touched * width;
-        skew = c->lay.ep > 1 ? reads / of->of_stage / touched : 1;
+        double n = sharers(&c->lay);
+        reads = touched * width;
+        if (spread(&c->lay)) {
+            reads = fullest(m, w->all, c->lay.ep, fmin(1, of->of_stage * n)) / n;
+            skew = reads / of->of_stage / touched;
+        }
     }
     double expert = s->n_moe * m->p_expert;
     *t = (struct plan_time){0};
@@ -338,7 +363,7 @@ static void seat_time(const struct plan_case *c, const struct stage *s, const st
 static void stage_time(const struct plan_case *c, const struct stage *s, const struct work *w,
                        struct plan_time *t)
 {
-    struct plan_time one;
+    struct plan_time one = {0};
     for (int i = 0; i < seats(c); i++) {
         struct seat of = seat_of(c, i, w->busy);
         seat_time(c, s, w, &of, &one);
@@ -378,7 +403,7 @@ static double lanes(const struct plan_case *c, double batch)
 void plan_team_step(const struct plan_case *c, double batch, double ctx, struct plan_time *t)
 {
     struct stage s[PLAN_RANK_MAX];
-    struct plan_time one;
+    struct plan_time one = {0};
     int n = stages(c, s);
     double q = 1 + c->lay.mtp, dp = fmax(1, c->lay.dp), n_lane = lanes(c, batch);
     double in_lane = n_lane > 1 ? ceil(batch / n_lane) : batch, slowest = 0;
@@ -413,7 +438,7 @@ void plan_team_prefill(const struct plan_case *c, double n_req, double n_tok, do
                        struct plan_time *t)
 {
     struct stage s[PLAN_RANK_MAX];
-    struct plan_time one;
+    struct plan_time one = {0};
     int n = stages(c, s);
     double tok = n_req * n_tok, dp = fmax(1, fmin(c->lay.dp, n_req)), cuts = pieces(c, tok);
     struct work w = {.busy = fmin(1, cuts / n),
@@ -511,9 +536,10 @@ bool plan_team_can(const struct plan_model *m, const struct plan_layout *l)
         return false;
     if (ranks && (m->attn == PLAN_ATTN_HYB || m->attn == PLAN_ATTN_V4)) return false;
     if (l->pp > m->layers) return false;
-    bool experts = l->ep == l->tp * l->dp || (l->ep == 1 && l->dp == 1);
-    if (l->dp > 1 && l->ep == 1) return false;
-    return experts && shared_by(m, l->tp, l->ep == 1);
+    int n = l->tp * l->dp, n_etp = l->ep > 0 ? n / l->ep : n;
+    if (spread(l) && (m->experts < 1 || l->ep < 1 || n % l->ep)) return false;
+    if (spread(l) && (m->moe_inter < 16 * n_etp || m->hidden < 16 * n_etp)) return false;
+    return shared_by(m, l->tp, !spread(l));
 }
 
 /* ---- ranks that are not alike ---- */

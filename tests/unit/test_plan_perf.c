@@ -244,6 +244,13 @@ TEST(plan_layouts_are_read)
     assert_false(plan_layout_parse("tp", &q, why, sizeof why));
     assert_false(plan_layout_parse("tp99999999999", &q, why, sizeof why));
     assert_false(plan_layout_parse("quux", &q, why, sizeof why));
+    assert_true(plan_layout_parse("tp=2,weight=3:1,pp=2", &q, why, sizeof why));
+    assert_true(q.tp == 2 && q.pp == 2 && q.n_weight == 2 && q.weight[0] == 3 && q.weight[1] == 1);
+    static const char *const bad[] = {"weight=", "weight=3:", "weight=0:1", "weight=1001"};
+    for (int i = 0; i < BASE_COUNT_OF(bad); i++) {
+        assert_false(plan_layout_parse(bad[i], &q, why, sizeof why));
+        assert_non_null(strstr(why, "weights are numbers from 1 to 1000"));
+    }
 }
 
 static double bowl(void *user, const double *x)

@@ -46,9 +46,11 @@ TEST(plan_team_knows_which_layouts_there_are)
         int tp, pp, dp, ep;
         bool can;
     } rows[] = {{"qwen3-30b-a3b", 4, 1, 1, 1, true},  {"qwen3-30b-a3b", 4, 1, 1, 4, true},
-                {"qwen3-30b-a3b", 4, 2, 1, 2, false}, {"qwen3-30b-a3b", 1, 1, 4, 4, true},
-                {"qwen3-30b-a3b", 1, 1, 4, 2, false}, {"qwen3-30b-a3b", 2, 1, 2, 4, true},
-                {"qwen3-30b-a3b", 2, 2, 2, 4, true},  {"qwen3-30b-a3b", 2, 1, 2, 2, false},
+                {"qwen3-30b-a3b", 4, 2, 1, 2, true},  {"qwen3-30b-a3b", 1, 1, 4, 4, true},
+                {"qwen3-30b-a3b", 1, 1, 4, 2, true},  {"qwen3-30b-a3b", 2, 1, 2, 4, true},
+                {"qwen3-30b-a3b", 2, 2, 2, 4, true},  {"qwen3-30b-a3b", 2, 1, 2, 2, true},
+                {"qwen3-30b-a3b", 4, 1, 1, 3, false}, {"qwen3-30b-a3b", 1, 1, 2, 1, true},
+                {"qwen3-32b", 1, 1, 2, 1, false},     {"qwen3-32b", 4, 1, 1, 2, false},
                 {"qwen3-30b-a3b", 33, 1, 1, 1, false}, {"qwen3-30b-a3b", 3, 1, 1, 3, false},
                 {"qwen3-30b-a3b", 1, 49, 1, 1, false}, {"qwen3-32b", 1, 1, 2, 2, false},
                 {"qwen3-32b", 2, 2, 1, 1, true},       {"deepseek-r1", 1, 3, 1, 1, true}};

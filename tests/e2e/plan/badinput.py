@@ -149,7 +149,12 @@ with tempfile.TemporaryDirectory() as d:
                "1 to 2")
     for layout in ("dp2", "tp2ep1pp2", "tp2x2"):
         expect(["--model", "qwen3-32b", "--this-cluster", two, "--layout", layout], 2, layout)
-    expect(["--model", "qwen3-32b", "--this-cluster", two, "--combine", "q4"], 2, "--combine")
+    for args, *words in ((["--layout", "tp2,weight=1:2:3"], "3 weights, a stage has 2 ranks"),
+                         (["--layout", "tp2,weight=0:2"], "from 1 to 1000"),
+                         (["--pd", "apart"], "--rate"), (["--pd", "1P:1D"], "apart"),
+                         (["--pd-gbps", "1"], "--pd")):
+        expect(["--model", "qwen3-32b", "--this-cluster", two, *args], 2, *words)
+    expect(["--model", "qwen3-32b", "--combine", "q4", "--this-cluster", two], 2, "--combine")
     expect(["--model", "qwen3-32b", "--this-box", "--this-cluster", two], 2, "--this-box")
     expect(["--model", "qwen3-32b", "--this-box", "--ranks", "64", "-t", "2"], 2, "--ranks 64")
     for args, *words in ((["--device", "cpu"], "it is the CPU"), (["--device", "nocard"], "nocard"),

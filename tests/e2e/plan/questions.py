@@ -295,12 +295,24 @@ with tempfile.TemporaryDirectory() as d:
           "ranks of a host share its memory")
     shapes = {tuple(x["layout"][k] for k in ("tp", "pp", "dp", "ep")) for x in told["options"]}
     check({(2, 2, 1, 1), (1, 4, 1, 1), (1, 1, 4, 4), (4, 1, 1, 4), (2, 2, 1, 2),
-           (2, 1, 2, 4), (1, 2, 2, 2)} <= shapes
-          and not {s for s in shapes if s[3] != s[0] * s[2] and (s[3] > 1 or s[2] > 1)},
+           (2, 1, 2, 4), (1, 2, 2, 2), (4, 1, 1, 2), (2, 1, 2, 2), (1, 2, 2, 1)} <= shapes
+          and not {s for s in shapes if s[0] * s[2] % s[3]},
           f"every layout that the engine has, and no other: {sorted(shapes)}")
     goals = told["one_user"], told["many_users"]
     check(goals[0]["concurrency"] == 1 < goals[1]["concurrency"] and
           goals[1]["tps"] > goals[0]["tps"], f"the best for one user and for many: {goals}")
+    x = ask(f"{ask4} --layout tp=4,weight=2:2:2:1")["options"]
+    check(len(x) == 1 and x[0]["layout"]["weight"] == "2:2:2:1", f"shares that are asked for: {x}")
+    # an engine of its own for prompts: pays where they hurt answers more than the way costs
+    pd = f"{ask4} --layout tp=4 --pd apart --input 8000 --output 400 --rate 0.05"
+    fast, slow = (ask(f"{pd} --pd-gbps {g}")["apart"] for g in (100, 0.01))
+    check(fast["pays"] and fast["harm_ms"] > fast["cost_ms"] and
+          fast["split"]["tpot_ms"] < fast["two"]["tpot_ms"], f"it pays on a fast link: {fast}")
+    kv = 8000 * 48 * 2 * 4 * 128 * 2
+    check(not slow["pays"] and slow["wire_ms"] > 100 * fast["wire_ms"] and
+          abs(slow["kv_bytes"] / kv - 1) < 0.01, f"and not on a slow one: {slow}")
+    few = ask(f"{ask4} --layout tp=4 --pd apart --input 8000 --output 2 --rate 0.05")["apart"]
+    check(not few["pays"], f"nor for answers of two tokens: {few}")
     x = ask(f"{ask4} --layout dp=2,ep=2 --combine q8")["options"][0]
     y = ask(f"{ask4} --layout dp2ep2")["options"][0]
     check(x["layout"]["dispatch"] in ("swap", "gather")
