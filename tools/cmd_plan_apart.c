@@ -59,8 +59,7 @@ static void put_way(struct json_w *w, const char *key, const struct plan_way *v)
     plan_put(w, "tpot_ms", v->tpot * 1e3);
     plan_put(w, "e2e_ms", v->e2e * 1e3);
     plan_put(w, "busy", v->busy);
-    text_jw_key(w, "stable");
-    text_jw_bool(w, v->stable);
+    text_jw_key_bool(w, "stable", v->stable);
     text_jw_obj_end(w);
 }
 
@@ -70,10 +69,8 @@ void plan_put_apart(const struct plan_run *r, const struct plan_option *o, struc
     apart_of(r, o, &a);
     text_jw_key(w, "apart");
     text_jw_obj(w);
-    text_jw_key(w, "name");
-    text_jw_strz(w, o->name);
-    text_jw_key(w, "pays");
-    text_jw_bool(w, a.pays);
+    text_jw_key_strz(w, "name", o->name);
+    text_jw_key_bool(w, "pays", a.pays);
     put_way(w, "one", &a.one);
     put_way(w, "two", &a.two);
     put_way(w, "split", &a.apart);
@@ -84,9 +81,6 @@ void plan_put_apart(const struct plan_run *r, const struct plan_option *o, struc
     plan_put(w, "harm_ms", a.harm * 1e3);
     plan_put(w, "cost_ms", a.cost * 1e3);
     const char *why = verdict(&a);
-    if (why) {
-        text_jw_key(w, "why");
-        text_jw_strz(w, why);
-    }
+    if (why) text_jw_key_strz(w, "why", why);
     text_jw_obj_end(w);
 }

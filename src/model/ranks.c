@@ -31,10 +31,11 @@ static void gather(struct model *m, enum dist_kind of, const struct dev_joined *
                                                     .n_strip = j->n_strip});
 }
 
-/* Columns: whole rows to all, or each to one rank. */
-static void cols(struct model *m, const struct dev_joined *j)
+/* Columns: whole rows to all ranks of a kind, or each to one of them. */
+static void cols(struct model *m, enum dist_kind of, const struct dev_joined *j)
 {
-    dist_cols(m->opts.dist, &(struct dist_cols){.x = j->x,
+    dist_cols(m->opts.dist, &(struct dist_cols){.of = of,
+                                                .x = j->x,
                                                 .y = j->y,
                                                 .ldx = j->ldx,
                                                 .ldy = j->ldy,
@@ -69,18 +70,7 @@ static void carry_apart(void *user, const struct dev_joined *j)
 /* Columns of ranks that share experts: for all, or of some rows for each. */
 static void carry_shared(void *user, const struct dev_joined *j)
 {
-    struct model *m = user;
-    dist_cols(m->opts.dist, &(struct dist_cols){.of = DIST_ETP,
-                                                .x = j->x,
-                                                .y = j->y,
-                                                .ldx = j->ldx,
-                                                .ldy = j->ldy,
-                                                .n_row = j->n_row,
-                                                .n = j->n,
-                                                .part = j->part,
-                                                .n_of = j->each ? j->n_of : NULL,
-                                                .run = run_on,
-                                                .user = j->d});
+    cols(user, DIST_ETP, j);
 }
 
 /* Columns or rows go to the ranks that share matrices; the join of an operator is carried out. */
@@ -92,7 +82,7 @@ static void carry(void *user, const struct dev_joined *j)
         return;
     }
     if (j->each) {
-        cols(m, j);
+        cols(m, DIST_TP, j);
         return;
     }
     if (j->of) {
@@ -109,7 +99,7 @@ static void carry(void *user, const struct dev_joined *j)
                                                     .user = j->d});
         return;
     }
-    cols(m, j);
+    cols(m, DIST_TP, j);
 }
 
 /* What is shared: a model, whose MTP layers choose among n_draft ids (0: all), with these options,
