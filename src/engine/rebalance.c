@@ -218,7 +218,8 @@ static sl_status ask(sl_engine *e, struct engine_rebalance *b, sl_err *err)
     int64_t now = clock_now_ns();
     if (now - b->ask_ns < ASK_NS) return SL_OK;
     int64_t mbps = e->opts.place_mbps ? e->opts.place_mbps : 200;
-    int64_t rows = (now - b->ask_ns) * mbps / 1000 / ENGINE_PULL_BYTES;
+    int64_t ns = BASE_MIN(now - b->ask_ns, 1000000000); /* the first time, since none */
+    int64_t rows = ns * mbps / 1000 / ENGINE_PULL_BYTES;
     b->n_row = (int)BASE_MIN(BASE_MAX(rows, 1), ENGINE_PULL_ROWS);
     b->ask_ns = now;
     SL_TRY(tell(e, b, MOVES_ASK, err));
