@@ -175,8 +175,9 @@ static struct model_stretch stretch_of(const struct engine_mover *m, int row)
 }
 
 /* The rows [n_given, n_given + n) of every move whose expert rank `from` gives, those for rank
- * `to`: they lie in p one after another, in the order of the moves. Returns how many. */
-static int for_rank(struct engine_mover *m, int from, int to, int n, uint8_t *p)
+ * `to`: they come to p, or (put) lie there, one after another, in the order of the moves. p NULL:
+ * they stay. Returns how many. */
+static int for_rank(struct engine_mover *m, int from, int to, int n, uint8_t *p, bool put)
 {
     int n_etp = model_n_etp(&m->o.dims), n_row = 0;
     for (int i = 0; i < m->n; i++) {
@@ -187,7 +188,7 @@ static int for_rank(struct engine_mover *m, int from, int to, int n, uint8_t *p)
         for (int k = 0; p && k < n; k++) {
             struct model_stretch s = stretch_of(m, m->n_given + k);
             uint8_t *row = p + (size_t)(n_row + k) * ENGINE_PULL_BYTES;
-            if (p >= m->take && p < m->take + PULL_ROOM)
+            if (put)
                 model_move_put(m->o.net, m->layer, m->spare[i], s, row);
             else
                 model_move_get(m->o.net, m->layer, v->from, s, row);
@@ -205,9 +206,9 @@ static void pull(struct engine_mover *m, int n)
     size_t out = 0, in = 0;
     for (int r = 0; r < R; r++)
         for (int q = 0; q < R; q++)
-            count[r * R + q] = for_rank(m, r, q, n, NULL);
+            count[r * R + q] = for_rank(m, r, q, n, NULL, false);
     for (int q = 0; q < R; q++)
-        out += (size_t)for_rank(m, me, q, n, m->give + out * ENGINE_PULL_BYTES);
+        out += (size_t)for_rank(m, me, q, n, m->give + out * ENGINE_PULL_BYTES, false);
     dist_swap(m->o.end, &(struct dist_swap){.of = DIST_STAGE,
                                             .x = (const float *)(const void *)m->give,
                                             .y = (float *)(void *)m->take,
@@ -215,7 +216,7 @@ static void pull(struct engine_mover *m, int n)
                                             .count = count});
     if (dist_status(m->o.end, NULL)) return; /* what came is anything */
     for (int r = 0; r < R; r++)
-        in += (size_t)for_rank(m, r, me, n, m->take + in * ENGINE_PULL_BYTES);
+        in += (size_t)for_rank(m, r, me, n, m->take + in * ENGINE_PULL_BYTES, true);
     m->n_given += n;
 }
 

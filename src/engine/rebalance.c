@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "dist/place.h"
 #include "engine/moves.h"
+#include "engine/ranks.h"
 
 #define ASK_NS 4000000      /* between two questions */
 #define LEAST_PER_EXPERT 16 /* choices that a layer must have seen before it is moved unasked */
@@ -16,7 +17,7 @@ struct engine_rebalance {
     /* fixed after open */
     struct dist_experts shape;
     int32_t *slot; /* [n_layer, n_slot] the table of ranks.c */
-    int32_t slot0[DIST_RANK_MAX + 1]; /* where each rank's slots begin */
+    int32_t slot0[DIST_RANK_MAX + 1]; /* where the slots of each group of ranks begin */
     int n_layer, n_spare;
     int64_t every_ns; /* 0 = only when asked */
     /* any thread */
@@ -217,9 +218,8 @@ static sl_status ask(sl_engine *e, struct engine_rebalance *b, sl_err *err)
     int rank;
     int64_t now = clock_now_ns();
     if (now - b->ask_ns < ASK_NS) return SL_OK;
-    int64_t mbps = e->opts.place_mbps ? e->opts.place_mbps : 200;
     int64_t ns = BASE_MIN(now - b->ask_ns, 1000000000); /* the first time, since none */
-    int64_t rows = ns * mbps / 1000 / ENGINE_PULL_BYTES;
+    int64_t rows = ns * e->ranks->place_mbps / 1000 / ENGINE_PULL_BYTES;
     b->n_row = (int)BASE_MIN(BASE_MAX(rows, 1), ENGINE_PULL_ROWS);
     b->ask_ns = now;
     SL_TRY(tell(e, b, MOVES_ASK, err));

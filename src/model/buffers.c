@@ -207,6 +207,23 @@ static int64_t cols(const struct model *m, enum model_cut cut)
     return m->ranks.join.n_rank > 1 ? m->ranks.part[cut][m->dims.rank] : 0;
 }
 
+/* Those of n buffers that the side's parts use; host: in memory of the host. */
+static sl_status open_all(struct model *m, const struct side *s, const struct buffer *all, int n,
+                          bool host, sl_err *err)
+{
+    unsigned parts = parts_on(m, s);
+    for (const struct buffer *b = all; b < all + n; b++) {
+        void *p = NULL;
+        if (!(b->parts & parts) || b->cols == 0 || b->rows == 0) continue;
+        if (host && !dev_is_host(s->d))
+            SL_TRY(mem_arena_array(&m->arena, (size_t)(b->rows * b->cols), 4, &p, err));
+        else
+            SL_TRY(dev_alloc(s->d, MEM_ACTS, b->rows * b->cols * 4, &p, err));
+        memcpy(b->out, &p, sizeof p);
+    }
+    return SL_OK;
+}
+
 static sl_status open_side(struct model *m, struct side *s, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
@@ -219,7 +236,6 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     unsigned sum = any_added(m) ? B_ATTN : 0, hot = any_hot(m, s) ? B_ATTN : 0;
     unsigned flow = m->stream.slab ? home_attn : 0, terms = hot | flow;
     bool many = m->ranks.join.n_rank > 1, spread = m->opts.spread;
-    unsigned parts = parts_on(m, s);
     int64_t own = model_is_own(m) ? model_own_tok_max(m) : 0; /* tokens of one rank */
     int64_t n_etp = BASE_MAX(m->ranks.share.n_rank, 1), /* rows of experts that ranks share: */
             etp = n_etp > 1 ? (own ? d->n_dp : 1) * T * K : 0, h = spread ? etp : many ? T * K : 0;
@@ -259,14 +275,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->exp_rows, B_EXPERTS, T * K, spread && !own ? cols(m, MODEL_CUT_MODEL) : 0},
         {&s->own_rows, B_EXPERTS, own, d->n_rank > 1 ? D : 0},
     };
-    for (int i = 0; i < BASE_COUNT_OF(all); i++) {
-        const struct buffer *b = &all[i];
-        void *p = NULL;
-        if (!(b->parts & parts) || b->cols == 0 || b->rows == 0) continue;
-        SL_TRY(dev_alloc(s->d, MEM_ACTS, b->rows * b->cols * 4, &p, err));
-        memcpy(b->out, &p, sizeof p);
-    }
-    return SL_OK;
+    return open_all(m, s, all, BASE_COUNT_OF(all), false, err);
 }
 
 /* Of groups with sequences of their own: what ranks give each other, and where rows of all come
@@ -291,17 +300,7 @@ static sl_status open_own(struct model *m, struct side *s, sl_err *err)
         {&s->all_hidden, B_HEAD, home * T, D},
         {&s->all_bad, B_HEAD, A, 2 * (int64_t)m->opts.n_seq_max},
     };
-    for (int i = 0; i < BASE_COUNT_OF(all); i++) {
-        const struct buffer *b = &all[i];
-        void *p = NULL;
-        if (!(b->parts & parts_on(m, s)) || b->cols == 0 || b->rows == 0) continue;
-        if (dev_is_host(s->d))
-            SL_TRY(dev_alloc(s->d, MEM_ACTS, b->rows * b->cols * 4, &p, err));
-        else
-            SL_TRY(mem_arena_array(&m->arena, (size_t)(b->rows * b->cols), 4, &p, err));
-        memcpy(b->out, &p, sizeof p);
-    }
-    return SL_OK;
+    return open_all(m, s, all, BASE_COUNT_OF(all), true, err);
 }
 
 /* Where results of a step go to be read, unless the host can read them where they are. */

@@ -57,13 +57,13 @@ static void add_strip(struct dev_joined *j, struct dev_strip *strip, struct mm_s
 void dev_cpu_whole_join(struct cpu *c, const struct dev_ranks *r, int n_row,
                         const struct cpu_whole *w)
 {
+    if (!dev_is_shared(r, n_row)) return;
     int32_t n_of[DEV_RANK_MAX];
     struct dev_strip strip[DEV_STRIPS];
     struct dev_joined j = {.d = &c->head, .n_row = n_row, .n_of = n_of, .strip = strip};
     struct mm_act_buf *act = w->act ? &((struct cpu_act *)w->act)->b : w->buf;
     unsigned forms = w->act ? forms_of(w->all) : w->forms;
     int begin = dev_share_of(r, r->rank, n_row).begin;
-    if (!dev_is_shared(r, n_row)) return;
     for (int f = 0; act && f < MM_N_ACT; f++) {
         struct mm_strip of[MM_STRIPS];
         int n = forms >> f & 1 ? kern_mm_strips(act, (enum mm_act)f, of) : 0;
