@@ -11,11 +11,13 @@
   bench/serve_figures.py masks MODEL.gguf [ANSWERS]
       token masks of constrained answers beside the time of the steps
   bench/serve_figures.py drafts MODEL.gguf PROMPTS.jsonl [CLIENTS]...
-      what --draft auto gains at 1, 8 and 32 clients, in time and in CPU time. EVALSCOPE=FILE: the
-      clients are that program's (evalscope[perf] of PyPI)
+      what --draft auto (DRAFT="mtp --draft-max 1": another) gains at 1, 8 and 32 clients, in time
+      and in CPU time. EXTRA=JSON: members that all bodies get, for instance a response_format.
+      EVALSCOPE=FILE: the clients are that program's (evalscope[perf] of PyPI)
 
 Two threads (THREADS=N: others), the client on the same cores. ROUNDS=N: so many times in turn (5);
-TOKENS=N: of an answer in `overhead`. SLUICE=FILE: another program than build/sluice.
+TOKENS=N: of an answer in `overhead` and `drafts`. REQUESTS=N: of a round in `drafts`. SLUICE=FILE:
+another program than build/sluice.
 """
 import glob
 import json
@@ -33,6 +35,7 @@ from compare import ROOT
 
 SLUICE = os.environ.get("SLUICE", os.path.join(ROOT, "build", "sluice"))
 THREADS = int(os.environ.get("THREADS", "2"))
+DRAFT = ["--draft", *os.environ.get("DRAFT", "auto").split()]
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 
 
@@ -395,20 +398,21 @@ def drafts(model, prompts, *clients):
     """Two servers, without drafts and with, that are asked the same in turn: tokens/s, and tokens
     of a second of CPU time, which other programs on the machine change less."""
     n_out, program = os.environ.get("TOKENS", "128"), os.environ.get("EVALSCOPE")
+    extra = ["--extra-args", os.environ["EXTRA"]] if "EXTRA" in os.environ else []
     with open(prompts, encoding="utf-8") as f:
         api = "chat" if "messages" in json.loads(f.readline()) else "completions"
-    with Serve(model) as off, Serve(model, "--draft", "auto") as auto:
+    with Serve(model) as off, Serve(model, *DRAFT) as auto:
         for n in map(int, clients or ("1", "8", "32")):
             rows = {off: [], auto: []}
             for _ in range(ROUNDS):
                 for s, out in rows.items():
-                    before, number = cpu_s(s), max(48, 3 * n)
+                    before, number = cpu_s(s), int(os.environ.get("REQUESTS", max(48, 3 * n)))
                     if program:
                         r = s.evalscope(program, prompts, parallel=n, number=number, n_out=n_out)
                     else:
                         r = s.load("--parallel", n, "--number", number, "--dataset", prompts,
                                    "--output-length", n_out, "--temp", 0, "--warmup", 0,
-                                   "--allow-eos", api=api)
+                                   "--allow-eos", *extra, api=api)
                     made = r["output_tokens"]
                     out.append((r["output_tps"], made / (cpu_s(s) - before), r["itl_ms"]["p99"]))
             m = statistics.median

@@ -83,6 +83,30 @@ static sl_status trace_text(struct load_file *f, const struct json *o, int64_t n
     return st;
 }
 
+/* The array as JSON text, for the request's body. */
+static sl_status keep_array(struct arena *a, const struct json *v, const char **out, sl_err *err)
+{
+    struct str s;
+    struct json_w w;
+    char *copy = NULL;
+    str_init(&s, MEM_REQUEST, 0);
+    text_jw_init(&w, &s);
+    text_jw_node(&w, v);
+    sl_status st = str_status(&s, err);
+    if (!st) st = mem_arena_str(a, str_c(&s), s.n, &copy, err);
+    *out = copy;
+    str_fini(&s);
+    return st;
+}
+
+static sl_status check_ids(const struct json *v, sl_err *err)
+{
+    bool ok = v->kind == JSON_ARRAY_K && v->child;
+    for (const struct json *c = ok ? v->child : NULL; c; c = c->next)
+        ok = ok && c->kind == JSON_INT_K && c->i >= 0 && c->i <= INT32_MAX;
+    return ok ? SL_OK : SL_FAIL(err, FORMAT, "ids: not a list of token ids");
+}
+
 static sl_status read_line(struct load_file *f, const char *p, size_t n,
                            const struct load_file_opts *o, struct load_item *it, sl_err *err)
 {
@@ -103,25 +127,19 @@ static sl_status read_line(struct load_file *f, const char *p, size_t n,
             f->timed = true;
         }
         const struct json *m = text_json_get(v, "messages"), *t = text_json_get(v, "prompt");
-        if (m && m->kind == JSON_ARRAY_K) {
-            struct str s;
-            struct json_w w;
-            char *copy = NULL;
-            str_init(&s, MEM_REQUEST, 0);
-            text_jw_init(&w, &s);
-            text_jw_node(&w, m);
-            sl_status st = str_status(&s, err);
-            if (!st) st = mem_arena_str(&f->arena, str_c(&s), s.n, &copy, err);
-            it->messages = copy;
-            str_fini(&s);
-            return st;
+        const struct json *ids = text_json_get(v, "ids");
+        if (m && m->kind == JSON_ARRAY_K) return keep_array(&f->arena, m, &it->messages, err);
+        if (!ids && t && t->kind == JSON_ARRAY_K) ids = t;
+        if (ids) {
+            SL_TRY(check_ids(ids, err));
+            return keep_array(&f->arena, ids, &it->ids, err);
         }
         if (t && t->kind == JSON_STR_K) {
             it->prompt = t->s;
             it->n_prompt = t->n;
             return SL_OK;
         }
-        if (in < 0) return SL_FAIL(err, FORMAT, "no prompt, messages or input_length");
+        if (in < 0) return SL_FAIL(err, FORMAT, "no prompt, ids, messages or input_length");
         return trace_text(f, v, in, o->words_per_token, it, err);
     }
     char *copy;

@@ -46,7 +46,8 @@ sl_status load_url(const struct load_target *t, char *buf, size_t n, sl_err *err
 struct load_item {
     int64_t at_ns;        /* since the start of the run, for traces; 0 = by the plan */
     const char *prompt;   /* text, UTF-8; or */
-    const char *messages; /* JSON array, for chat */
+    const char *messages; /* JSON array, for chat; or */
+    const char *ids;      /* JSON array of token ids, for completions */
     size_t n_prompt;
     int max_tokens; /* 0 = the server's default */
 };
@@ -74,7 +75,8 @@ void load_words_fini(struct load_words *w);
 /* next of struct load_source; never false. */
 bool load_words_next(void *w, int64_t i, struct load_item *out);
 
-/* A file: JSON lines {"prompt": "..."} or {"messages": [...]} with optional "max_tokens",
+/* A file: JSON lines {"prompt": "..." or ids}, {"ids": [...]} or {"messages": [...]} with optional
+ * "max_tokens",
  * {"input_length": N, "output_length": N, "timestamp": ms, "hash_ids": [...]} (a trace: text is
  * made, one block of blk_tok tokens for each hash id, the same for the same id), or any other line
  * as a prompt by itself. Errors: FORMAT (file and line), IO, NOTFOUND, NOMEM. */

@@ -157,10 +157,12 @@ static sl_status put_body(const load_run *r, const struct load_item *it, struct 
     const struct load_target *t = &r->t;
     if (it->messages && !t->chat)
         return SL_FAIL(err, REQUEST, "the dataset has messages: they need --api chat");
+    if (it->ids && t->chat)
+        return SL_FAIL(err, REQUEST, "the dataset has token ids: they need --api completions");
     text_jw_init(&w, s);
     text_jw_obj(&w);
     if (ours(r, &w, "model")) text_jw_strz(&w, t->model);
-    if (!it->messages) put_prompt(&w, t, it);
+    if (!it->messages && !it->ids) put_prompt(&w, t, it);
     if (it->max_tokens > 0) {
         if (ours(r, &w, "max_tokens")) text_jw_int(&w, it->max_tokens);
         if (t->ignore_eos) {
@@ -183,9 +185,9 @@ static sl_status put_body(const load_run *r, const struct load_item *it, struct 
         text_jw_key(&w, c->key);
         text_jw_node(&w, c);
     }
-    if (it->messages) { /* JSON text as it is */
-        str_puts(s, ",\"messages\":");
-        str_puts(s, it->messages);
+    if (it->messages || it->ids) { /* JSON text as it is */
+        str_puts(s, it->messages ? ",\"messages\":" : ",\"prompt\":");
+        str_puts(s, it->messages ? it->messages : it->ids);
     }
     text_jw_obj_end(&w);
     return str_status(s, err);

@@ -99,7 +99,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         chat = 'messages' in body
         text = body['messages'][-1]['content'] if chat else body['prompt']
         n = body.get('max_tokens', 5)
-        usage = {'prompt_tokens': len(text.split()) + 3,
+        usage = {'prompt_tokens': len(text if isinstance(text, list) else text.split()) + 3,
                  'completion_tokens': n, 'prompt_tokens_details': {'cached_tokens': 2}}
         begun = time.monotonic()
         time.sleep(s.ttft + s.slow * opened)
@@ -240,6 +240,16 @@ def arrivals(server, tmp):
           == ['hello \u00e9', 'plain words', 'hello \u00e9'], server.bodies)
     check('dataset lengths', [b['max_tokens'] for b in server.bodies] == [7, 128, 7])
     check('extra', all(b['top_k'] == 3 for b in server.bodies))
+    ids = os.path.join(tmp, 'ids.jsonl')
+    with open(ids, 'w') as f:
+        f.write('{"ids": [0, 7, 9]}\n{"prompt": [1, 2], "max_tokens": 5}\n')
+    server.reset(ttft=0.001, tpot=0)
+    load(server, '--dataset', ids, '--parallel', '1', '--number', '2', '--warmup', '0', '--api',
+         'completions')
+    check('dataset of ids', [b['prompt'] for b in server.bodies] == [[0, 7, 9], [1, 2]],
+          server.bodies)
+    _, err = load(server, '--dataset', ids, '--parallel', '1', expect=2)
+    check('ids for chat', 'token ids' in err and '--api completions' in err, err)
     server.reset(ttft=0.001, tpot=0)
     load(server, '--parallel', '1', '--number', '2', '--extra-args',
          '{"temperature": 0.5, "max_tokens": 3, "ignore_eos": false, "model": "other"}')
@@ -332,6 +342,10 @@ def failures(server, tmp):
         f.write('{"prompt": "a"}\n{"prompt": 3}\n')
     _, err = load(server, '--parallel', '1', '--dataset', broken, expect=1)
     check('bad line', 'line 2' in err and 'broken.jsonl' in err, err)
+    with open(broken, 'w') as f:
+        f.write('{"ids": [1, -2]}\n')
+    _, err = load(server, '--parallel', '1', '--dataset', broken, '--api', 'completions', expect=1)
+    check('bad ids', 'line 1' in err and 'not a list of token ids' in err, err)
 
 
 def main():
