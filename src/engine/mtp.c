@@ -33,6 +33,9 @@
 #include "engine/engine_internal.h"
 
 #define NO_CHAIN (-1)
+/* A chain that begins anew guesses worse than one that has seen the prompt. */
+#define ANEW_LEAST 64 /* known tokens that it must have to begin with, or */
+#define ANEW_AT 1024  /* of an answer that is so long already */
 
 /* ---- chains ---- */
 
@@ -56,13 +59,17 @@ static int up(int pos)
     return engine_blocks(pos) * ENGINE_BLK_TOK;
 }
 
-/* Where the chain of item i begins that its tokens go on with. */
+/* Where the chain of item i begins that its tokens go on with, or begins anew; NO_CHAIN: the
+ * layer has seen too little of the sequence, so that its guesses would be worth little and would
+ * say nothing about those for others. */
 static int chain_before(const sl_engine *e, const struct request *r, const struct sched_item *it,
                         int i)
 {
-    int from = it->pos0 == r->mtp_done ? r->mtp_from : NO_CHAIN;
+    int from = it->pos0 == r->mtp_done ? r->mtp_from : NO_CHAIN, anew = up(it->pos0);
+    bool must = e->spec.plan.always || r->g->n_draft > 0;
     if (it->pos0 % ENGINE_BLK_TOK == 0) from = chain_of(e, table_of(e, i), it->pos0);
-    return from == NO_CHAIN ? up(it->pos0) : from;
+    if (from != NO_CHAIN) return from;
+    return must || r->n_ids - anew >= ANEW_LEAST || it->pos0 >= ANEW_AT ? anew : NO_CHAIN;
 }
 
 void engine_mtp_begin(sl_engine *e, const struct sched_plan *p)
@@ -80,7 +87,7 @@ void engine_mtp_begin(sl_engine *e, const struct sched_plan *p)
         *x = (struct engine_mtp_item){.n_known = it->n_tok - it->n_draft - it->sample,
                                       .done = NO_CHAIN};
         x->from = chain_before(e, r, it, i);
-        x->in = !r->pool && g->n_draft >= 0 && (!off || g->n_draft > 0);
+        x->in = !r->pool && g->n_draft >= 0 && (!off || g->n_draft > 0) && x->from != NO_CHAIN;
         for (int j = it->pos0 / ENGINE_BLK_TOK; j * ENGINE_BLK_TOK < it->pos0 + it->n_tok; j++)
             m->from[table_of(e, i)[j]] = NO_CHAIN;
         for (int k = 0; k < x->n_known; k++)

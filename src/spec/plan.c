@@ -14,7 +14,8 @@
 #define PROBES_LEAST 4   /* of them without drafts, to compare at all */
 #define OFF 4096         /* so many steps have no drafts where those with them were slower */
 #define GAIN 64.0        /* steps of which a mean says what is to be expected of others */
-#define DRAFTER_STEPS 16 /* after so many it is asked whether the drafter pays; if not, off */
+#define DRAFTER_BEGIN 8  /* so many of its steps say nothing: the first passes are slow */
+#define DRAFTER_STEPS 32 /* after so many it is asked whether the drafter pays; if not, off */
 #define CLEAR_STEPS 4    /* after so many already, of many sequences, where steps with it give */
 #define CLEAR 0.9        /* less than this part of the tokens per time of those without */
 #define DRAFTER_OFF 1024 /* for so many, and twice as many each time up to */
@@ -183,7 +184,7 @@ static void weigh_drafter(struct spec_plan *p, int n_seq, const struct choice *w
 {
     struct spec_drafter *l = &p->drafter;
     const struct choice *c[2] = {without, with};
-    if (without->ns <= 0 || with->ns <= 0) return;
+    if (l->n_seen < DRAFTER_BEGIN || without->ns <= 0 || with->ns <= 0) return;
     for (int i = 0; i < 2; i++) {
         l->tok[i] += c[i]->tok;
         l->time[i] += c[i]->ns;
@@ -225,7 +226,8 @@ void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
     ASSERT(n <= p->n_want_max);
     uint64_t at = p->n_step++;
     p->forced = p->always;
-    p->bare = at % PROBE == PROBE - 1;
+    bool early = at >= 7 && (at & (at + 1)) == 0; /* the 8th, 16th and 32nd */
+    p->bare = early || at % PROBE == PROBE - 1;
     for (int i = 0; i < n; i++) {
         p->forced = p->forced || w[i].always;
         w[i].k = p->always || w[i].always ? w[i].n : 0;
@@ -278,6 +280,7 @@ static void blend(double *mean, double ns)
 
 static void observe_drafter(struct spec_drafter *l, const struct spec_passes *t)
 {
+    l->n_seen += l->n_seen < DRAFTER_BEGIN;
     blend(&l->ns, t->ns + t->more_ns);
     blend(&l->first_ns, t->ns);
     if (t->n_more) blend(&l->more_ns, t->more_ns / t->n_more);

@@ -168,6 +168,7 @@ struct spec_drafter {
     bool runs;                /* it did after the last step: some sequence wants its drafts */
     double ns;                /* of all its passes in a step that decodes, lately; 0 = never seen */
     double first_ns, more_ns; /* of the first; of each one more; 0 = never seen */
+    int n_seen;               /* steps with passes that were seen; only the first few are counted */
     int n, n_row;             /* steps since it was weighed last, and sequences of all of them */
     double tok[2], time[2];   /* expected of steps lately: without it, with it */
     uint64_t off_until, off_for; /* it does not run before this plan; how long the next time */

@@ -338,6 +338,40 @@ TEST(engine_mtp_layer_reads_nothing_that_was_not_stored)
         }
 }
 
+/* Whether the layer runs for an answer to n tokens that begins while it is off, for n_steps. */
+static bool runs_late(int n_prompt, int n_steps)
+{
+    sl_model *m;
+    sl_engine *e;
+    struct answer a = {0};
+    int32_t ids[200];
+    sl_engine_opts o = {.n_thread = 1, .n_ctx = 400, .draft = "mtp", .draft_max = 1};
+    ASSERT_OK(open_opts(DEMO, &o, &m, &e));
+    make_prompt(m, 200, ids);
+    e->spec.plan.always = false;
+    e->spec.plan.drafter.off_until = UINT64_MAX;
+    sl_request q = {.ids = ids, .n_ids = n_prompt, .max_tokens = 100, .ignore_eos = 1};
+    q.on_event = on_event;
+    q.user = &a;
+    ASSERT_OK(sl_submit(e, &q, NULL, &err));
+    for (int i = 0; sl_pending(e); i++) {
+        if (i == n_steps) e->spec.plan.drafter.off_until = 0;
+        ASSERT_OK(sl_step(e, &err));
+    }
+    bool runs = e->spec.plan.drafter.n_seen > 0;
+    sl_engine_close(e);
+    sl_model_close(m);
+    return runs;
+}
+
+/* It would guess worse, and the planner would think that it always does. */
+TEST(engine_mtp_chain_does_not_begin_anew_in_a_short_answer)
+{
+    assert_true(runs_late(100, 0));
+    assert_false(runs_late(100, 10)); /* its prompt was computed without it */
+    assert_false(runs_late(100, 200));
+}
+
 TEST(engine_mtp_drafts_after_a_hit_are_those_without_it)
 {
     for (int n_prompt = 95; n_prompt <= 97; n_prompt++) {

@@ -144,7 +144,7 @@ TEST(spec_plan_leaves_drafts_out_now_and_then_and_when_they_are_slow)
         n_none += k == 0;
         spec_plan_observe(&p, 1, k, k ? 2 : 1, k ? 1.2 : 1.0, NULL);
     }
-    assert_int_equal(n_none, 10);
+    assert_int_equal(n_none, 10 + 3);
     assert_int_equal(p.n_off, 0);
     for (int i = 0; i < 1300 && !p.n_off; i++) { /* they never are */
         int k = drafts_of(&p, &w, 1, d);
@@ -233,7 +233,7 @@ TEST(spec_plan_switches_the_mtp_layer_off_where_its_passes_cost_more_than_they_g
         ASSERT_OK(spec_plan_init(&p, 1, &err));
         int n = steps_until_off(&p, row[i].a, row[i].layer, 2000);
         if (row[i].pays != (n == 2000)) fail_msg("row %d: off after %d steps", i, n);
-        if (!row[i].pays) assert_in_range(n, 16, 40);
+        if (!row[i].pays) assert_in_range(n, 40, 56);
         spec_plan_fini(&p);
     }
 }
@@ -243,7 +243,7 @@ TEST(spec_plan_sees_sooner_in_steps_of_many_that_the_mtp_layer_does_not_pay)
     static const struct {
         int n_seq, least, most;
         double layer; /* of a step */
-    } row[] = {{1, 16, 24, 0.3}, {8, 4, 6, 0.3}, {32, 4, 6, 0.3}, {8, 16, 24, 0.05}};
+    } row[] = {{1, 40, 48, 0.3}, {8, 12, 14, 0.3}, {32, 12, 14, 0.3}, {8, 40, 48, 0.05}};
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
         struct spec_plan p;
         struct spec_seq s[32];
@@ -272,7 +272,7 @@ TEST(spec_plan_tries_the_mtp_layer_again_and_less_and_less_often)
     struct spec_plan p;
     ASSERT_OK(spec_plan_init(&p, 1, &err));
     for (uint64_t off = 1024; off <= 4096; off *= 2) {
-        assert_in_range(steps_until_off(&p, 0.5, 0.38, 100), 14, 40);
+        assert_in_range(steps_until_off(&p, 0.5, 0.38, 100), 30, 48);
         struct device d = {1, 0.3, 0};
         struct spec_clock clock = {step_ns, &d};
         uint64_t n = 0;
