@@ -18,6 +18,7 @@
 #define DRAFTER_STEPS 32 /* after so many it is asked whether the drafter pays; if not, off */
 #define CLEAR_STEPS 4    /* after so many already, of many sequences, where steps with it give */
 #define CLEAR 0.9        /* less than this part of the tokens per time of those without */
+#define ANSWER 256.0     /* of steps that its passes over prompts are charged to */
 #define DRAFTER_OFF 1024 /* for so many, and twice as many each time up to */
 #define DRAFTER_OFF_MOST 16384
 /* What a further token costs until it was tried: next to nothing, of a step of few tokens; of one
@@ -189,6 +190,8 @@ static void weigh_drafter(struct spec_plan *p, int n_seq, const struct choice *w
         l->tok[i] += c[i]->tok;
         l->time[i] += c[i]->ns;
     }
+    l->time[1] += l->prompt_ns / ANSWER;
+    l->prompt_ns -= l->prompt_ns / ANSWER;
     double with_it = l->tok[1] * l->time[0], without_it = l->tok[0] * l->time[1];
     bool clear = with_it < CLEAR * without_it;
     l->n_row += n_seq;
@@ -284,6 +287,12 @@ static void observe_drafter(struct spec_drafter *l, const struct spec_passes *t)
     blend(&l->ns, t->ns + t->more_ns);
     blend(&l->first_ns, t->ns);
     if (t->n_more) blend(&l->more_ns, t->more_ns / t->n_more);
+}
+
+void spec_plan_observe_prompt(struct spec_plan *p, bool decodes, const struct spec_passes *l)
+{
+    double ns = l->ns + l->more_ns, known = decodes ? p->drafter.ns : 0;
+    if (!p->forced) p->drafter.prompt_ns += BASE_MAX(ns - known, 0);
 }
 
 void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, double ns,

@@ -171,6 +171,7 @@ struct spec_drafter {
     int n_seen;               /* steps with passes that were seen; only the first few are counted */
     int n, n_row;             /* steps since it was weighed last, and sequences of all of them */
     double tok[2], time[2];   /* expected of steps lately: without it, with it */
+    double prompt_ns;         /* of its passes over prompts that no step was charged with yet */
     uint64_t off_until, off_for; /* it does not run before this plan; how long the next time */
 };
 
@@ -214,6 +215,8 @@ bool spec_plan_drafter_is_off(const struct spec_plan *p);
  * if the next step takes them all: each costs a pass. */
 int spec_plan_passes(const struct spec_plan *p, const struct spec_want *w, int n, int n_max,
                      const struct spec_clock *c);
+/* The drafter ran for a step with prompts; decodes: and with sequences that decode. */
+void spec_plan_observe_prompt(struct spec_plan *p, bool decodes, const struct spec_passes *l);
 /* The step of the last plan only decoded: n_seq sequences got n_new tokens in ns; n_draft drafts
  * were computed. l: what the drafter did for it; NULL = nothing. */
 void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, double ns,

@@ -238,6 +238,28 @@ TEST(spec_plan_switches_the_mtp_layer_off_where_its_passes_cost_more_than_they_g
     }
 }
 
+/* Short answers after long prompts: what the drafter gives does not pay for what prompts cost. */
+TEST(spec_plan_counts_the_passes_over_prompts)
+{
+    static const struct {
+        int answer; /* steps */
+        double prompt;
+        bool pays;
+    } row[] = {{16, 0.1, true}, {16, 8, false}, {400, 8, true}};
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        struct spec_plan p;
+        struct spec_passes t = {.ns = row[i].prompt};
+        int n = 0;
+        ASSERT_OK(spec_plan_init(&p, 1, &err));
+        for (; n < 4000 && !spec_plan_drafter_is_off(&p); n += row[i].answer) {
+            spec_plan_observe_prompt(&p, false, &t);
+            (void)steps_until_off(&p, 0.94, 0.38, row[i].answer);
+        }
+        if (row[i].pays != (n >= 4000)) fail_msg("row %d: off after %d steps", i, n);
+        spec_plan_fini(&p);
+    }
+}
+
 TEST(spec_plan_sees_sooner_in_steps_of_many_that_the_mtp_layer_does_not_pay)
 {
     static const struct {
