@@ -18,7 +18,7 @@
 #define DRAFTER_STEPS 32 /* after so many it is asked whether the drafter pays; if not, off */
 #define CLEAR_STEPS 4    /* after so many already, of many sequences, where steps with it give */
 #define CLEAR 0.9        /* less than this part of the tokens per time of those without */
-#define ANSWER 256.0     /* of steps that its passes over prompts are charged to */
+#define ANSWER 64.0      /* of steps that its passes over prompts are charged to */
 #define DRAFTER_OFF 1024 /* for so many, and twice as many each time up to */
 #define DRAFTER_OFF_MOST 16384
 /* What a further token costs until it was tried: next to nothing, of a step of few tokens; of one
@@ -191,7 +191,6 @@ static void weigh_drafter(struct spec_plan *p, int n_seq, const struct choice *w
         l->time[i] += c[i]->ns;
     }
     l->time[1] += l->prompt_ns / ANSWER;
-    l->prompt_ns -= l->prompt_ns / ANSWER;
     double with_it = l->tok[1] * l->time[0], without_it = l->tok[0] * l->time[1];
     bool clear = with_it < CLEAR * without_it;
     l->n_row += n_seq;
@@ -228,6 +227,7 @@ void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
 {
     ASSERT(n <= p->n_want_max);
     uint64_t at = p->n_step++;
+    p->drafter.prompt_ns *= 1 - 1 / ANSWER;
     p->forced = p->always;
     bool early = at >= 7 && (at & (at + 1)) == 0; /* the 8th, 16th and 32nd */
     p->bare = early || at % PROBE == PROBE - 1;

@@ -171,7 +171,7 @@ struct spec_drafter {
     int n_seen;               /* steps with passes that were seen; only the first few are counted */
     int n, n_row;             /* steps since it was weighed last, and sequences of all of them */
     double tok[2], time[2];   /* expected of steps lately: without it, with it */
-    double prompt_ns;         /* of its passes over prompts that no step was charged with yet */
+    double prompt_ns;         /* of its passes over prompts, less what steps were charged with */
     uint64_t off_until, off_for; /* it does not run before this plan; how long the next time */
 };
 
