@@ -26,7 +26,7 @@ struct cards_plan {
     int n;
     struct plan_format fmt;
     struct plan_asked asked;
-    struct row row[5];
+    struct row row[6];
     int n_row;
     bool told;
 };
@@ -110,6 +110,11 @@ static void add_all(struct cards_plan *x)
                      ? o->n_hot
                      : plan_cards_hot(x->r->q.model, &x->fmt, &c, &late, &x->asked);
     if (late.n_hot > 0) add(x, "hot ones on both, in turn", false, late);
+    c.stages = true;
+    apart.n_hot = o->n_hot >= 0
+                      ? o->n_hot
+                      : plan_cards_hot(x->r->q.model, &x->fmt, &c, &apart, &x->asked);
+    if (apart.n_hot > 0 && !late.n_late) add(x, "hot ones on both, stages", true, apart);
 }
 
 static double weighed(const struct row *r)

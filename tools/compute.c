@@ -93,6 +93,22 @@ static bool refuse(const struct opt_common *o, sl_status *st, sl_err *err)
     return !cmd_stop && dist_mpi_refuse(o->layout, st, err);
 }
 
+/* Hot experts, and the file that says which. */
+static sl_status hot_of(const struct opt_common *o, const sl_model *m, sl_engine_opts *eo,
+                        void **mem, sl_err *err)
+{
+    sl_model_info mi;
+    SL_TRY(place_hot(o, &eo->n_hot, err));
+    eo->hot_update = o->hot_update;
+    if (!eo->n_hot && (o->hot_update || o->hot_from))
+        return SL_FAIL(err, REQUEST, "--hot-%s: goes with --hot-experts",
+                       o->hot_update ? "update" : "from");
+    if (!o->hot_from) return SL_OK;
+    sl_model_info_get(m, &mi);
+    return compute_load_of(o->hot_from, &mi, &(struct compute_load){&eo->hot_load, &eo->n_hot_load},
+                           mem, err);
+}
+
 /* A process that was started beside rank 0: it never comes back to the command. */
 BASE_NORETURN static void follow(struct compute *c, const sl_model_opts *mo, sl_engine_opts *eo,
                                  const struct opt_common *o)
@@ -100,7 +116,7 @@ BASE_NORETURN static void follow(struct compute *c, const sl_model_opts *mo, sl_
     char mock[4096];
     const char *name = NULL;
     sl_err err = {0};
-    void *load = NULL;
+    void *load = NULL, *hot = NULL;
     sl_model_opts own = *mo;
     log_set_level(LOG_ERROR);
     own.progress = NULL;
@@ -109,6 +125,7 @@ BASE_NORETURN static void follow(struct compute *c, const sl_model_opts *mo, sl_
     sl_status st = compute_model_name(o, mock, sizeof mock, &name, &err);
     if (!st) st = sl_model_open(name, &own, &c->m, &err);
     if (!st) st = compute_expert_load(o, c->m, eo, &load, &err);
+    if (!st) st = hot_of(o, c->m, eo, &hot, &err);
     enum knows who = ALL_KNOW; /* opening fails on all */
     if (st) {
         if (!refuse(o, &st, &err)) who = ONE_KNOWS;
@@ -116,6 +133,7 @@ BASE_NORETURN static void follow(struct compute *c, const sl_model_opts *mo, sl_
     }
     st = sl_engine_open(c->m, eo, &c->e, &err);
     mem_free(load);
+    mem_free(hot);
     struct dist_layout l;
     bool meets = st != SL_NOTFOUND && !dist_layout_parse(o->layout, &l, NULL);
     if (!meets) who = ONE_KNOWS;
@@ -135,22 +153,6 @@ static sl_status open_draft_model(struct compute *c, const struct opt_common *o,
     sl_status st = sl_model_open(o->draft_model, &own, &c->draft_m, err);
     if (st) status_prefix(err, "--draft-model");
     return st;
-}
-
-/* Hot experts, and the file that says which. */
-static sl_status hot_of(const struct opt_common *o, const sl_model *m, sl_engine_opts *eo,
-                        void **mem, sl_err *err)
-{
-    sl_model_info mi;
-    SL_TRY(place_hot(o, &eo->n_hot, err));
-    eo->hot_update = o->hot_update;
-    if (!eo->n_hot && (o->hot_update || o->hot_from))
-        return SL_FAIL(err, REQUEST, "--hot-%s: goes with --hot-experts",
-                       o->hot_update ? "update" : "from");
-    if (!o->hot_from) return SL_OK;
-    sl_model_info_get(m, &mi);
-    return compute_load_of(o->hot_from, &mi, &(struct compute_load){&eo->hot_load, &eo->n_hot_load},
-                           mem, err);
 }
 
 sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,

@@ -85,6 +85,41 @@ sl_status engine_rank_device(const sl_engine *e, char *out, size_t cap, sl_err *
     return copy_name(name, n, out, cap, err);
 }
 
+/* Where another rank's parts lie, by names alone. */
+static sl_status place_of(sl_engine *e, int r, struct model_place *out, sl_err *err)
+{
+    const struct engine_ranks *k = e->ranks;
+    char home[ENGINE_DEVICE_NAME];
+    SL_TRY(engine_rank_name(k, r, home, sizeof home, err));
+    if (k->place)
+        return model_place_parse(k->place, &e->m->cfg, home, &e->place.arena, out, err);
+    *out = (struct model_place){.n_dev = 1};
+    return mem_arena_str(&e->place.arena, home, strlen(home), &out->name[0], err);
+}
+
+/* Is the layer's attention on a device, and its experts on the CPU? */
+static bool is_beside(const struct model_place *p, int il)
+{
+    return is_cpu(p->name[model_place_at(p, il, MODEL_EXPERTS)]) &&
+           !is_cpu(p->name[model_place_at(p, il, MODEL_ATTN)]);
+}
+
+sl_status engine_rank_beside(sl_engine *e, int r, bool **out, sl_err *err)
+{
+    const struct arch_cfg *c = &e->m->cfg;
+    struct model_dims d = engine_rank_dims(e, r);
+    struct model_place other;
+    bool own = r == engine_rank_here(e);
+    void *p = NULL;
+    if (!own) SL_TRY(place_of(e, r, &other, err));
+    SL_TRY(mem_arena_array(&e->place.arena, (size_t)(c->n_layer + c->n_mtp), 1, &p, err));
+    *out = p;
+    for (int il = 0; il < c->n_layer + c->n_mtp; il++)
+        (*out)[il] = c->layer[il].ffn == ARCH_MOE && model_has_layer(c, &d, il) &&
+                     (own ? model_may_be_hot(&e->place.p, c, il) : is_beside(&other, il));
+    return SL_OK;
+}
+
 bool engine_rank_has_ours(const sl_engine *e, int rank)
 {
     const struct engine_ranks *k = e->ranks;

@@ -386,7 +386,7 @@ sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err)
     for (int r = 0; r < engine_n_rank(e); r++)
         rank[r] = shape_of(e, engine_blocks(kv_tokens), r);
     e->kv_shape = rank[engine_rank_here(e)];
-    mo.hot = engine_hot_choose(e);
+    mo.hot = engine_hot_own(e);
     SL_TRY(engine_small_load(e, engine_blocks(kv_tokens), err));
     mo.beside = e->small.net;
     SL_TRY(engine_ranks_start(e, &mo, rank, err));
@@ -464,6 +464,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     int64_t pack_ns = clock_now_ns() - t0;
     SL_TRY(engine_ranks_open(e, err));
     SL_TRY(engine_ranks_measure(e, err));
+    SL_TRY(engine_stream_agree(e, err));
     SL_TRY(engine_rebalance_open(e, err));
     SL_TRY(open_tables(e, err));
     SL_TRY(engine_give_open(e, err));

@@ -11,6 +11,7 @@
 #include "base/ring.h"
 #include "base/str.h"
 #include "dev/dev.h"
+#include "engine/beside.h"
 #include "engine/cache.h"
 #include "engine/find.h"
 #include "engine/room.h"
@@ -246,27 +247,6 @@ struct engine_place {
     int64_t bytes[MODEL_DEV_MAX]; /* of the source that goes there */
 };
 
-/* Hot experts (hot.c). */
-struct engine_hot {
-    /* fixed after open */
-    bool on, is_chosen;
-    int64_t room[MODEL_DEV_MAX]; /* auto: bytes of each device that nothing else takes */
-    int64_t *bytes;         /* [L + MTP] of an expert, of the source */
-    int32_t *n, *expert;    /* [L + MTP], and n_max each: as of model_hot */
-    struct model_hot of;
-    int32_t *order;         /* [E] scratch */
-    uint64_t *count, *seen; /* [E] scratch; [L + MTP, E] when they were chosen last */
-    uint64_t n_tok;         /* computed by then */
-    struct model_hits before, now; /* of models before a device was lost; of this one */
-};
-
-/* Steps whose experts were streamed (stream.c): of models before a device was lost; of this one. */
-struct engine_stream {
-    bool chunk_asked;     /* opts.n_chunk says it: it is not halved */
-    int64_t expert_bytes; /* the largest expert that is streamed; 0: none is */
-    uint64_t n_step, n_tok, n_bytes, now_step, now_tok, now_bytes;
-};
-
 /* What the MTP layer makes of one item of a step. */
 struct engine_mtp_item {
     bool in;        /* the layer runs over it */
@@ -351,6 +331,7 @@ struct sl_engine {
     struct engine_place place;
     struct engine_hot hot;
     struct engine_stream stream;
+    struct engine_counts counts;
     model *net;
     io_pack *pack; /* NULL, or the packed file that this engine made */
     dev_kv *kv;
@@ -529,23 +510,6 @@ void engine_place_tell(sl_engine *e); /* for sl_engine_devices, when all is open
 /* For want of memory, which why says, the CPU is to compute everything: engine_place_rooms is new.
  * Errors: why's, where that is not asked for; as engine_place_open. */
 sl_status engine_place_fall_back(sl_engine *e, const sl_err *why, sl_err *err) BASE_MUST_USE;
-/* hot.c. bytes: of the source, that hot experts are on e->d (auto: 0), added to e->place. Errors:
- * REQUEST. */
-sl_status engine_hot_bytes(sl_engine *e, sl_err *err) BASE_MUST_USE;
-/* Which they are, e's; NULL: none. */
-const struct model_hot *engine_hot_choose(sl_engine *e);
-/* Another model is there, of the hot experts of the first. */
-void engine_hot_again(sl_engine *e);
-void engine_hot_stats(sl_engine *e);
-/* Nothing is to be done: choose again, where there were tokens enough. */
-void engine_hot_idle(sl_engine *e);
-/* stream.c. bytes: that it takes of e->d, added to e->place. Errors: REQUEST, UNSUPPORTED. */
-sl_status engine_stream_bytes(sl_engine *e, sl_err *err) BASE_MUST_USE;
-/* e->n_chunk is half, and e->place with it, for want of memory; false: it is not to be. */
-bool engine_stream_halve(sl_engine *e);
-void engine_stream_tell(sl_engine *e);  /* what is streamed, when the model is open */
-void engine_stream_again(sl_engine *e); /* another model will be there */
-void engine_stream_stats(sl_engine *e);
 /* ranks.c */
 /* nodes.c: "auto" in opts.layout becomes what is meant: e->layout, or NULL. Errors: NOMEM. */
 sl_status engine_nodes_layout(sl_engine *e, sl_err *err) BASE_MUST_USE;

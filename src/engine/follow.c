@@ -85,6 +85,22 @@ sl_status engine_follower_measure(struct follower *f, struct dist_link *link, sl
     return SL_OK;
 }
 
+sl_status engine_follower_beside(struct follower *f, const struct say_head *h, sl_err *err)
+{
+    int n = 0;
+    dist_uncounted(f->end);
+    if (h->what == SAY_HOT) SL_TRY(engine_hot_renew(f->hot, f->net, &n, err));
+    if (h->what == SAY_STREAM) model_stream_set(f->net, (int)h->at);
+    dist_note(f->end, h->what == SAY_COUNT ? engine_count_of(f->net, (enum engine_count)h->at)
+                                           : (uint64_t)n);
+    return SL_OK;
+}
+
+static bool is_beside(const struct say_head *h)
+{
+    return h->what == SAY_COUNT || h->what == SAY_HOT || h->what == SAY_STREAM;
+}
+
 static sl_status obey(struct follower *f, const void *msg, size_t n, sl_err *err)
 {
     struct rd r = rd_init(msg, n);
@@ -96,6 +112,7 @@ static sl_status obey(struct follower *f, const void *msg, size_t n, sl_err *err
            : h.what == SAY_TOUCH  ? follow_touch(f, &r, &h, err)
            : h.what == SAY_ROUTED ? engine_follower_routed(f, (int)h.at, err)
            : h.what == SAY_MEASURE ? engine_follower_measure(f, &link, err)
+           : is_beside(&h)         ? engine_follower_beside(f, &h, err)
            : (h.what == SAY_PAGES_SET || h.what == SAY_PAGES_GET) && f->far
                ? engine_far_hear(f->far, &h, &r, err)
            : f->mover ? engine_mover_hear(f->mover, h.what, (int)h.at, (int)h.n_blk, &r, err)

@@ -6,32 +6,33 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/engine_internal.h"
+#include "engine/ranks.h"
 
 #define ROOM_SHARE 0.9 /* of what nothing else takes: activations of them, and of the driver */
 
-static int n_layers(const sl_engine *e)
+static int n_layers(const struct engine_hot *h)
 {
-    return e->m->cfg.n_layer + (e->mtp.on ? e->m->cfg.n_mtp : 0);
+    return h->o.c->n_layer + h->o.n_mtp;
 }
 
-static bool may(const sl_engine *e, int il)
+static bool may(const struct engine_hot *h, int il)
 {
-    return model_may_be_hot(&e->place.p, &e->m->cfg, il);
+    return model_has_layer(h->o.c, &h->o.dims, il) && model_may_be_hot(h->o.p, h->o.c, il);
 }
 
 /* The device on which those of layer il lie. */
-static int device_of(const sl_engine *e, int il)
+static int device_of(const struct engine_hot *h, int il)
 {
-    return model_place_at(&e->place.p, il, MODEL_ATTN);
+    return model_place_at(h->o.p, il, MODEL_ATTN);
 }
 
-static sl_status tables(sl_engine *e, sl_err *err)
+sl_status engine_hot_open(struct engine_hot *h, const struct engine_hot_opts *o, struct arena *a,
+                          sl_err *err)
 {
-    struct arena *a = &e->place.arena;
-    size_t L = (size_t)(e->m->cfg.n_layer + e->m->cfg.n_mtp), E = (size_t)e->m->cfg.n_expert;
-    struct engine_hot *h = &e->hot;
+    const struct arch_cfg *c = o->c;
+    size_t L = (size_t)(c->n_layer + c->n_mtp), E = (size_t)c->n_expert;
     void *p = NULL;
+    *h = (struct engine_hot){.o = *o};
     SL_TRY(mem_arena_array(a, L, sizeof *h->bytes, &p, err));
     h->bytes = p;
     SL_TRY(mem_arena_array(a, L * (E + 1) + E, sizeof(int32_t), &p, err));
@@ -42,8 +43,41 @@ static sl_status tables(sl_engine *e, sl_err *err)
     h->count = p;
     h->seen = h->count + E;
     h->of = (struct model_hot){.n = h->n, .n_max = (int)E, .expert = h->expert};
-    model_expert_bytes(&e->m->cfg, e->m->io, h->bytes);
+    model_expert_bytes(c, o->io, h->bytes);
+    for (int il = 0; il < n_layers(h); il++) {
+        if (!may(h, il)) continue;
+        h->on = true;
+        h->n[il] = BASE_MAX(o->n, 0);
+    }
     return SL_OK;
+}
+
+/* ---- of an engine ---- */
+
+struct engine_hot_opts engine_hot_asked(const sl_engine *e)
+{
+    return (struct engine_hot_opts){.c = &e->m->cfg,
+                                    .io = e->m->io,
+                                    .p = &e->place.p,
+                                    .dims = engine_rank_dims(e, engine_rank_here(e)),
+                                    .n_mtp = e->mtp.on ? e->m->cfg.n_mtp : 0,
+                                    .n = e->opts.n_hot,
+                                    .updates = e->opts.hot_update > 0,
+                                    .tells = true,
+                                    .load = e->opts.hot_load,
+                                    .n_load = e->opts.n_hot_load};
+}
+
+/* Those of rank r, where our device has them. */
+static void weigh(sl_engine *e, int r, const bool *of)
+{
+    struct engine_hot *h = &e->hot;
+    int n = BASE_MAX(e->opts.n_hot, 0);
+    for (int il = 0; il < n_layers(h); il++) {
+        h->any |= of[il];
+        if (of[il] && engine_rank_has_ours(e, r))
+            e->place.bytes[device_of(h, il)] += n * h->bytes[il];
+    }
 }
 
 sl_status engine_hot_bytes(sl_engine *e, sl_err *err)
@@ -51,19 +85,20 @@ sl_status engine_hot_bytes(sl_engine *e, sl_err *err)
     const struct arch_cfg *c = &e->m->cfg;
     int n = e->opts.n_hot;
     if (!n || e->place.fell_back) return SL_OK; /* the CPU computes everything */
-    if (engine_n_rank(e) > 1)
-        return SL_FAIL(err, UNSUPPORTED, "hot-experts: not where ranks share the model (layout)");
+    if (engine_n_rank(e) != engine_n_stage(e))
+        return SL_FAIL(err, UNSUPPORTED, "hot-experts: not where ranks share layers (tp, dp, ep "
+                                         "of the layout)");
     if (n > c->n_expert)
         return SL_FAIL(err, REQUEST, "hot-experts: %d: this model has %d experts in a layer", n,
                        c->n_expert);
-    SL_TRY(tables(e, err));
-    for (int il = 0; il < n_layers(e); il++) {
-        if (!may(e, il)) continue;
-        e->hot.on = true;
-        e->hot.n[il] = BASE_MAX(n, 0);
-        e->place.bytes[device_of(e, il)] += e->hot.n[il] * e->hot.bytes[il];
+    struct engine_hot_opts o = engine_hot_asked(e);
+    SL_TRY(engine_hot_open(&e->hot, &o, &e->place.arena, err));
+    for (int r = 0; r < engine_n_rank(e); r++) {
+        bool *of = NULL;
+        SL_TRY(engine_rank_beside(e, r, &of, err));
+        weigh(e, r, of);
     }
-    if (e->hot.on) return SL_OK;
+    if (e->hot.any) return SL_OK;
     return SL_FAIL(err, REQUEST,
                    "hot-experts: the experts of no layer lie on the CPU beside a device (device "
                    "and place say where)");
@@ -71,11 +106,11 @@ sl_status engine_hot_bytes(sl_engine *e, sl_err *err)
 
 /* ---- choosing ---- */
 
-static const uint64_t *load_of(const sl_engine *e, int il)
+static const uint64_t *load_of(const struct engine_hot *h, int il)
 {
-    const uint64_t *v = e->opts.hot_load;
-    const uint64_t *l = v && il < e->opts.n_hot_load ? v + (int64_t)il * e->m->cfg.n_expert : NULL;
-    for (int i = 0; l && i < e->m->cfg.n_expert; i++)
+    const uint64_t *v = h->o.load;
+    const uint64_t *l = v && il < h->o.n_load ? v + (int64_t)il * h->o.c->n_expert : NULL;
+    for (int i = 0; l && i < h->o.c->n_expert; i++)
         if (l[i]) return l;
     return NULL;
 }
@@ -95,21 +130,20 @@ static void best_of(const uint64_t *count, int E, int n, int32_t *out)
 }
 
 /* auto: one more where it is of most use for its bytes, while there is room. */
-static void share_room(sl_engine *e)
+static void share_room(struct engine_hot *h)
 {
-    struct engine_hot *h = &e->hot;
     const int64_t *bytes = h->bytes;
-    int E = e->m->cfg.n_expert;
+    int E = h->o.c->n_expert;
     double left[MODEL_DEV_MAX];
     for (int i = 0; i < MODEL_DEV_MAX; i++)
         left[i] = ROOM_SHARE * (double)h->room[i];
     for (;;) {
         double most = -1;
         int at = -1;
-        for (int il = 0; il < n_layers(e); il++) {
-            bool fits = (double)bytes[il] <= left[device_of(e, il)];
-            if (!may(e, il) || h->n[il] == E || !fits) continue;
-            const uint64_t *load = load_of(e, il);
+        for (int il = 0; il < n_layers(h); il++) {
+            bool fits = (double)bytes[il] <= left[device_of(h, il)];
+            if (!may(h, il) || h->n[il] == E || !fits) continue;
+            const uint64_t *load = load_of(h, il);
             double sum = 0, next = 1.0 / E;
             for (int i = 0; load && i < E; i++)
                 sum += (double)load[i];
@@ -120,65 +154,76 @@ static void share_room(sl_engine *e)
         }
         if (at < 0) return;
         h->n[at]++;
-        left[device_of(e, at)] -= (double)bytes[at];
+        left[device_of(h, at)] -= (double)bytes[at];
     }
 }
 
 /* Those on device i; how many. */
-static int64_t tell_on(const sl_engine *e, int i, bool *known)
+static int64_t tell_on(const struct engine_hot *h, int i, bool *known)
 {
     int64_t n = 0, sum = 0;
     int n_layer = 0;
-    for (int il = 0; il < n_layers(e); il++) {
-        if (!may(e, il) || device_of(e, il) != i) continue;
-        *known &= load_of(e, il) != NULL;
+    for (int il = 0; il < n_layers(h); il++) {
+        if (!may(h, il) || device_of(h, il) != i) continue;
+        *known &= load_of(h, il) != NULL;
         n_layer++;
-        n += e->hot.n[il];
-        sum += e->hot.n[il] * e->hot.bytes[il];
+        n += h->n[il];
+        sum += h->n[il] * h->bytes[il];
     }
     if (n_layer)
         log_msg(LOG_DEBUG, "hot experts: %" PRId64 " in %d layers of %d, %.2f GiB on %s", n,
-                n_layer, e->m->cfg.n_expert, (double)sum / (1 << 30), e->place.p.name[i]);
+                n_layer, h->o.c->n_expert, (double)sum / (1 << 30), h->o.p->name[i]);
     return n;
 }
 
-static void tell(const sl_engine *e)
+static void tell(const struct engine_hot *h)
 {
     int64_t n = 0;
     bool known = true;
-    for (int i = 0; i < e->place.p.n_dev; i++)
-        n += tell_on(e, i, &known);
+    for (int i = 0; i < h->o.p->n_dev; i++)
+        n += tell_on(h, i, &known);
     if (n == 0)
         log_msg(LOG_WARN, "hot-experts: auto: there is no memory left for any: a smaller -c leaves "
                           "more");
-    else if (!known)
+    else if (!known && h->o.tells)
         log_msg(LOG_WARN, "hot-experts: without a recorded load (hot-from) they are spread evenly: "
                           "%s",
-                e->opts.hot_update ? "until hot-update has chosen" : "of little use");
+                h->o.updates ? "until hot-update has chosen" : "of little use");
 }
 
-const struct model_hot *engine_hot_choose(sl_engine *e)
+const struct model_hot *engine_hot_choose(struct engine_hot *h)
 {
-    struct engine_hot *h = &e->hot;
-    int E = e->m->cfg.n_expert;
+    int E = h->o.c->n_expert;
     if (!h->on) return NULL;
     if (h->is_chosen) return &h->of; /* the device was opened again */
-    if (e->opts.n_hot == SL_HOT_AUTO) {
-        for (int il = 0; il < n_layers(e); il++) /* in the order in which they would be taken */
-            if (may(e, il)) best_of(load_of(e, il), E, E, h->expert + (int64_t)il * E);
-        share_room(e);
+    if (h->o.n == SL_HOT_AUTO) {
+        for (int il = 0; il < n_layers(h); il++) /* in the order in which they would be taken */
+            if (may(h, il)) best_of(load_of(h, il), E, E, h->expert + (int64_t)il * E);
+        share_room(h);
     }
-    for (int il = 0; il < n_layers(e); il++)
-        if (h->n[il]) best_of(load_of(e, il), E, h->n[il], h->expert + (int64_t)il * E);
-    tell(e);
-    e->opts.hot_load = NULL; /* the caller's */
+    for (int il = 0; il < n_layers(h); il++)
+        if (h->n[il]) best_of(load_of(h, il), E, h->n[il], h->expert + (int64_t)il * E);
+    tell(h);
+    h->o.load = NULL; /* the caller's */
     h->is_chosen = true;
     return &h->of;
 }
 
-void engine_hot_again(sl_engine *e)
+/* Ranks whose device is ours have as much of what is left each. */
+const struct model_hot *engine_hot_own(sl_engine *e)
 {
     struct engine_hot *h = &e->hot;
+    int n = 0;
+    for (int r = 0; r < engine_n_rank(e); r++)
+        n += engine_rank_has_ours(e, r);
+    for (int i = 0; i < MODEL_DEV_MAX && !h->is_chosen; i++)
+        h->room[i] /= BASE_MAX(n, 1);
+    return engine_hot_choose(h);
+}
+
+void engine_hot_again(sl_engine *e)
+{
+    struct engine_hot *h = &e->hot; /* of one rank */
     size_t n = (size_t)(e->m->cfg.n_layer + e->m->cfg.n_mtp) * (size_t)e->m->cfg.n_expert;
     if (!h->on) return;
     memset(h->seen, 0, n * sizeof *h->seen);
@@ -193,24 +238,25 @@ void engine_hot_again(sl_engine *e)
 
 void engine_hot_stats(sl_engine *e)
 {
-    if (!e->hot.on || !e->net) return;
+    if (!e->hot.any || !e->net) return;
     const struct model_hits *b = &e->hot.before;
-    struct model_hits h = e->hot.now = model_hot_hits(e->net);
+    const uint64_t *v = e->counts.v;
+    struct model_hits h = e->hot.now =
+        (struct model_hits){v[ENGINE_HOT_HIT], v[ENGINE_HOT_MISS], v[ENGINE_HOT_SAVED]};
     e->stats.n_hot_hit = b->n_hit + h.n_hit;
     e->stats.n_hot_miss = b->n_miss + h.n_miss;
     e->stats.hot_saved_bytes = b->saved_bytes + h.saved_bytes;
 }
 
 /* A layer's, by the tokens since it was chosen. */
-static sl_status again(sl_engine *e, int il, bool *changed, sl_err *err)
+static sl_status again(struct engine_hot *h, model *net, int il, bool *changed, sl_err *err)
 {
-    struct engine_hot *h = &e->hot;
-    int E = e->m->cfg.n_expert;
+    int E = h->o.c->n_expert;
     uint64_t *seen = h->seen + (int64_t)il * E, sum = 0;
     int n;
-    (void)model_hot_get(e->net, il, &n);
+    (void)model_hot_get(net, il, &n);
     if (!n) return SL_OK;
-    SL_TRY(engine_ranks_routed(e, il, h->count, E, err));
+    SL_TRY(model_routed(net, il, h->count, E, err));
     for (int i = 0; i < E; i++) {
         uint64_t now = h->count[i];
         h->count[i] -= seen[i];
@@ -219,7 +265,29 @@ static sl_status again(sl_engine *e, int il, bool *changed, sl_err *err)
     }
     if (!sum) return SL_OK; /* an MTP layer that did not run */
     best_of(h->count, E, n, h->order);
-    return model_hot_set(e->net, il, h->order, changed, err);
+    return model_hot_set(net, il, h->order, changed, err);
+}
+
+sl_status engine_hot_renew(struct engine_hot *h, model *net, int *n, sl_err *err)
+{
+    *n = 0;
+    for (int il = 0; h->on && il < n_layers(h); il++) {
+        bool changed = false;
+        SL_TRY(again(h, net, il, &changed, err));
+        *n += changed;
+    }
+    return SL_OK;
+}
+
+/* Of all ranks. */
+static sl_status renew_all(sl_engine *e, int *n, sl_err *err)
+{
+    uint64_t of[DIST_RANK_MAX];
+    if (engine_n_rank(e) == 1) return engine_hot_renew(&e->hot, e->net, n, err);
+    SL_TRY(engine_ranks_ask(e, SAY_HOT, 0, of, err));
+    for (int r = 0; r < engine_n_rank(e); r++)
+        *n += (int)of[r];
+    return SL_OK;
 }
 
 void engine_hot_idle(sl_engine *e)
@@ -228,16 +296,12 @@ void engine_hot_idle(sl_engine *e)
     uint64_t n_tok = e->stats.n_prompt_tok + e->stats.n_decode_tok;
     int n_changed = 0;
     sl_err why = {0};
-    sl_status st = SL_OK;
-    if (!h->on || !e->opts.hot_update || e->stats.n_running || e->stats.n_waiting) return;
+    if (!h->any || !e->opts.hot_update || e->stats.n_running || e->stats.n_waiting) return;
     if (n_tok - h->n_tok < (uint64_t)e->opts.hot_update || atomic_load(&e->lost)) return;
+    if (engine_ranks_busy(e)) return;
     int64_t t0 = clock_now_ns();
     kv_cache_drop(&e->pool);
-    for (int il = 0; il < n_layers(e) && !st; il++) {
-        bool changed = false;
-        st = again(e, il, &changed, &why);
-        n_changed += changed;
-    }
+    sl_status st = renew_all(e, &n_changed, &why);
     h->n_tok = n_tok;
     if (st) { /* what a slot holds is not known any more */
         engine_lose(e, &why);

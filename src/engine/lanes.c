@@ -119,6 +119,7 @@ static sl_status next_lane(sl_engine *e, bool *did, sl_err *err)
 sl_status engine_lanes_step(sl_engine *e, sl_err *err)
 {
     bool did = false;
+    if (engine_counts_due(e)) engine_lanes_drain(e); /* the last of them asks */
     for (int i = 0; i < e->n_lane && !did; i++)
         SL_TRY(next_lane(e, &did, err));
     if (!sl_pending(e)) engine_lanes_drain(e); /* nobody may ask for a step for long */

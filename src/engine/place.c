@@ -146,7 +146,7 @@ sl_status engine_place_fall_back(sl_engine *e, const sl_err *why, sl_err *err)
         if (err) *err = *why;
         return SL_NOMEM;
     }
-    e->hot.on = false;
+    e->hot.on = e->hot.any = false;
     SL_TRY(fall_back(e, why, err));
     return weigh(e, err);
 }

@@ -37,10 +37,60 @@ static sl_status open_devices(struct rank *r, sl_err *err)
     return SL_OK;
 }
 
+/* Ranks of this process that have the same device. */
+static int n_alike(const struct rank *r)
+{
+    const struct engine_ranks *k = r->all;
+    const struct model_place *p = &r->place;
+    char name[ENGINE_DEVICE_NAME];
+    int n = 0;
+    for (int i = 0; i < k->n; i++)
+        n += !engine_rank_name(k, i, name, sizeof name, NULL) &&
+             strcmp(name, p->name[p->on[MODEL_ATTN]]) == 0;
+    return BASE_MAX(n, 1);
+}
+
+/* What weights, cache and prompts that are streamed leave on the rank's devices. */
+static sl_status look_for_room(struct rank *r, sl_err *err)
+{
+    const struct engine_ranks *k = r->all;
+    const struct model_place *p = &r->place;
+    const struct arch_cfg *c = &k->m->cfg;
+    int64_t bytes[MODEL_DEV_MAX], n, total;
+    double f = k->mem_fraction;
+    model_place_bytes(&(struct model_placed){p, c, &r->hot.o.dims}, k->m->io, bytes);
+    bytes[p->on[MODEL_ATTN]] += k->stream_bytes;
+    for (int i = 0; i < p->n_dev; i++) {
+        struct dev_kv_shape kv = model_kv_shape_on(p, c, i, &r->shape);
+        SL_TRY(dev_memory(p->d[i], &n, &total, err));
+        if (f > 0 && f < 1) n = (int64_t)((double)n * f);
+        r->hot.room[i] = n / n_alike(r) - bytes[i] - arch_beside_bytes(bytes[i]) -
+                         dev_kv_bytes(p->d[i], &kv);
+    }
+    return SL_OK;
+}
+
+static sl_status choose_hot(struct rank *r, sl_err *err)
+{
+    const struct engine_ranks *k = r->all;
+    struct engine_hot_opts o = k->hot;
+    r->f.hot = &r->hot;
+    r->opts.hot = NULL;
+    if (!o.n || k->fell_back) return SL_OK;
+    o.p = &r->place;
+    o.tells = false;
+    o.dims = model_stage_dims(o.c, &k->stages, r->opts.rank, k->n);
+    SL_TRY(engine_hot_open(&r->hot, &o, &r->arena, err));
+    if (o.n == SL_HOT_AUTO) SL_TRY(look_for_room(r, err));
+    r->opts.hot = engine_hot_choose(&r->hot);
+    return SL_OK;
+}
+
 static sl_status open_thread(struct rank *r, sl_err *err)
 {
     struct follower *f = &r->f;
     SL_TRY(open_devices(r, err));
+    SL_TRY(choose_hot(r, err));
     SL_TRY(model_open(r->all->m->io, f->d, &r->opts, &f->net, err));
     SL_TRY(dev_kv_open(f->d, &r->shape, &f->kv, err));
     return engine_follower_init(f, r->all, r->opts.rank, err);
@@ -356,7 +406,7 @@ struct fact {
     const char *what;
     uint64_t v;
 };
-#define N_FACT 19
+#define N_FACT 21
 
 static uint64_t text_hash(const char *s)
 {
@@ -397,6 +447,8 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
         {"--place-from differs", e->ranks->from_peer},
         {"--combine differs", (uint64_t)e->combine},
         {"--dispatch differs", (uint64_t)is_swap(e)},
+        {"--stream-from differs", (uint64_t)o->stream_from},
+        {"--hot-experts differs", (uint64_t)o->n_hot},
     };
     _Static_assert(BASE_COUNT_OF(own) == N_FACT, "a fact without its place");
     memcpy(f, own, sizeof own);
@@ -423,7 +475,7 @@ sl_status engine_ranks_agree(sl_engine *e, int64_t *kv_tokens, sl_err *err)
     struct engine_ranks *k = e->ranks;
     if (!k || !k->apart) return SL_OK;
     SL_TRY(compare_facts(e, err));
-    int64_t mine[3] = {e->n_ctx, *kv_tokens, e->keep_bytes}, all[DIST_RANK_MAX][3];
+    int64_t mine[4] = {e->n_ctx, *kv_tokens, e->keep_bytes, e->n_chunk}, all[DIST_RANK_MAX][4];
     SL_TRY(dist_all(k->end, mine, all, sizeof mine, err));
     for (int r = 0; r < k->n; r++)
         for (int i = 0; i < BASE_COUNT_OF(mine); i++)
@@ -431,6 +483,7 @@ sl_status engine_ranks_agree(sl_engine *e, int64_t *kv_tokens, sl_err *err)
     e->n_ctx = (int)mine[0];
     *kv_tokens = mine[1];
     e->keep_bytes = mine[2];
+    e->n_chunk = (int)mine[3]; /* as streamed prompts have halved it */
     return SL_OK;
 }
 
@@ -466,6 +519,9 @@ sl_status engine_ranks_start(sl_engine *e, struct model_opts *o, const struct de
     o->keep_bytes /= k->n;
     k->max = engine_record_limits(e);
     k->fell_back = e->place.fell_back;
+    k->hot = engine_hot_asked(e);
+    k->mem_fraction = e->opts.mem_fraction;
+    k->stream_bytes = engine_stream_bytes_of(e);
     for (int i = 1; !k->apart && i < k->n; i++)
         SL_TRY(start_thread(&k->rank[i], i, o, kv, err));
     return SL_OK;
@@ -515,6 +571,7 @@ sl_status engine_ranks_open(sl_engine *e, sl_err *err)
     k->own.d = e->d;
     k->own.net = e->net;
     k->own.kv = e->kv;
+    k->own.hot = &e->hot;
     SL_TRY(engine_ranks_gate(e, engine_follower_init(&k->own, k, k->here, err), err));
     if (k->apart) {
         int64_t row = BASE_MAX(model_join_bytes(e->net), JOIN_LEAST);
@@ -637,7 +694,28 @@ sl_status engine_ranks_measure(sl_engine *e, sl_err *err)
     if (!k || k->here) return SL_OK; /* others follow */
     tell(k, &(struct say_head){.what = SAY_MEASURE}, 0);
     if (engine_follower_measure(&k->own, &k->link, &why)) dist_fail(k->end, &why);
-    return all_done(k, err);
+    SL_TRY(all_done(k, err));
+    for (int r = 0; r < k->n; r++)
+        k->near[r] = dist_counts(k->end, r).note;
+    return SL_OK;
+}
+
+bool engine_ranks_busy(const sl_engine *e)
+{
+    return e->ranks && e->ranks->n_told != e->ranks->n_done;
+}
+
+sl_status engine_ranks_ask(sl_engine *e, uint32_t what, uint32_t at, uint64_t *of, sl_err *err)
+{
+    struct engine_ranks *k = e->ranks;
+    struct say_head h = {.what = what, .at = at};
+    sl_err why = {0};
+    tell(k, &h, 0);
+    if (engine_follower_beside(&k->own, &h, &why)) dist_fail(k->end, &why);
+    SL_TRY(all_done(k, err));
+    for (int r = 0; r < k->n; r++)
+        of[r] = dist_counts(k->end, r).note;
+    return SL_OK;
 }
 
 void engine_kv_touch(sl_engine *e, int home, int group, const int32_t *blk, int n)

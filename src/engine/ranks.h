@@ -12,9 +12,10 @@
 /* What the others are told: a head, then a record of a step (record.h), numbers of blocks, of
  * SAY_PAGES_SET with their pages (pages_far.c), or moves of experts (moves.h, which has further
  * kinds), n_blk of them. at: a group of the cache, of SAY_STEP: 1 = it is cold (sl_engine.cold),
- * of all others a layer. */
+ * of SAY_COUNT an engine_count, of SAY_STREAM the tokens of a step that is streamed, of all others
+ * a layer. */
 enum { SAY_STEP = 1, SAY_TOUCH = 2, SAY_ROUTED = 3, SAY_PAGES_SET = 4, SAY_PAGES_GET = 5,
-       SAY_MEASURE = 6 };
+       SAY_MEASURE = 6, SAY_COUNT = 7, SAY_HOT = 8, SAY_STREAM = 9 };
 struct say_head {
     uint32_t what, at, n_blk, home; /* home: whose blocks they are */
 };
@@ -28,6 +29,7 @@ struct follower {
     struct model_dims dims;
     uint64_t *routed; /* [E] */
     struct engine_mover *mover; /* NULL: no experts move */
+    struct engine_hot *hot;
     uint64_t *routed_all; /* [ranks, E] */
     struct record_limits max;
     struct record_step step;
@@ -41,6 +43,7 @@ struct rank { /* a thread's */
     struct model_place place;
     struct arena arena; /* of its texts and tables */
     struct model_opts opts;
+    struct engine_hot hot;
     struct dev_kv_shape shape;
     sl_status st; /* of opening, and why; published by is_open */
     sl_err err;
@@ -69,6 +72,10 @@ struct engine_ranks {
     unsigned n_told, n_done;  /* messages; those that all are done with */
     struct dist_link link;    /* of home's stage */
     int64_t t_from, step_ns;  /* when the first of the others was told, or became that; of all */
+    uint64_t near[DIST_RANK_MAX]; /* as of engine_follower_measure */
+    struct engine_hot_opts hot;   /* of home */
+    double mem_fraction;
+    int64_t stream_bytes; /* of a rank that streams, on its device */
     int64_t weight_bytes[DIST_RANK_MAX], bytes_per_token[DIST_RANK_MAX];
     struct rank rank[DIST_RANK_MAX];
 };
@@ -89,6 +96,14 @@ void engine_follow(struct follower *f);
  * share in millionths, 0 = not known. Errors: as dist_measure. */
 sl_status engine_follower_measure(struct follower *f, struct dist_link *link,
                                   sl_err *err) BASE_MUST_USE;
+/* Obey SAY_COUNT, SAY_HOT or SAY_STREAM: home hears a number. Errors: as engine_hot_renew. */
+sl_status engine_follower_beside(struct follower *f, const struct say_head *h,
+                                 sl_err *err) BASE_MUST_USE;
+/* All ranks obey such a one, at as of it: what each says, of[rank]. While nothing is under way.
+ * Errors: DEVICE. */
+sl_status engine_ranks_ask(sl_engine *e, uint32_t what, uint32_t at, uint64_t *of,
+                           sl_err *err) BASE_MUST_USE;
+bool engine_ranks_busy(const sl_engine *e); /* something is under way */
 /* The counts of a layer's experts go from its stage on to home. Errors: as model_routed. */
 sl_status engine_follower_routed(struct follower *f, int layer, sl_err *err) BASE_MUST_USE;
 

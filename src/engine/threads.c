@@ -55,6 +55,7 @@ void engine_publish(sl_engine *e)
     s->n_preempt = s->cache_query_tok = s->cache_hit_tok = s->n_evict = 0;
     for (int h = 0; h < e->n_home; h++)
         add_home(s, &e->home[h]);
+    engine_counts_take(e);
     engine_hot_stats(e);
     engine_stream_stats(e);
     memcpy(word, s, sizeof word);

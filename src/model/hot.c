@@ -106,9 +106,9 @@ static sl_status check(const struct model *m, const struct model_hot *o, sl_err 
 {
     for (int il = 0; il < m->cfg.n_layer + m->n_mtp; il++) {
         if (!o->n[il]) continue;
-        if (m->dims.n_rank * m->dims.n_stage > 1)
-            return SL_FAIL(err, UNSUPPORTED, "hot-experts: not where ranks share the model "
-                                             "(layout)");
+        if (m->dims.n_rank > 1 || model_is_own(m))
+            return SL_FAIL(err, UNSUPPORTED, "hot-experts: not where ranks share layers (tp, dp, "
+                                             "ep of the layout)");
         if (!model_may_be_hot(&m->place, &m->cfg, il))
             return SL_FAIL(err, REQUEST, "hot-experts: layer %d: its experts do not lie on the "
                                          "CPU beside a device", il);

@@ -212,7 +212,7 @@ sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, 
     if (!st && !o.first_pass) st = model_progs_open(m, plain, m->prog, err);
     if (!st && m->stream.slab) st = model_progs_open(m, streams, m->stream.prog, err);
     if (!st && o.beside) st = model_progs_open(o.beside, plain, o.beside->prog, err);
-    if (!st && o.stream_from == MODEL_STREAM_AUTO) st = model_stream_try(m, err);
+    if (!st && o.stream_from == MODEL_STREAM_AUTO && m->stream.slab) st = model_stream_try(m, err);
     if (st)
         model_close(m);
     else

@@ -316,6 +316,8 @@ struct model_streaming {
     uint64_t n_step, n_tok, n_bytes;
 };
 void model_stream_get(const model *m, struct model_streaming *out);
+/* Stages go by one number: from is what all of them have from the next step on; 0: none is. */
+void model_stream_set(model *m, int from);
 /* May so many ranks, which are alike, share every matrix of the model, as o's combine and
  * n_draft_vocab have it? Errors: REQUEST, UNSUPPORTED: as model_open. */
 sl_status model_may_share(const struct arch_cfg *cfg, const struct model_opts *o, int n_rank,

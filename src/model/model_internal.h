@@ -279,6 +279,8 @@ sl_status model_stream_open(struct model *m, sl_err *err) BASE_MUST_USE;
 bool model_stream_of(const struct model *m, int il);
 /* Others of layer il are hot now. Errors: as dev_put. */
 sl_status model_stream_hot(struct model *m, int il, sl_err *err) BASE_MUST_USE;
+/* Is a step streamed? Stages say the same of it, whichever of them have such experts. */
+bool model_stream_has(const struct model *m, const struct dev_step *s);
 /* Into *out the program of a step that is streamed, counted as one, or NULL: it is not. Errors: as
  * dev_get. */
 sl_status model_stream_prog(struct model *m, const struct dev_step *s, dev_prog **out,

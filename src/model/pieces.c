@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A step in pieces, where layers are in several stages: a stage computes a piece while the next one
  * computes that before it. Pieces are tokens of prompts whose rows nobody wants; what is left, with
- * all rows that are wanted, is the last one. Every rank cuts a step alike. */
+ * all rows that are wanted, is the last one. Every rank cuts a step alike. One whose experts are
+ * streamed stays whole: what comes for a piece would come again for the next. */
 #include <string.h>
 
 #include "model/model_internal.h"
@@ -87,6 +88,7 @@ static sl_status run_one(struct model *m, dev_kv *kv, const struct dev_step *s, 
     int D = m->cfg.d_model;
     bool near = dev_is_host(m->d), takes = m->dims.stage > 0 && s->pass == 0;
     float *x = near ? model_side(m, MODEL_ATTN)->x : m->stage;
+    dev_prog *p = NULL;
     const struct dev_ranks *ranks = m->ranks.join.n_rank > 1 ? &m->ranks.join : NULL;
     struct dev_share of = dev_share_of(ranks, m->dims.rank, s->n_tok); /* in every stage */
     x += (int64_t)of.begin * D;
@@ -94,7 +96,8 @@ static sl_status run_one(struct model *m, dev_kv *kv, const struct dev_step *s, 
     if (takes) dist_take(m->opts.dist, x, of.n, D);
     const struct side *in = model_late_in(m), *out = model_late_out(m); /* without shares */
     if (takes && in) dist_take(m->opts.dist, model_late_rows(m, in), s->n_tok, D);
-    SL_TRY(dev_prog_run(m->prog[s->pass], kv, s, err));
+    SL_TRY(model_stream_prog(m, s, &p, err));
+    SL_TRY(dev_prog_run(p ? p : m->prog[s->pass], kv, s, err));
     if (model_is_last(&m->dims)) return SL_OK;
     if (!near) SL_TRY(dev_sync(m->d, err));
     dist_give(m->opts.dist, x, of.n, D);
@@ -194,7 +197,8 @@ sl_status model_stages_run(struct model *m, dev_kv *kv, const struct dev_step *a
     bool own = model_is_own(m);
     c->n = m->own.n_piece = 0;
     if (s->pass && !model_is_last(&m->dims)) return SL_OK; /* MTP layers are the last stage's */
-    if (s->pass == 0 && all->n_tok && !(s->want & DEV_WANT_HIDDEN) && !m->keeps_hidden) {
+    bool whole = s->want & DEV_WANT_HIDDEN || m->keeps_hidden || model_stream_has(m, s);
+    if (s->pass == 0 && all->n_tok && !whole) {
         if (own) cut_all(m, all);
         cut(m, s, c);
     }

@@ -17,6 +17,7 @@ static void pass_late(struct emit *e, const struct side *s, bool out)
     const struct side *before = e->side;
     if (!s) return;
     if (out) model_late_emit(e);
+    if (out && e->late.side && e->late.side != s) (void)model_late_take(e, s); /* streamed ones */
     e->side = s;
     if (!dev_is_host(s->d))
         EMIT(e, move, .at = s->late, .host = e->m->stage_late, .out = out, .n = e->m->cfg.d_model);

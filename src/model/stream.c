@@ -38,6 +38,12 @@ bool model_stream_of(const struct model *m, int il)
     return m->stream.slab && il < m->cfg.n_layer + m->n_mtp && m->stream.slab[il];
 }
 
+/* May those of layer il be, which this rank has? */
+static bool may(const struct model *m, int il)
+{
+    return model_has_layer(&m->cfg, &m->dims, il) && model_may_stream(&m->place, &m->cfg, il);
+}
+
 /* The next layer after il whose experts are streamed, in the same pass; -1: none. */
 static int next_of(const struct model *m, int il)
 {
@@ -48,15 +54,22 @@ static int next_of(const struct model *m, int il)
 
 /* ---- opening ---- */
 
+static bool has_some(const struct model *m)
+{
+    for (int il = 0; il < m->cfg.n_layer; il++)
+        if (may(m, il)) return true;
+    return false;
+}
+
 static sl_status check(const struct model *m, sl_err *err)
 {
-    if (m->dims.n_rank * m->dims.n_stage > 1 || model_is_own(m))
-        return SL_FAIL(err, UNSUPPORTED, "stream-from: not where ranks share the model (layout)");
+    if (m->dims.n_rank > 1 || model_is_own(m))
+        return SL_FAIL(err, UNSUPPORTED,
+                       "stream-from: not where ranks share layers (tp, dp, ep of the layout)");
     if (m->opts.combine)
         return SL_FAIL(err, UNSUPPORTED,
                        "stream-from: not with another form of experts' outputs (combine)");
-    for (int il = 0; il < m->cfg.n_layer; il++)
-        if (model_may_stream(&m->place, &m->cfg, il)) return SL_OK;
+    if (has_some(m) || m->dims.n_stage > 1) return SL_OK; /* other stages have some */
     return SL_FAIL(err, REQUEST,
                    "stream-from: the experts of no layer lie on the CPU beside a device (device "
                    "and place say where)");
@@ -153,8 +166,11 @@ sl_status model_stream_open(struct model *m, sl_err *err)
     void *p = NULL;
     if (!m->opts.stream_from) return SL_OK;
     SL_TRY(check(m, err));
+    s->from = BASE_MAX(m->opts.stream_from, 0);
+    s->pass = -1;
+    if (!has_some(m)) return SL_OK;
     for (int il = 0; il < n_layer; il++)
-        if (model_may_stream(&m->place, &m->cfg, il))
+        if (may(m, il))
             most = BASE_MAX(most, layer_bytes(model_layer(m, il)) / m->cfg.n_expert);
     s->n_slot = model_stream_slots(m->cfg.n_expert, most);
     s->n_slab = (m->cfg.n_expert + s->n_slot - 1) / s->n_slot;
@@ -163,9 +179,7 @@ sl_status model_stream_open(struct model *m, sl_err *err)
     SL_TRY(mem_arena_array(&m->arena, (size_t)n_layer, sizeof *s->bytes, &p, err));
     s->bytes = p;
     for (int il = 0; il < n_layer; il++)
-        if (model_may_stream(&m->place, &m->cfg, il)) SL_TRY(open_layer(m, il, &all, err));
-    s->from = BASE_MAX(m->opts.stream_from, 0);
-    s->pass = -1;
+        if (may(m, il)) SL_TRY(open_layer(m, il, &all, err));
     if (!m->hot) return SL_OK;
     size_t n = (size_t)m->place.n_dev * (size_t)n_layer * (size_t)m->cfg.n_expert;
     SL_TRY(mem_arena_array(&m->arena, 2 * n, sizeof *s->routed, &p, err));
@@ -240,6 +254,16 @@ int model_stream_ops(const struct model *m)
 
 /* ---- steps ---- */
 
+bool model_stream_has(const struct model *m, const struct dev_step *s)
+{
+    return m->stream.from && s->n_tok >= m->stream.from;
+}
+
+void model_stream_set(model *m, int from)
+{
+    m->stream.from = from;
+}
+
 /* What routers have counted since open. */
 static sl_status get_routed(struct model *m, uint64_t *out, sl_err *err)
 {
@@ -294,7 +318,7 @@ sl_status model_stream_prog(struct model *m, const struct dev_step *s, dev_prog 
     struct stream *t = &m->stream;
     int pass = s->pass - m->opts.first_pass, il, end;
     *out = NULL;
-    if (!t->from || s->n_tok < t->from) return SL_OK;
+    if (!t->slab || !model_stream_has(m, s)) return SL_OK;
     if (t->routed) {
         SL_TRY(model_stream_count(m, err)); /* a step that nobody waited for */
         SL_TRY(get_routed(m, t->routed, err));

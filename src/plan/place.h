@@ -63,7 +63,7 @@ struct plan_carded {
 /* Of placing, n_cpu is 0 or all. As plan_place; prompts of stages go in pieces. */
 void plan_cards(const struct plan_model *m, const struct plan_format *f, const struct plan_cards *c,
                 const struct plan_placing *p, const struct plan_asked *a, struct plan_carded *out);
-/* The largest n_hot that fits so on each of them, of one rank. */
+/* The largest n_hot that fits so on each of them. */
 int plan_cards_hot(const struct plan_model *m, const struct plan_format *f,
                    const struct plan_cards *c, const struct plan_placing *p,
                    const struct plan_asked *a);

@@ -90,6 +90,20 @@ def check_answers():
     code, out, err, _ = run([(2, run_args(*long, *on, "check", "--cpu-moe"))])
     check("a prompt on devices and CPUs", code and f"exit {code}: {err[-400:]}" or
                 json.loads(out)["run_hash"] != one_long and "another answer")
+    # hot experts of every stage, and prompts streamed by all of them, whose counts are added up
+    moe = os.path.join(TINY, "qwen3_moe")
+    one_moe = e2e.last_json(e2e.run(run_args(*long, model=moe))[1])["run_hash"]
+    for more in (["--stream-from", "16"], ["--stream-from", "auto", "--hot-update", "20"]):
+        args = [*long, *on, "check", "--cpu-moe", "--hot-experts", "2", *more, "-v"]
+        code, out, err, _ = run([(2, run_args(*args, model=moe))])
+        check(f"hot and streamed experts {more[1]}", code and f"exit {code}: {err[-400:]}" or
+                    json.loads(out)["run_hash"] != one_moe and "another answer")
+        check(f"streamed by both {more[1]}", more[1] == "16" and
+                    said(err, "stream-from: experts of 2 layers come to check and other stages' "
+                              "devices in steps of 16 tokens and more"))
+    code, out, err, _ = run([(1, run_args(*on, "check", "--cpu-moe", "--stream-from", "9")),
+                             (1, run_args(*on, "check", "--cpu-moe"))])
+    check("other streams", said(err, "layout: rank 1 is not as rank 0: --stream-from differs"))
     # ranks that share layers
     code, out, err, _ = run([(2, run_args(*long, "--layout", "tp=2", "--device", "check"))])
     check("shared layers on devices", code and f"exit {code}: {err[-400:]}" or

@@ -140,7 +140,8 @@ def check_two(exe, tally, path, kind, env):
     """Layers shared by two cards, of one rank and of two."""
     want, _ = tokens(exe, path)
     for args in ([], ["--split", "1,2"], ["--cpu-moe", "-ts", "0,1"], ["--layout", "pp=2"],
-                 ["--cpu-moe", "--hot-experts", "2"], ["--layout", "pp=2", "--cpu-moe"]):
+                 ["--cpu-moe", "--hot-experts", "2"], ["--layout", "pp=2", "--cpu-moe"],
+                 ["--layout", "pp=2", "--cpu-moe", "--hot-experts", "2", "--stream-from", "2"]):
         got, bad = tokens(exe, path, "--device", f"{kind}:0,{kind}:1", *args, env=env)
         tally.check(f"two cards {' '.join(args)}", bad or
                     (None if got == want else f"{got}, not {want}"))

@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "engine/engine_internal.h"
+#include "engine/ranks.h"
 #include "engine_tiny.h"
 
 #define N_NEW 20
@@ -280,6 +280,97 @@ TEST(engine_hot_auto_takes_what_memory_holds)
     sl_model_close(m);
 }
 
+/* The rank, a thread's, that has layer il. */
+static const model *net_of(const sl_engine *e, int il)
+{
+    for (int r = 1; r < engine_n_rank(e); r++) {
+        struct model_dims d = engine_rank_dims(e, r);
+        if (model_has_layer(&e->m->cfg, &d, il)) return e->ranks->rank[r].f.net;
+    }
+    return e->net;
+}
+
+/* Each stage has those of its own layers; hits are summed. */
+static void in_stages(const char *name, const char *layout, const char *device, int n_defer)
+{
+    struct got one, other;
+    sl_model *m = NULL;
+    sl_model_info mi;
+    sl_stats st;
+    uint64_t n[E_MAX], hit = 0, all = 0;
+    int n_stage = 0;
+    ASSERT_OK(sl_model_open(tiny(name), NULL, &m, &err));
+    sl_model_info_get(m, &mi);
+    sl_engine_opts o = opts_of("cpu", 0);
+    o.n_defer = n_defer;
+    run(m, &o, 2, &one, NULL);
+    o = opts_of(device, 2);
+    o.n_thread = 3;
+    o.n_defer = n_defer;
+    o.layout = layout;
+    sl_engine *e = open_engine(m, &o, &other);
+    ask(e, 2, &other);
+    check_same(&one, &other, device, 2);
+    sl_stats_get(e, &st);
+    const model *last = NULL;
+    for (int il = 0; il < mi.n_layer; il++) {
+        int n_hot, n_expert = sl_routed(e, il, n, E_MAX);
+        const model *net = net_of(e, il);
+        const int32_t *hot = model_hot_get(net, il, &n_hot);
+        n_stage += n_hot && net != last;
+        if (n_hot) last = net;
+        for (int i = 0; i < n_expert && n_hot; i++)
+            all += n[i];
+        for (int i = 0; i < n_hot; i++)
+            hit += n[hot[i]];
+    }
+    if (strchr(device, ',') && strstr(device, "cpu")) assert_int_equal(n_stage, 1);
+    else assert_int_equal(n_stage, engine_n_stage(e));
+    assert_int_equal(st.n_hot_hit, hit);
+    assert_int_equal(st.n_hot_miss, all - hit);
+    assert_true(hit > 0 && hit < all && st.hot_saved_bytes > 0);
+    sl_engine_close(e);
+    sl_model_close(m);
+}
+
+TEST(engine_hot_in_stages)
+{
+    in_stages("qwen3_moe", "pp=2", "check", 0);
+    in_stages("gpt_oss", "pp=2", "check,sim", 0);
+    in_stages("qwen3_moe", "pp=2", "check,cpu", 0);
+    in_stages("qwen3_moe", "pp=2", "cpu,check", 0);
+    in_stages("qwen3_moe", "pp=2", "sim:clock=real,lat=1us,hand=1us", 1);
+    in_stages("glm4_moe_lite.gguf", "pp=2", "sim,check", 1);
+}
+
+/* All stages choose again, and auto takes what each one's device holds. */
+TEST(engine_hot_in_stages_changes)
+{
+    struct got one, other;
+    sl_model *m = NULL;
+    sl_stats st;
+    ASSERT_OK(sl_model_open(tiny("qwen3_moe"), NULL, &m, &err));
+    sl_engine_opts o = opts_of("cpu", 0);
+    run(m, &o, 4, &one, NULL);
+    for (int i = 0; i < 2; i++) {
+        o = opts_of(i ? "sim:mem=1G,sim:mem=1G" : "check", i ? SL_HOT_AUTO : 2);
+        o.layout = "pp=2";
+        o.hot_update = 40;
+        sl_engine *e = open_engine(m, &o, &other);
+        for (int k = 0; k < 2; k++) {
+            other.n_tok = other.n_row = 0;
+            ask(e, 4, &other);
+            check_same(&one, &other, o.device, o.n_hot);
+        }
+        sl_stats_get(e, &st);
+        assert_int_equal(st.n_hot_update > 0, !i); /* auto: all are hot */
+        assert_true(st.n_hot_hit > 0);
+        assert_int_equal(st.n_hot_miss > 0, !i);
+        sl_engine_close(e);
+    }
+    sl_model_close(m);
+}
+
 static void refuses(const char *name, const sl_engine_opts *o, const char *what)
 {
     sl_engine *e = NULL;
@@ -306,6 +397,12 @@ TEST(engine_hot_refuses_by_name)
     o = opts_of("check", 0);
     o.hot_update = 1;
     refuses("qwen3_moe", &o, "hot-update: goes with hot-experts");
+    o = opts_of("check", 2);
+    o.layout = "tp=2";
+    refuses("qwen3_moe", &o, "hot-experts: not where ranks share layers (tp, dp, ep of the ");
+    o = opts_of("cpu", 2);
+    o.layout = "pp=2";
+    refuses("qwen3_moe", &o, "hot-experts: the experts of no layer lie on the CPU beside a device");
     o = opts_of("sim:mem=400K", 4);
     refuses("qwen3_moe", &o, " MiB needed (weights ");
 }

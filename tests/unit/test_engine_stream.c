@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "engine/engine_internal.h"
+#include "engine/ranks.h"
 #include "engine_tiny.h"
 
 #define N_PROMPT 40
@@ -317,6 +317,79 @@ TEST(engine_stream_auto_is_never_where_it_is_slower)
     sl_model_close(m);
 }
 
+/* Stages stream alike, each the experts of its own layers, in steps that stay whole. */
+static void in_stages(const char *name, const char *layout, const char *device, int n_defer)
+{
+    static const int from[] = {1, 9, 16};
+    struct got one, other;
+    sl_model *m = NULL;
+    sl_stats st;
+    ASSERT_OK(sl_model_open(tiny(name), NULL, &m, &err));
+    sl_engine_opts o = opts_of("cpu", 0);
+    o.n_defer = n_defer;
+    run(m, &o, &one, &st);
+    for (int k = 0; k < BASE_COUNT_OF(from); k++) {
+        o = opts_of(device, from[k]);
+        o.n_thread = 3;
+        o.n_defer = n_defer;
+        o.n_hot = k;
+        o.layout = layout;
+        run(m, &o, &other, &st);
+        check_same(&one, &other, device, from[k]);
+        assert_true(st.n_stream_step > 0 && st.stream_bytes > 0);
+        assert_true(st.n_stream_tok >= (uint64_t)from[k] * st.n_stream_step);
+        assert_true(st.n_stream_tok <= st.n_prompt_tok + st.n_decode_tok);
+        if (from[k] == 1) assert_true(st.n_stream_tok >= 2 * N_PROMPT);
+    }
+    sl_model_close(m);
+}
+
+TEST(engine_stream_in_stages)
+{
+    in_stages("qwen3_moe", "pp=2", "check", 0);
+    in_stages("gpt_oss", "pp=2", "check,sim", 0);
+    in_stages("deepseek_v3", "pp=2", "check", 0); /* a stage without experts */
+    in_stages("qwen3_moe", "pp=2", "check,cpu", 0);
+    in_stages("qwen3_moe", "pp=2", "cpu,check", 0);
+    in_stages("qwen3_moe", "pp=2", "check,sim", 1);
+    in_stages("glm4_moe_lite.gguf", "pp=2", "sim:clock=real,lat=1us,hand=1us", 2);
+    in_stages("gpt_oss", "pp=3", "check", 1);
+    in_stages("gpt_oss", "pp=3", "check,cpu,sim", 1); /* late ones pass a stage that streams none */
+}
+
+/* A long step, which stages otherwise compute in pieces; auto is one number for all of them. */
+TEST(engine_stream_in_stages_whole_and_auto)
+{
+    struct got one, other;
+    sl_model *m = NULL;
+    sl_engine_info info;
+    sl_stats st;
+    ASSERT_OK(sl_model_open(tiny("qwen3_moe"), NULL, &m, &err));
+    sl_engine_opts o = opts_of("cpu", 0);
+    o.n_ctx = o.n_chunk = 512;
+    sl_engine *e = open_engine(m, &o, &one);
+    submit(e, 1, 400, 2, &one);
+    sl_engine_close(e);
+    for (int i = 0; i < 2; i++) {
+        o = opts_of("sim:lat=100ns,hand=100ns,bus=1,host-bw=20,host-ops=24G",
+                    i ? SL_STREAM_AUTO : 100);
+        o.n_ctx = o.n_chunk = 512;
+        o.layout = "pp=2";
+        e = open_engine(m, &o, &other);
+        sl_engine_info_get(e, &info);
+        assert_true(i ? info.stream_from > 1 && info.stream_from < 400 : info.stream_from == 100);
+        assert_int_equal(info.stream_bytes > 0, 1);
+        submit(e, 1, 400, 2, &other);
+        check_same(&one, &other, "pp=2", info.stream_from);
+        sl_stats_get(e, &st);
+        assert_int_equal(st.n_stream_step, 1);
+        assert_int_equal(st.n_stream_tok, 400);
+        assert_int_equal(st.stream_bytes, info.stream_bytes);
+        sl_engine_close(e);
+    }
+    sl_model_close(m);
+}
+
 static void refuses(const char *name, const sl_engine_opts *o, const char *what)
 {
     sl_engine *e = NULL;
@@ -337,6 +410,12 @@ TEST(engine_stream_refuses_by_name)
     o.place = "";
     refuses("qwen3_moe", &o, nowhere);
     refuses("smollm", &o, nowhere);
+    o = opts_of("cpu", 1);
+    o.layout = "pp=2";
+    refuses("qwen3_moe", &o, nowhere);
+    o = opts_of("check", 1);
+    o.layout = "tp=2";
+    refuses("qwen3_moe", &o, "stream-from: not where ranks share layers (tp, dp, ep of the ");
     o = opts_of("check", -2);
     refuses("qwen3_moe", &o, "stream-from: -2: from 0 to");
     o = opts_of("check", 1);
