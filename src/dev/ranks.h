@@ -54,8 +54,9 @@ struct dev_ranks {
     /* Some of them, or parts of theirs, are on devices: what they join is f32 as it was computed,
      * and each computes all of what it has whole. */
     bool plain;
-    /* Of a device whose memory is not the host's: three times n_room values of the host's, for the
-     * rows of one join each; else NULL */
+    bool is_etp; /* those that share experts by rows: not all take part in their joins */
+    /* Of a device whose memory is not the host's: three times n_room values of the host's (with
+     * is_etp twice), for the rows of one join each; else NULL */
     float *room;
     int64_t n_room;
 };

@@ -277,15 +277,27 @@ static int64_t room_values(const struct model *m)
     return model_is_own(m) ? BASE_MAX(n, m->dims.n_dp * T * K * D) : n;
 }
 
+/* The same of ranks that share experts by rows. */
+static int64_t share_values(const struct model *m)
+{
+    const struct model_ranks *k = &m->ranks;
+    int64_t n = BASE_MAX(m->dims.n_dp, 1) * (int64_t)m->opts.n_tok_max * m->cfg.n_expert_used;
+    int me = k->share.rank, F = m->cfg.d_ff_expert, D = m->cfg.d_model;
+    return k->share.n_rank > 1 ? 2 * n * BASE_MAX(k->h_part[me] + F, k->y_part[me] + D) : 0;
+}
+
 /* Devices far from the host have room there. */
 static sl_status open_room(struct model *m, sl_err *err)
 {
     struct model_ranks *k = &m->ranks;
     void *p = NULL;
-    int64_t n = room_values(m);
+    int64_t n = room_values(m), n_share = share_values(m);
     k->join.plain = k->apart.plain = m->opts.plain;
     for (int i = 0; i < m->place.n_dev; i++) {
         if (dev_is_host(m->place.d[i]) || p) continue;
+        SL_TRY(mem_arena_array(&m->arena, 2 * (size_t)n_share + 1, sizeof(float), &p, err));
+        k->share.room = p;
+        k->share.n_room = n_share;
         SL_TRY(mem_arena_array(&m->arena, 3 * (size_t)n, sizeof(float), &p, err));
         k->join.room = k->apart.room = p;
         k->join.n_room = k->apart.n_room = n;
@@ -319,7 +331,8 @@ static sl_status open_shared(struct model *m, sl_err *err)
                                   .user = m,
                                   .rank = model_stage_rank(d) % n,
                                   .n_rank = n,
-                                  .plain = m->opts.plain};
+                                  .plain = m->opts.plain,
+                                  .is_etp = true};
     k->etp = (struct dev_etp){
         .ranks = &k->share, .h_part = k->h_part, .part = k->y_part, .n_of = k->share_of};
     return SL_OK;

@@ -284,7 +284,8 @@ struct gpu {
     int64_t stamp_ns[GPU_STAMPS]; /* of operators (times.c) */
     uint8_t stamp[GPU_STAMPS];    /* which one ends there */
     int n_stamp;
-    int at_room; /* which of two the last join's rows are in (ranks.c) */
+    int at_room[2]; /* which of two the last join's rows are in (ranks.c): [1] of ranks that share
+                       experts, [0] of others */
     struct gpu_mem bounce; /* pinned rows between devices */
     int64_t bounce_used;
     struct gpu_flow flow[GPU_FLOWS];

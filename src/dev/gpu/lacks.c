@@ -11,7 +11,6 @@ static const char *route_lacks(const struct dev_route *p)
 
 static const char *moe_lacks(const struct gpu *c, const struct dev_moe *p)
 {
-    if (p->etp) return "experts that ranks share by rows (ep < tp dp): --place experts=cpu";
     if (p->combine && !p->spread) return "another form of experts' outputs (combine)";
     if (!p->slots != !p->terms && !p->ranks && !p->spread)
         return "experts in chosen slots: --place experts=cpu runs them";

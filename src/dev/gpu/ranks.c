@@ -33,14 +33,14 @@ static void give(struct gpu *c, uint64_t to, const void *from, int64_t n)
 static float *next_room(const struct gpu *c, const struct dev_ranks *r, bool home, int64_t n)
 {
     ASSERT(n <= r->n_room);
-    return r->room + (home ? 2 : !c->at_room) * r->n_room;
+    return r->room + (home ? 2 : !c->at_room[r->is_etp]) * r->n_room;
 }
 
 /* All that is in the next room was brought. */
 static void join(struct gpu *c, const struct dev_ranks *r, const struct dev_joined *j)
 {
     r->join(r->user, j);
-    if (!j->home) c->at_room = !c->at_room;
+    if (!j->home) c->at_room[r->is_etp] = !c->at_room[r->is_etp];
 }
 
 /* Columns x [n_row, part[rank]] of every rank side by side in y [n_row, n]. */
@@ -166,13 +166,102 @@ static int32_t slot_here(const struct dev_moe *p, int place)
     return place >= s->begin && place < s->begin + s->n_here ? place - s->begin : -1;
 }
 
-/* What experts here give for n_row rows of an input: of each K, in the slots that t says. */
-static void run_here(struct gpu *c, const struct dev_moe *p, const dev_act *act, int n_row)
+/* What experts here are to give for some rows of an input: of each K, in the slots that c's terms
+ * say; row row_of[i] of all terms is that of slot number i of the n_slot here. */
+struct here {
+    const struct dev_moe *p;
+    const dev_act *act;
+    const struct dev_ranks *ranks; /* who joins next */
+    const int32_t *row_of;
+    int n_row, n_slot;
+};
+
+/* What they have given, on the host: row i is that of slot number begin + i, or row row_of[i]. */
+struct gave {
+    const float *y;
+    const int32_t *row_of;
+    int begin, n;
+};
+
+/* Rows of n values here, of all terms, come to the host as those of the slots: x [n_slot, n]. */
+static bool fetch_slots(struct gpu *c, const struct here *h, uint64_t from, int n, float *x)
 {
-    int F = dev_mat_cols(p->down), D = dev_mat_rows(p->down), n = n_row * p->k;
+    int64_t all = (int64_t)h->n_row * h->p->k;
+    float *y = x + (int64_t)h->n_slot * n;
+    if (!fetch(c, y, from, all * n)) return false;
+    for (int i = 0; i < h->n_slot; i++)
+        memcpy(x + (int64_t)i * n, y + (int64_t)h->row_of[i] * n, sizeof *x * (size_t)n);
+    return true;
+}
+
+/* Where several ranks share each expert by rows, all get the hidden values of all. */
+static bool join_hidden(struct gpu *c, const struct here *h, const struct gpu_block *e)
+{
+    const struct dev_etp *s = h->p->etp;
+    int own = s->h_part[s->ranks->rank], F = dev_mat_cols(h->p->down), n = h->n_row * h->p->k;
+    int64_t wide = (int64_t)n * own + (int64_t)h->n_slot * own;
+    float *x = next_room(c, s->ranks, false, wide + ((int64_t)h->n_slot + n) * F), *y = x + wide,
+          *rows = y + (int64_t)h->n_slot * F;
+    struct dev_joined j = {
+        .d = &c->head, .x = x, .y = y, .n_row = h->n_slot, .n = F, .part = s->h_part};
+    if (!fetch_slots(c, h, e->h.x, own, x)) return false;
+    join(c, s->ranks, &j);
+    for (int i = 0; i < h->n_slot; i++)
+        memcpy(rows + (int64_t)h->row_of[i] * F, y + (int64_t)i * F, sizeof *y * (size_t)F);
+    give(c, at(s->h_all), rows, (int64_t)n * F);
+    return !c->why.code;
+}
+
+/* Of the rows of which each has columns each gets some, whole. */
+static bool share_rows(struct gpu *c, const struct here *h, struct gave *out)
+{
+    const struct dev_moe *p = h->p;
+    const struct dev_etp *s = p->etp;
+    int own = s->part[s->ranks->rank], D = dev_terms_cols(p), me = s->ranks->rank;
+    int64_t wide = ((int64_t)h->n_row * p->k + h->n_slot) * own;
+    for (int i = 0; i < s->ranks->n_rank; i++)
+        s->n_of[i] = dev_terms_share(p, h->n_slot, i + 1) - dev_terms_share(p, h->n_slot, i);
+    float *x = next_room(c, s->ranks, false, wide + (int64_t)s->n_of[me] * D), *y = x + wide;
+    struct dev_joined j = {.d = &c->head,
+                           .x = x,
+                           .y = y,
+                           .n_row = h->n_slot,
+                           .n = D,
+                           .part = s->part,
+                           .n_of = s->n_of,
+                           .each = true};
+    if (!fetch_slots(c, h, c->moe.y, own, x)) return false;
+    join(c, s->ranks, &j);
+    *out = (struct gave){y, NULL, dev_terms_share(p, h->n_slot, me), s->n_of[me]};
+    return true;
+}
+
+static bool run_shared(struct gpu *c, const struct here *h, const struct gpu_block *whole,
+                       struct gave *out)
+{
+    struct gpu_block e = *whole;
+    int own = h->p->etp->h_part[h->p->etp->ranks->rank];
+    *out = (struct gave){NULL};
+    if (h->n_slot == 0) return !c->why.code; /* the others have none either */
+    e.h.n = own;
+    e.h.ldx = own;
+    e.up.ldy = 2 * (int64_t)own;
+    dev_gpu_block_up(c, &e);
+    if (!join_hidden(c, h, &e)) return false;
+    e.h = whole->h;
+    e.h.x = at(h->p->etp->h_all);
+    dev_gpu_block_down(c, &e);
+    return share_rows(c, h, out);
+}
+
+/* False: the step has failed. */
+static bool run_here(struct gpu *c, const struct here *h, struct gave *out)
+{
+    const struct dev_moe *p = h->p;
+    int F = dev_mat_cols(p->down), D = dev_mat_rows(p->down), n = h->n_row * p->k;
     const struct gpu_block e = {.gate_up = p->gate_up,
                                 .down = p->down,
-                                .up = {.act = (const struct gpu_act *)act,
+                                .up = {.act = (const struct gpu_act *)h->act,
                                        .n_row = n,
                                        .y = c->moe.glu,
                                        .ldy = 2 * (int64_t)F,
@@ -185,9 +274,14 @@ static void run_here(struct gpu *c, const struct dev_moe *p, const dev_act *act,
                                       .ids = c->moe.slots,
                                       .per = 1},
                                 .h = {.x = c->moe.h, .n = F, .n_row = n, .ldx = F}};
-    if (n == 0) return;
+    *out = (struct gave){.row_of = h->row_of, .n = h->n_slot};
+    if (n == 0) return !c->why.code;
     give(c, c->moe.slots, c->moe.terms.slot, n);
+    if (p->etp) return run_shared(c, h, &e, out);
     dev_gpu_block(c, &e);
+    float *y = next_room(c, h->ranks, false, (int64_t)n * D);
+    out->y = y;
+    return fetch(c, y, c->moe.y, (int64_t)n * D);
 }
 
 /* What every rank's experts have given goes to all, of each row the columns that are a rank's. */
@@ -196,21 +290,22 @@ void dev_gpu_moe_turned(struct gpu *c, const struct dev_moe *p, int n_tok)
     struct gpu_terms *t = &c->moe.terms;
     const struct dev_ranks *r = p->ranks;
     int n = n_tok * p->k, part = p->part[r->rank];
-    int64_t D = dev_mat_rows(p->down);
+    int64_t D = dev_terms_cols(p);
+    struct gave g;
     if (!fetch(c, t->id, at(p->id), n)) return;
     sort_terms(t, p, t->id, n);
     dev_terms_count(&t->l, p, r->n_rank, p->n_of);
-    for (int i = 0; i < n; i++)
+    int first = t->l.slot0[p->slots->begin], end = t->l.slot0[p->slots->begin + p->slots->n_here];
+    for (int i = 0; i < n; i++) {
         t->slot[i] = slot_here(p, t->place[i]);
-    run_here(c, p, p->act, n_tok);
-    int64_t n_y = n * D, n_x = p->n_of[r->rank] * D, n_part = (int64_t)n * part;
-    float *y = next_room(c, r, false, n_y + n_x + 2 * n_part), *x = y + n_y, *rows = x + n_x,
+        if (t->slot[i] >= 0) t->row_of[t->l.slot_of[i] - first] = i;
+    }
+    if (!run_here(c, &(struct here){p, p->act, r, t->row_of, n_tok, end - first}, &g)) return;
+    int64_t n_y = p->etp ? 0 : n * D, n_x = g.n * D, n_part = (int64_t)n * part;
+    float *x = next_room(c, r, false, n_y + n_x + 2 * n_part) + n_y, *rows = x + n_x,
           *terms = rows + n_part;
-    if (!fetch(c, y, c->moe.y, n * D)) return;
-    int first = t->l.slot0[p->slots->begin];
-    for (int i = 0; i < n; i++)
-        if (t->slot[i] >= 0)
-            memcpy(x + (t->l.slot_of[i] - first) * D, y + i * D, sizeof *x * (size_t)D);
+    for (int i = 0; i < g.n; i++)
+        memcpy(x + i * D, g.y + (g.row_of ? g.row_of[i] : i) * D, sizeof *x * (size_t)D);
     struct dev_joined j = {.d = &c->head,
                            .x = x,
                            .y = rows,
@@ -262,7 +357,8 @@ void dev_gpu_moe_spread(struct gpu *c, const struct dev_moe *p, int n_tok)
 {
     struct gpu_terms *t = &c->moe.terms;
     struct dev_spreading a = {.d = &c->head, .l = t->l};
-    int64_t D = dev_mat_rows(p->down);
+    int64_t D = dev_terms_cols(p);
+    struct gave g;
     dev_spread_begin(&a, p, n_tok);
     int n = a.n_tok * a.K;
     float *room = next_room(c, p->spread->ranks, false, (int64_t)a.n_all * a.K * D);
@@ -275,11 +371,14 @@ void dev_gpu_moe_spread(struct gpu *c, const struct dev_moe *p, int n_tok)
     dev_spread_rows(&a);
     place_rows(t, &a);
     take_rows(c, &a);
-    run_here(c, p, p->spread->act, a.n_row);
-    if (!fetch(c, room, c->moe.y, (int64_t)a.n_row * a.K * D)) return;
-    a.y = room;
-    a.row_of = t->row_of;
+    int first = t->l.slot0[p->slots->begin], end = t->l.slot0[p->slots->begin + p->slots->n_here];
+    const struct here h = {p, p->spread->act, p->spread->ranks, t->row_of, a.n_row, end - first};
+    if (!run_here(c, &h, &g)) return;
+    a.y = g.y;
+    a.row_of = g.row_of;
+    a.y_begin = g.begin;
     dev_spread_back(&a);
+    room = next_room(c, p->spread->ranks, false, n * D);
     for (int64_t i = 0; i < n; i++)
         dev_cpu_combine_unpack(p->combine,
                                p->spread->back + (int64_t)p->spread->list[i] * a.n_word, (int)D, 0,
