@@ -57,8 +57,6 @@ static sl_status check_op(const struct dev_op *op, sl_err *err)
     const char *what = c->lacks ? c->lacks(d, op) : NULL;
     if (op->kind == DEV_OP_moe && (op->u.moe.n_late || op->u.moe.before) && !c->takes_late)
         what = "experts that come late";
-    if (op->kind == DEV_OP_moe && op->u.moe.terms && op->u.moe.combine)
-        what = "another form of experts' outputs (combine) beside hot experts";
     if (what)
         return SL_FAIL(err, UNSUPPORTED, "%s: device '%s' can not run operator '%s': %s", where,
                        c->name, dev_op_name(op->kind), what);

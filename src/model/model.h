@@ -235,7 +235,7 @@ struct model_opts {
     const struct model_hot *hot; /* NULL = none */
     /* 0, or: in steps of so many tokens and more, experts that lie on the CPU beside attention's
      * device are streamed through that one; MODEL_STREAM_AUTO: from where that is faster. No result
-     * depends on it. Errors: REQUEST: no experts lie so; UNSUPPORTED: with ranks, with combine */
+     * depends on it. Errors: REQUEST: no experts lie so; UNSUPPORTED: ranks share layers */
     int stream_from;
     bool no_mtp;                /* leave the MTP layers out of memory */
     int n_draft_vocab; /* MTP layers choose among the ids below it, in whole tiles of 16 rows;

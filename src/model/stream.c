@@ -66,9 +66,6 @@ static sl_status check(const struct model *m, sl_err *err)
     if (m->dims.n_rank > 1 || model_is_own(m))
         return SL_FAIL(err, UNSUPPORTED,
                        "stream-from: not where ranks share layers (tp, dp, ep of the layout)");
-    if (m->opts.combine)
-        return SL_FAIL(err, UNSUPPORTED,
-                       "stream-from: not with another form of experts' outputs (combine)");
     if (has_some(m) || m->dims.n_stage > 1) return SL_OK; /* other stages have some */
     return SL_FAIL(err, REQUEST,
                    "stream-from: the experts of no layer lie on the CPU beside a device (device "

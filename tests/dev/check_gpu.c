@@ -443,6 +443,7 @@ static void check_moe(const struct format *f, int trial)
                                        .gate_up = up[k],
                                        .down = down[k],
                                        .add = trial % 2 ? add.at[k] : NULL,
+                                       .combine = (enum dev_combine)(trial / 3 % 3),
                                        .y = y.at[k]};
         apart(&op[2].u.moe, &h, terms.at[k]);
         memcpy(all[k], op, sizeof op);

@@ -42,6 +42,7 @@ static struct dev_moe moe_of(const struct sent *c, int k)
                             .id = (int32_t *)(void *)c->id.at[k],
                             .weight = c->w.at[k],
                             .gate_up = c->up[k],
+                            .combine = (enum dev_combine)(c->E % 3),
                             .down = c->down[k]};
 }
 

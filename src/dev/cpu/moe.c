@@ -102,7 +102,7 @@ static int64_t n_sum(const struct cpu_moe *m)
     return m->p->rows ? m->p->part[m->p->ranks->rank] : m->D;
 }
 
-/* Columns [at, at + n) of token t's terms, each to its row. */
+/* Columns [at, at + n) of token t's terms, in their form, each to its row. */
 static void give_terms(const struct cpu_moe *m, int64_t t, int64_t at, int n)
 {
     const struct dev_moe *p = m->p;
@@ -110,8 +110,8 @@ static void give_terms(const struct cpu_moe *m, int64_t t, int64_t at, int n)
     for (int64_t i = t * p->k; i < (t + 1) * p->k; i++) {
         int32_t slot = m->c->moe.slot_of[i];
         if (slot >= 0)
-            memcpy(p->terms + i * n_out + at, m->c->moe.y + slot * n_out + at,
-                   sizeof(float) * (size_t)n);
+            dev_cpu_combine_round(p->combine, m->c->moe.y + slot * n_out + at, n,
+                                  p->terms + i * n_out + at);
     }
 }
 

@@ -52,6 +52,7 @@ static int64_t n_term(const struct gpu *c)
 static sl_status bring_moe(struct gpu *c, const struct dev_moe *p, sl_err *err)
 {
     uint64_t at;
+    if (p->combine) SL_TRY(dev_gpu_kernel(c, GPU_combine, err));
     if (!p->slots || find(c, p->slots)) return SL_OK;
     SL_TRY(dev_gpu_kernel(c, GPU_slots, err));
     if (!c->moe.slots)
@@ -116,6 +117,21 @@ void dev_gpu_wsum(struct gpu *c, const struct dev_moe *p, const struct gpu_wsum 
     LAUNCH(c, GPU_wsum, GRID(groups(s->n, 64), s->n_tok, 1), k);
 }
 
+void dev_gpu_combine(struct gpu *c, const struct dev_moe *p, const struct gpu_gave *g)
+{
+    int n_row = g->n_row, n = g->n;
+    struct {
+        uint64_t x, ids;
+        uint32_t n, q8;
+    } k = {g->x, g->ids, (uint32_t)n, p->combine == DEV_COMBINE_Q8};
+    for (int i = 0; p->combine && i < n_row; i += c->grid_max) {
+        k.x = g->x + 4 * (uint64_t)i * (uint64_t)n;
+        k.ids = g->ids ? g->ids + 4 * (uint64_t)i : 0;
+        LAUNCH(c, GPU_combine,
+               GRID(groups((n + 31) / 32, 64), BASE_MIN(n_row - i, c->grid_max), 1), k);
+    }
+}
+
 void dev_gpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
 {
     struct gpu *c = dev_gpu_of(d);
@@ -158,6 +174,7 @@ void dev_gpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
         dev_gpu_block_shared(c, &e, &(struct gpu_shared){p->ranks, p->part, at(p->h_all)});
     else
         dev_gpu_block(c, &e);
+    dev_gpu_combine(c, p, &(struct gpu_gave){e.q.y, p->slots ? c->moe.slots : 0, n, D});
     if (!p->terms) dev_gpu_wsum(c, p, &(struct gpu_wsum){c->moe.y, n_tok, D});
 }
 

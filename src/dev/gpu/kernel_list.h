@@ -23,6 +23,7 @@
     X(slots, 64)           \
     X(wsum, 64)            \
     X(sum, 64)             \
+    X(combine, 64)         \
     X(mla, 128)            \
     X(group, 256)          \
     X(sums, 128)           \

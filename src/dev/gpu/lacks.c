@@ -11,7 +11,6 @@ static const char *route_lacks(const struct dev_route *p)
 
 static const char *moe_lacks(const struct gpu *c, const struct dev_moe *p)
 {
-    if (p->combine && !p->spread) return "another form of experts' outputs (combine)";
     if (!p->slots != !p->terms && !p->ranks && !p->spread)
         return "experts in chosen slots: --place experts=cpu runs them";
     if (p->n_expert > GPU_EXPERT_MAX) return "more than 1024 experts in chosen slots";

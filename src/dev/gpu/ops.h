@@ -50,6 +50,13 @@ struct gpu_block {
     struct gpu_rows h;
 };
 void dev_gpu_block(struct gpu *c, const struct gpu_block *b);
+/* Rows x [n_row, n] of what experts give, in the form that p asks for; ids: 0, or [n_row], of which
+ * -1 leaves its row. */
+struct gpu_gave {
+    uint64_t x, ids;
+    int n_row, n;
+};
+void dev_gpu_combine(struct gpu *c, const struct dev_moe *p, const struct gpu_gave *g);
 /* Its parts: as far as h, and from there on. */
 void dev_gpu_block_up(struct gpu *c, const struct gpu_block *b);
 void dev_gpu_block_down(struct gpu *c, const struct gpu_block *b);

@@ -318,6 +318,7 @@ void dev_gpu_moe_turned(struct gpu *c, const struct dev_moe *p, int n_tok)
         memcpy(terms + (int64_t)i * part, rows + (int64_t)t->l.slot_of[i] * part,
                sizeof *x * (size_t)part);
     give(c, c->moe.y, terms, n_part);
+    dev_gpu_combine(c, p, &(struct gpu_gave){c->moe.y, 0, n, part});
     dev_gpu_wsum(c, p, &(struct gpu_wsum){c->moe.y, n_tok, part});
 }
 
