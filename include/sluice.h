@@ -325,7 +325,7 @@ typedef struct sl_engine_opts {
     const char *fallback;
     /* 1: the same bits on every device and CPU, whichever computes which part: attention in f32,
      * latents in one form, kv AUTO is f16. Slower on the CPU. 0 = what each does best. */
-    int exact;
+    int exact, no_matrix_units; /* the latter 1: cards do not use theirs; REQUEST: there is none */
     /* Of every generated token so many experts, those of the smallest weights, are added one layer
      * with experts later: so they are computed beside the attention between, where place has them
      * on another device. It changes answers (`sluice eval --defer` says how much); they do not

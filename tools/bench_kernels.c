@@ -95,6 +95,7 @@ static sl_status open_kernel(struct kernel *k, const struct opt_common *o, enum 
     struct dev_limits max = {.n_tok = N_TOK_MAX, .n_seq = 1, .n_ctx = 1};
     char home[128];
     memset(k, 0, sizeof *k);
+    SL_TRY(place_units(o, &dopts.no_units, err));
     SL_TRY(dev_open(place_device(o, home, sizeof home), &dopts, &k->d, err));
     if (!tensor_bytes(type, COLS, &row)) return SL_FAIL(err, INTERNAL, "rows too long");
     SL_TRY(mem_alloc(MEM_SCRATCH, row * ROWS, &stored, err));

@@ -25,6 +25,7 @@ static const struct opt opts[] = {
     {"ranks", 0, OPT_FLAG, offsetof(struct doctor_opts, ranks), NULL, NULL, 0, 0,
      "of the processes that mpirun or srun has started: their machines, and joins of rows"},
     OPT_ROWS_PLACE(struct doctor_opts),
+    OPT_ROW_UNITS(struct doctor_opts),
     OPT_ROWS_BASIC(struct doctor_opts),
     {0},
 };
@@ -120,6 +121,7 @@ static sl_status gather(struct report *r, const struct doctor_opts *o, struct ar
     struct dev_opts dopts = {.n_thread = o->common.threads};
     char first[128];
     memset(r, 0, sizeof *r);
+    SL_TRY(place_units(&o->common, &dopts.no_units, err));
     if (o->common.model) SL_TRY(gather_place(r, &o->common, a, err));
     SL_TRY(os_topology_get(&r->top, err));
     SL_TRY(dev_open(place_device(&o->common, first, sizeof first), &dopts, &d, err));

@@ -194,6 +194,7 @@ sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
     eo.place_mbps = o->place_mbps;
     eo.place_from = o->place_from;
     eo.exact = o->exact;
+    eo.no_matrix_units = o->no_matrix_units;
     eo.fallback = o->fallback ? "cpu" : NULL;
     eo.combine = o->combine;
     eo.dispatch = o->dispatch;

@@ -65,7 +65,7 @@ struct opt_common {
     double mem_fraction;
     const char *hot_experts, *hot_from, *stream_from;
     int hot_update, fallback;
-    bool cpu_moe, exact;
+    bool cpu_moe, exact, no_matrix_units;
     int n_cpu_moe, defer, chunk;
     const char *combine, *dispatch, *place_from;
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, draft_vocab;
@@ -172,6 +172,9 @@ struct opt_common {
      "those that FILE of --expert-stats says are busiest"},                                        \
     {"stream-from", 0, OPT_STR, offsetof(S, common.stream_from), "N|auto|off", NULL, 0, 0,         \
      "in steps of N tokens experts on the CPU are sent through the device beside it"}
+#define OPT_ROW_UNITS(S)                                                                           \
+    {"no-matrix-units", 0, OPT_FLAG, offsetof(S, common.no_matrix_units), NULL, NULL, 0, 0,        \
+     "cards multiply without their matrix units: the same bits"}
 #define OPT_ROWS_ENGINE(S)                                                                         \
     {"acts",    0,  OPT_ENUM, offsetof(S, common.acts),                                            \
      "auto|int8|bf16|f32", "auto", 0, 0, "activation precision (f32: reference mode)"},            \
@@ -188,6 +191,7 @@ struct opt_common {
      "prompt tokens of a step at most (0: 512, with --stream-from 2048)"},                         \
     {"exact",   0,  OPT_FLAG, offsetof(S, common.exact), NULL, NULL, 0, 0,                         \
      "the same bits on every device and CPU (docs/devices.md)"},                                   \
+    OPT_ROW_UNITS(S),                                                                              \
     {"fallback", 0, OPT_ENUM, offsetof(S, common.fallback), "none|cpu", "none", 0, 0,              \
      "what computes everything where a device can not be opened"},                                 \
     {"hot-update", 0, OPT_INT, offsetof(S, common.hot_update), "N", "0", 0, 1 << 30,               \

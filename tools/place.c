@@ -86,6 +86,16 @@ const char *place_device(const struct opt_common *o, char *buf, size_t n)
     return buf;
 }
 
+sl_status place_units(const struct opt_common *o, int *no_units, sl_err *err)
+{
+    char first[128];
+    const char *name = place_device(o, first, sizeof first);
+    *no_units = o->no_matrix_units;
+    if (!o->no_matrix_units || dev_is_card(dev_name_or_default(name))) return SL_OK;
+    return SL_FAIL(err, REQUEST,
+                   "--no-matrix-units: no card is among the devices (--device: vulkan or cuda)");
+}
+
 static sl_status check_layers(const struct opt_common *o, sl_err *err)
 {
     int n = gpu_layers(o);

@@ -16,6 +16,8 @@ const char *place_asked_by(const struct opt_common *o);
 /* The device of attention, as the options say it, in buf or as it stands there: the first of
  * --device, or what --gpu-layers means; NULL: nothing. */
 const char *place_device(const struct opt_common *o, char *buf, size_t n);
+/* What --no-matrix-units means for it. Errors: REQUEST: it is no card. */
+sl_status place_units(const struct opt_common *o, int *no_units, sl_err *err) BASE_MUST_USE;
 /* What these options say together, in buf; NULL: nothing. What names less counts more: --place over
  * --override-tensor, --n-cpu-moe and the others. n_layer: of the model, without MTP layers; 0: it
  * is not known yet, and layers are not shared. Errors: REQUEST: it is too long, two options

@@ -85,6 +85,19 @@ sl_status engine_rank_device(const sl_engine *e, char *out, size_t cap, sl_err *
     return copy_name(name, n, out, cap, err);
 }
 
+bool engine_has_card(const sl_engine *e)
+{
+    bool any = false;
+    for (int i = 0; i < e->place.p.n_dev; i++)
+        any |= dev_is_card(e->place.p.name[i]);
+    for (const char *s = e->ranks ? dev_name_or_default(e->opts.device) : ""; *s && !any;) {
+        any = dev_is_card(s);
+        s += dev_name_bytes(s);
+        s += *s == ',';
+    }
+    return any;
+}
+
 /* Where another rank's parts lie, by names alone. */
 static sl_status place_of(sl_engine *e, int r, struct model_place *out, sl_err *err)
 {

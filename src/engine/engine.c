@@ -55,6 +55,7 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
         {"redundant", offsetof(sl_engine_opts, redundant), 1 << 16},
         {"hot_update", offsetof(sl_engine_opts, hot_update), 1 << 30},
         {"exact", offsetof(sl_engine_opts, exact), 1},
+        {"no_matrix_units", offsetof(sl_engine_opts, no_matrix_units), 1},
     };
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
         int v = *(const int *)((const char *)o + row[i].at);
@@ -447,6 +448,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     struct dev_opts dopts = {
         .n_thread = o->n_thread, .acts = acts_of(e), .no_hugepages = o->no_hugepages};
     dopts.exact = o->exact;
+    dopts.no_units = o->no_matrix_units;
     SL_TRY(engine_spec_parse(e, err));
     SL_TRY(parse_combine(e, err));
     SL_TRY(engine_ranks_parse(e, &dopts, err));

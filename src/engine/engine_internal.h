@@ -494,6 +494,7 @@ int engine_cache_copies(sl_engine *e, const struct sched_plan *p);
 /* place.c: opens the devices of e->place as opts.device and opts.place say, and e->d. */
 sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err) BASE_MUST_USE;
 void engine_place_close(sl_engine *e); /* the devices too */
+bool engine_has_card(const sl_engine *e); /* on any rank, by its name */
 /* The same of another rank, a thread's: place NULL: all is on home. Devices that are open when it
  * fails are closed with the others. Errors: as model_place_parse, dev_open. */
 struct engine_stage {

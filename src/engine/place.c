@@ -164,6 +164,9 @@ sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err)
     else
         SL_TRY(place_one(e, home, err));
     if (dev_name_is_auto(e->opts.device)) tell_auto(home);
+    if (o->no_units && !engine_has_card(e))
+        return SL_FAIL(err, REQUEST,
+                       "no-matrix-units: no card is among the devices (device: vulkan or cuda)");
     SL_TRY(open_some(e, err));
     return weigh(e, err);
 }

@@ -72,14 +72,25 @@ def check_lines(exe, kind, tally):
     code, _, err = e2e.run([exe, "run", "-q", "-p", "x", "-n", "1", "-m",
                             os.path.join(e2e.tiny(), "llama3"), *args])
     tally.check("the same without --exact", None if code == 0 else err)
-    code, out, err = e2e.run([exe, "doctor", "--json", "--device", f"{kind}:0,no-matrix-units"])
-    said = json.loads(out).get("products") if code == 0 else err
-    tally.check("doctor", None if str(said).startswith(("by hand: ", "a column")) else said)
+    for args in ([f"{kind}:0,no-matrix-units"], [kind, "--no-matrix-units"]):
+        code, out, err = e2e.run([exe, "doctor", "--json", "--device", *args])
+        said = json.loads(out).get("products") if code == 0 else err
+        by_hand = str(said).startswith(("by hand: ", "a column")) and "no-matrix" in said
+        tally.check(f"doctor {args}", None if by_hand else said)
+    code, _, err = e2e.run([exe, "run", "-q", "-p", "x", "-n", "1", "--place", f"experts={kind}",
+                            "-m", os.path.join(e2e.tiny(), "qwen3_moe"), "--no-matrix-units"])
+    tally.check("a card of a part", None if code == 0 else err)
+    check_line(exe, tally, ["--no-matrix-units"], "sluice: no-matrix-units: no card is among the "
+               "devices (device: vulkan or cuda)")
     if kind != "cuda":
         return
     check_line(exe, tally, ["--device", "cuda:0,fail=units"],
                "sluice: cuda:0: matrix units give wrong sums on this driver (CUDA 12.4): --device "
                "cuda:0,no-matrix-units runs without")
+    args = ["--device", "cuda:0,fail=units", "--no-matrix-units"]  # they are not looked at
+    code, _, err = e2e.run([exe, "run", "-q", "-p", "x", "-n", "1", "-m",
+                            os.path.join(e2e.tiny(), "llama3"), *args])
+    tally.check("without matrix units", None if code == 0 else err)
     code, out, err = e2e.run([exe, "doctor", "--device", "cuda"])
     tally.check("doctor on cuda", None if b"products on matrix units: int8, mma" in out else err)
 

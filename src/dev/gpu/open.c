@@ -194,6 +194,7 @@ sl_status dev_gpu_open(const struct dev_class *cls, const struct gpu_driver *drv
     c->head.cls = cls;
     c->drv = drv;
     c->acts = o->acts;
+    c->no_units = o->no_units;
     c->grid_max = GPU_GRID_MAX;
     mem_arena_init(&c->arena, MEM_MISC, 0);
     atomic_flag_clear(&c->taking_lock);
