@@ -49,8 +49,8 @@ sl_status dist_group_send(dist *d, struct dist_way *w, int rank, const void *p, 
 sl_status dist_group_recv(dist *d, struct dist_way *w, int rank, void *p, size_t n, sl_err *err);
 /* What has gone and come meanwhile: their bits are cleared. Errors: IO. */
 sl_status dist_group_poll(dist *d, struct dist_way *w, sl_err *err);
-/* Between two polls, the more the longer nothing happens. */
-void dist_group_rest(const dist *d, int i);
+/* Between two polls, the longer the longer nothing has happened. */
+void dist_group_rest(const dist *d, int64_t waited_ns);
 /* The lowest rank that something is under way to or from; -1 = none. */
 int dist_group_late(const struct dist_way *w);
 

@@ -11,7 +11,7 @@
 
 #define MAGIC 0x736c6d67u
 #define LAST_NS ((int64_t)1000000000) /* for telling the others of a failure */
-#define LOOK_NS 50000000 /* who is waited for so long may be stopped */
+#define LOOK_NS 50000000              /* who is waited for so long may be stopped */
 
 enum { SAYS_TELL = 1, SAYS_DONE, SAYS_PIECE, SAYS_ROWS, SAYS_FAILED };
 struct head {
@@ -132,14 +132,14 @@ static sl_status through(dist *d, struct dist_way *w, uint32_t kind, sl_err *err
             if ((before & ~w->from) >> r & 1) SL_TRY(check(d, r, w->n[r], kind, err));
         int rank = dist_group_late(w);
         if (rank < 0) return SL_OK;
-        int64_t ns = clock_now_ns() - t0;
+        int64_t waited = clock_now_ns() - t0, ns = waited;
         bool look = i % 64 == 63;
         if (look) rank = one_gone(d, rank, kind);
         int64_t stopped = look && ns > LOOK_NS ? dist_stopped_long(d, rank, &stop) : 0;
         if (kind == SAYS_TELL) ns = stopped;
         if (ns > most || stopped || (look && dist_gone(d, rank)))
             return dist_silent(d, rank, ns, what, err);
-        dist_group_rest(d, i);
+        dist_group_rest(d, waited);
     }
 }
 
@@ -391,10 +391,11 @@ static void tell_last(dist *d, int tag, int place)
         if (r != d->rank && !dist_gone(d, r) && !dist_stopped(d, r, NULL) &&
             dist_group_send(d, &w, r, m->last, sizeof m->last, NULL))
             return;
-    int64_t t0 = clock_now_ns(), most = d->rank ? LAST_NS : LAST_NS / 10;
-    for (int i = 0; dist_group_late(&w) >= 0 && clock_now_ns() - t0 < most; i++) {
+    int64_t t0 = clock_now_ns(), most = d->rank ? LAST_NS : LAST_NS / 10, ns = 0;
+    while (dist_group_late(&w) >= 0 && ns < most) {
         if (dist_group_poll(d, &w, NULL)) return;
-        dist_group_rest(d, i);
+        dist_group_rest(d, ns);
+        ns = clock_now_ns() - t0;
     }
 }
 

@@ -3,11 +3,9 @@
  * and agree while they open; in steps those of one machine use the memory that they share. */
 #include <dlfcn.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -18,10 +16,14 @@
 #define OPEN_NS ((int64_t)600 * 1000000000) /* the others may still be reading weights */
 #define CLOSE_NS ((int64_t)5 * 1000000000)
 #define HALF_BYTES ((size_t)1 << 20)
-/* How often a message is asked for at once, after a yield, after a short sleep */
-#define SPINS 1000
-#define YIELDS 200
-#define NAPS 4000
+/* A message is asked for again and again so long, as it takes on a near network; then naps between,
+ * a 64th of the time that it was waited for, so that a step is hardly longer for them; at least so
+ * long where ranks share CPUs, and at most */
+#define ASK_NS 200000
+#define NAP_PART 64
+#define NAP_LEAST_NS 1000
+#define NAP_SHARED_NS 20000
+#define NAP_MOST_NS 1000000
 #ifndef SL_MODULE_DIR
 #define SL_MODULE_DIR "."
 #endif
@@ -126,7 +128,7 @@ bool dist_stopped(const dist *d, int rank, uint64_t *turns)
 
 /* ---- messages ---- */
 
-_Static_assert(GROUP_N_PLACE * DIST_RANK_MAX <= DIST_MODULE_PLACES, "places of messages");
+_Static_assert(GROUP_N_PLACE *DIST_RANK_MAX <= DIST_MODULE_PLACES, "places of messages");
 
 /* Where they are under way in the module. */
 static int place_to(const struct dist_way *w, int rank)
@@ -179,13 +181,11 @@ sl_status dist_group_poll(dist *d, struct dist_way *w, sl_err *err)
 
 /* Where ranks share CPUs, or something else wants them, a rank that waits must sleep: one that only
  * yields is asked again when all others have had their turns, and takes a turn itself each time. */
-void dist_group_rest(const dist *d, int i)
+void dist_group_rest(const dist *d, int64_t waited_ns)
 {
-    if (d->spin_ns && i < SPINS) return;
-    if (d->spin_ns && i < SPINS + YIELDS)
-        sched_yield();
-    else
-        nanosleep(&(struct timespec){.tv_nsec = i < NAPS ? 20000 : 1000000}, NULL);
+    int64_t least = d->spin_ns ? NAP_LEAST_NS : NAP_SHARED_NS;
+    if (d->spin_ns && waited_ns < ASK_NS) return;
+    os_nap(BASE_MIN(BASE_MAX(waited_ns / NAP_PART, least), NAP_MOST_NS));
 }
 
 int dist_group_late(const struct dist_way *w)
@@ -208,7 +208,7 @@ static sl_status all_within(dist *d, const void *mine, void *all, size_t bytes, 
         SL_TRY(dist_group_recv(d, &w, r, to + (size_t)r * bytes, bytes, err));
         SL_TRY(dist_group_send(d, &w, r, mine, bytes, err));
     }
-    for (int i = 0;; i++) {
+    for (;;) {
         SL_TRY(dist_group_poll(d, &w, err));
         int rank = dist_group_late(&w);
         if (rank < 0) return SL_OK;
@@ -217,7 +217,7 @@ static sl_status all_within(dist *d, const void *mine, void *all, size_t bytes, 
             d->group->broken = true;
             return dist_silent(d, rank, ns, "while opening", err);
         }
-        dist_group_rest(d, i);
+        dist_group_rest(d, ns);
     }
 }
 

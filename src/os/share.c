@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "os/os.h"
@@ -215,6 +216,12 @@ int os_process_id(void)
 void os_end_with_parent(void)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+}
+
+void os_nap(int64_t ns)
+{
+    (void)prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* of this thread */
+    (void)nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
 }
 
 void os_host_name(char *out, size_t n)

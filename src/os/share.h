@@ -51,6 +51,9 @@ bool os_process_stopped(int pid, uint64_t *turns);
 void os_process_unwatch(int watch);
 /* This process is killed when the one that started it ends. */
 void os_end_with_parent(void);
+/* Sleep so long, under a second, and not as much longer as the system otherwise lets threads sleep
+ * (50 us), that it may wake several at once. */
+void os_nap(int64_t ns);
 void os_host_name(char *out, size_t n);
 /* Has this machine an interface that list names, or one with an address in a network that it names?
  * "eth0,10.0.0.0/24". */
