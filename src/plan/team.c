@@ -20,6 +20,7 @@ struct stage {
 /* What a rank does in a step. */
 struct work {
     double busy;      /* of all ranks, those that work at the same time */
+    double attend;    /* of those, that have sequences; the others lend their experts */
     double tok, rows; /* of the rank; whose logits are wanted */
     double all;       /* tokens that come to the group's experts */
     double seq, ctx;  /* that decode; 0 in a prompt */
@@ -85,10 +86,17 @@ static double sharers(const struct plan_layout *l)
     return spread(l) ? fmax(1, l->tp) * fmax(1, l->dp) / fmax(1, l->ep) : 1;
 }
 
-/* A rank's place in its stage: its part of what a group shares, and of experts; how fast it
- * is beside those that work at the same time and what it has, over what the case says of a rank. */
+/* How fast a rank is, over what the case says of one. */
+struct pace {
+    double bw, ops;
+};
+
+/* A rank's place in its stage: its part of what a group shares, and of experts; how fast it is
+ * beside those that work at the same time, and beside those that attend, and what it has, over what
+ * the case says of a rank. */
 struct seat {
-    double of_group, of_stage, bw, ops, mem;
+    double of_group, of_stage, mem;
+    struct pace all, own;
     bool even;
 };
 
@@ -113,8 +121,20 @@ static double beside(double all, double alone, double n, double at_work)
     return alone > all ? fmin(alone, all * n / fmin(n, at_work)) : all;
 }
 
+static struct pace pace_of(const struct plan_case *c, const struct plan_rank *r, double work)
+{
+    return (struct pace){beside(r->bw, r->bw_alone, r->n_here, work) / c->dev->bw,
+                         beside(r->ops, r->ops_alone, r->n_here, work) /
+                             c->dev->peak[PLAN_NUM_INT8]};
+}
+
+static struct pace slower(struct pace a, struct pace b)
+{
+    return (struct pace){fmin(a.bw, b.bw), fmin(a.ops, b.ops)};
+}
+
 /* Of the ranks on seat `at` of each stage, or with even shares of all, the least. */
-static void slowest(const struct plan_case *c, int at, double busy, struct seat *s)
+static void slowest(const struct plan_case *c, int at, const struct work *w, struct seat *s)
 {
     const struct plan_layout *l = &c->lay;
     const struct plan_team *t = c->team;
@@ -122,23 +142,21 @@ static void slowest(const struct plan_case *c, int at, double busy, struct seat 
     for (int i = from; i < l->ranks; i += step) {
         const struct plan_rank *r = &t->rank[i];
         int same = neighbours(t, l, i);
-        double work = fmax(1, same * busy);
-        double bw = beside(r->bw, r->bw_alone, r->n_here, work) / c->dev->bw,
-               ops = beside(r->ops, r->ops_alone, r->n_here, work) / c->dev->peak[PLAN_NUM_INT8],
-               mem = l->n_weight ? r->mem / same / c->dev->mem : 1;
-        s->bw = i == from ? bw : fmin(s->bw, bw);
-        s->ops = i == from ? ops : fmin(s->ops, ops);
+        double mem = l->n_weight ? r->mem / same / c->dev->mem : 1, busy = same * w->busy;
+        struct pace all = pace_of(c, r, fmax(1, busy)),
+                    own = pace_of(c, r, fmax(1, busy * w->attend));
+        s->all = i == from ? all : slower(s->all, all);
+        s->own = i == from ? own : slower(s->own, own);
         s->mem = i == from ? mem : fmin(s->mem, mem);
     }
 }
 
-/* busy: as of struct work. */
-static struct seat seat_of(const struct plan_case *c, int at, double busy)
+static struct seat seat_of(const struct plan_case *c, int at, const struct work *w)
 {
     const struct plan_layout *l = &c->lay;
     double tp = fmax(1, l->tp), all = 0, group = 0, n_exp = spread(l) ? tp * fmax(1, l->dp) : tp;
-    struct seat s = {1 / tp, 1 / n_exp, 1, 1, 1, true};
-    if (c->team && c->team->rank) slowest(c, at, busy, &s);
+    struct seat s = {1 / tp, 1 / n_exp, 1, {1, 1}, {1, 1}, true};
+    if (c->team && c->team->rank) slowest(c, at, w, &s);
     if (!l->n_weight) return s;
     for (int i = 0; i < l->n_weight; i++) {
         all += l->weight[i];
@@ -324,7 +342,7 @@ static void seat_time(const struct plan_case *c, const struct stage *s, const st
 {
     const struct plan_model *m = c->model;
     const double *k = c->k.v;
-    double bw = k[PLAN_CPU_GBPS] * 1e9 * of->bw, ops = k[PLAN_CPU_TOPS] * 1e12 * of->ops;
+    double bw = k[PLAN_CPU_GBPS] * 1e9, ops = k[PLAN_CPU_TOPS] * 1e12, own = ops * of->own.ops;
     double tp = fmax(1, c->lay.tp), part = (double)s->n_layer / m->layers;
     double repl = s->n_layer * m->p_repl + s->n_moe * m->p_router;
     double dense = s->n_layer * attn_share(m, tp, of) +
@@ -343,17 +361,17 @@ static void seat_time(const struct plan_case *c, const struct stage *s, const st
     }
     double expert = s->n_moe * m->p_expert;
     *t = (struct plan_time){0};
-    t->weights = ((dense + repl) * c->fmt.attn + head * c->fmt.head) / 8 / bw;
-    t->experts = expert * reads * c->fmt.expert / 8 / bw;
+    t->weights = ((dense + repl) * c->fmt.attn + head * c->fmt.head) / 8 / (bw * of->own.bw);
+    t->experts = expert * reads * c->fmt.expert / 8 / (bw * of->all.bw);
     double of_repl = w->tok >= SHARE_ROWS * tp ? 1 / tp : 1;
-    double flop = w->tok * (dense + repl * of_repl);
-    flop += w->all * m->topk * expert * of->of_stage * skew;
-    t->compute = 2 * (flop * counted(m) + w->rows * head) / ops;
+    double flop = w->tok * (dense + repl * of_repl) * counted(m) + w->rows * head;
+    double of_all = w->all * m->topk * expert * of->of_stage * skew * counted(m);
+    t->compute = 2 * (flop / own + of_all / (ops * of->all.ops));
     if (w->attn_flop > 0)
-        t->attn = w->attn_flop * part * of->of_group / (ops * k[PLAN_ETA_A]);
+        t->attn = w->attn_flop * part * of->of_group / (own * k[PLAN_ETA_A]);
     else
         t->attn = plan_attn_host(c, w->seq, w->tok, w->ctx) * part * heads_more(c, of) /
-                  fmin(of->bw, of->ops);
+                  fmin(of->own.bw, of->own.ops);
     t->comm = comm_time(c, s, w);
     t->fixed = s->n_layer * plan_layer_ops(c) * k[PLAN_T_LAYER] * 1e-6 + starts(c, s, w);
     t->total = t->weights + t->experts + t->compute + t->attn + t->comm + t->fixed;
@@ -365,7 +383,7 @@ static void stage_time(const struct plan_case *c, const struct stage *s, const s
 {
     struct plan_time one = {0};
     for (int i = 0; i < seats(c); i++) {
-        struct seat of = seat_of(c, i, w->busy);
+        struct seat of = seat_of(c, i, w);
         seat_time(c, s, w, &of, &one);
         if (i == 0 || one.total > t->total) *t = one;
     }
@@ -408,8 +426,8 @@ void plan_team_step(const struct plan_case *c, double batch, double ctx, struct 
     double q = 1 + c->lay.mtp, dp = fmax(1, c->lay.dp), n_lane = lanes(c, batch);
     double in_lane = n_lane > 1 ? ceil(batch / n_lane) : batch, slowest = 0;
     double seq = dp > 1 ? ceil(in_lane / dp) : in_lane;
-    struct work w = {
-        .busy = n_lane / n, .tok = seq * q, .rows = seq * q, .seq = seq, .ctx = ctx};
+    struct work w = {.busy = n_lane / n, .tok = seq * q, .rows = seq * q, .seq = seq, .ctx = ctx};
+    w.attend = fmin(1, in_lane / dp);
     w.all = all_tokens(c, in_lane * q);
     *t = (struct plan_time){0};
     for (int i = 0; i < n; i++) {
@@ -446,6 +464,7 @@ void plan_team_prefill(const struct plan_case *c, double n_req, double n_tok, do
                      .rows = fmax(1, n_req / dp / cuts),
                      .attn_flop = attn_flop / dp / cuts};
     w.all = all_tokens(c, tok / cuts);
+    w.attend = dp / fmax(1, c->lay.dp);
     double slowest = 0;
     *t = (struct plan_time){0};
     for (int i = 0; i < n; i++) {
@@ -496,7 +515,7 @@ void plan_team_memory(const struct plan_case *c, double batch, double ctx, struc
     double least = -1;
     for (int i = 0; i < n * seats(c); i++) { /* the rank that has room for the fewest sequences */
         const struct stage *at = &s[i / seats(c)];
-        struct seat of = seat_of(c, i % seats(c), 1);
+        struct seat of = seat_of(c, i % seats(c), &(struct work){.busy = 1, .attend = 1});
         struct plan_memory one = {.limit = out->limit * of.mem};
         one.weights = stage_weights(c, at, &of);
         if (l->mtp > 0 && at->last)

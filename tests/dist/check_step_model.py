@@ -37,8 +37,9 @@ ROWS = [("small", "tp=2", "threads", 0, 0), ("small", "pp=2", "threads", 0, 0),
         ("moe", "pp=2", "messages", 50, 0), ("moe", "dp=2,ep=2", "messages", 50, 0),
         ("moe", "tp=2", "messages", 500, 0), ("moe", "pp=2", "messages", 500, 0),
         ("moe", "dp=2,ep=2", "messages", 500, 0),
-        ("moe", "tp=2", "messages", 50, 1000), ("moe", "dp=2,ep=2", "messages", 50, 1000),
-        ("moe", "dp=2,ep=2", "messages", 50, 100)]
+        ("moe", "tp=2", "messages", 50, 1000), ("moe", "pp=2", "messages", 50, 1000),
+        ("moe", "dp=2,ep=2", "messages", 50, 1000), ("moe", "tp=2", "messages", 50, 100),
+        ("moe", "pp=2", "messages", 50, 100), ("moe", "dp=2,ep=2", "messages", 50, 100)]
 BATCH, DEPTH, N_NEW = (1, 4), 128, 24
 
 

@@ -136,12 +136,29 @@ static struct plan_team unlike(struct plan_rank *rank, int n, const double *time
     return t;
 }
 
-/* Four ranks of a host read 100 GB/s together, and one of them alone 80. */
-TEST(plan_team_ranks_of_a_host_share_what_it_has)
+/* A case of four ranks of a host, which read 100 GB/s together, and one of them alone 80; and the
+ * same of which nothing is known but 25 GB/s each. */
+struct host {
+    struct plan_rank rank[4];
+    struct plan_team team;
+    struct plan_case c, like;
+};
+
+static void four_of_a_host(struct host *h, const char *model, struct plan_layout l)
 {
     static struct plan_device dev = {
         .vendor = PLAN_CPU, .dies = 1, .cards_per_node = 1, .mem = 64e9, .bw = 25e9};
     dev.peak[PLAN_NUM_INT8] = 2e12;
+    h->team = unlike(h->rank, 4, (const double[]){1, 1, 1, 1});
+    for (int r = 0; r < 4; r++)
+        h->rank[r] = (struct plan_rank){25e9, 2e12, 64e9, 0, 4, 80e9, 2e12};
+    h->c = h->like = here(model, l);
+    h->c.dev = h->like.dev = &dev;
+    h->c.team = &h->team;
+}
+
+TEST(plan_team_ranks_of_a_host_share_what_it_has)
+{
     const struct {
         struct plan_layout l;
         double batch, gbps; /* of each that works */
@@ -149,16 +166,30 @@ TEST(plan_team_ranks_of_a_host_share_what_it_has)
                 {lay(1, 4, 1, 1), 1, 80}, /* one stage after the other */
                 {lay(1, 4, 1, 1), 2, 50}, {lay(1, 4, 1, 1), 8, 25}, {lay(2, 2, 1, 1), 1, 50}};
     for (int i = 0; i < BASE_COUNT_OF(rows); i++) {
-        struct plan_rank rank[4];
-        struct plan_team t = unlike(rank, 4, (const double[]){1, 1, 1, 1});
-        struct plan_case c = here("qwen3-32b", rows[i].l), like = c;
-        for (int r = 0; r < 4; r++)
-            rank[r] = (struct plan_rank){25e9, 2e12, 64e9, 0, 4, 80e9, 2e12};
-        c.dev = like.dev = &dev;
-        c.team = &t;
-        double got = 25 * step(like, rows[i].batch).weights / step(c, rows[i].batch).weights;
+        struct host h;
+        four_of_a_host(&h, "qwen3-32b", rows[i].l);
+        double got = 25 * step(h.like, rows[i].batch).weights / step(h.c, rows[i].batch).weights;
         if (fabs(got / rows[i].gbps - 1) > 1e-6)
             fail_msg("%d: %.2f GB/s, not %.0f", i, got, rows[i].gbps);
+    }
+}
+
+/* With dp groups without sequences compute experts only. */
+TEST(plan_team_groups_that_attend_share_what_the_host_has)
+{
+    const struct {
+        struct plan_layout l;
+        double batch, gbps; /* of each that attends, meanwhile */
+    } rows[] = {{lay(1, 1, 4, 4), 1, 80}, {lay(1, 1, 4, 4), 2, 50}, {lay(1, 1, 4, 4), 3, 100. / 3},
+                {lay(1, 1, 4, 4), 9, 25}, {lay(2, 1, 2, 4), 1, 50}, {lay(2, 1, 2, 4), 2, 25}};
+    for (int i = 0; i < BASE_COUNT_OF(rows); i++) {
+        struct host h;
+        four_of_a_host(&h, "qwen3-30b", rows[i].l);
+        struct plan_time c = step(h.c, rows[i].batch), like = step(h.like, rows[i].batch);
+        double got = 25 * like.weights / c.weights;
+        if (fabs(got / rows[i].gbps - 1) > 1e-6)
+            fail_msg("%d: %.2f GB/s, not %.1f", i, got, rows[i].gbps);
+        if (fabs(c.experts / like.experts - 1) > 1e-6) fail_msg("%d: experts are of all", i);
     }
 }
 
