@@ -3,7 +3,7 @@
 """The planner's step of CPU ranks against measured ones: tp=2, pp=2, dp=2,ep=2, as threads of one
 process and as processes whose messages a slow link carries.
 
-  check_step_model.py [BUILD] [--table] [--model PATH=...]
+  check_step_model.py [BUILD] [--table] [--only=PART OF A ROW]...
 
 bench measures one rank alone, doctor --ranks all of them, and plan --this-cluster --bench predicts;
 then bench --layout measures. A row is that three times, and its error the middle one: what a
@@ -66,7 +66,8 @@ def sluice(how, args, env):
 
 
 def bench(how, model, layout, env, threads):
-    args = ["bench", "--mock", "--mock-type", model[1], "-m", model[0], "-p", "256", "-n",
+    prompts = "0" if layout else "256" # of ranks steps are compared
+    args = ["bench", "--mock", "--mock-type", model[1], "-m", model[0], "-p", prompts, "-n",
             str(N_NEW), "-b", ",".join(map(str, BATCH)), "-d", str(DEPTH), "-r", "3", "--json",
             "-t", str(threads), "-c", "1024"]
     rows = json.loads(sluice(how, args + (["--layout", layout] if layout else []), env))
@@ -105,7 +106,7 @@ def main():
         for name, (config, kind) in MODELS.items():
             models[name] = (shapes.folder(work, name, config), kind, "q4")
         for name, layout, how, us, mbit in ROWS:
-            if only and not any(o in f"{name} {layout} {how} {us} {mbit}" for o in only):
+            if only and not any(o in f"{name} {layout} {how} {us} {mbit} " for o in only):
                 continue
             model, env = models[name], env_of(how, us, mbit)
             seen = {}
