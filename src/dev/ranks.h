@@ -39,12 +39,13 @@ struct dev_joined {
     const struct dev_strip *strip;
     int n_strip;
 };
-#define DEV_STRIPS 8
+#define DEV_STRIPS 12
 struct dev_strip {
     const void *x;
     void *y;
     int n; /* words of 4 bytes */
     int64_t ld;
+    int group; /* 0, or words of a group: of a row those matter that the strip before lists */
 };
 #define DEV_RANK_MAX 64
 struct dev_ranks {

@@ -196,13 +196,16 @@ struct dist_turn {
 void dist_turn(dist *d, const struct dist_turn *t);
 
 /* Of rows that lie in several places what is in one of them: n words of 4 bytes from each, ld from
- * one row to the next (0: n). */
-#define DIST_STRIPS 8
+ * one row to the next (0: n). group: 0, or what matters of a row are the groups of so many words
+ * that it lists in the strip before this one, an int32 how many and as many numbers: the others may
+ * be left as they were. */
+#define DIST_STRIPS 12
 struct dist_strip {
     const void *x;
     void *y;
     int n;
     int64_t ld;
+    int group;
 };
 /* x [n_of[rank], n]: whole rows that this rank has. y: those of rank 0, then of rank 1 and so on.
  * home, run: as of dist_cols. x may be where its rows go in y. strip: NULL, or n_strip of them in

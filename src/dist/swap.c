@@ -98,6 +98,21 @@ static const float *strip_of(const struct strips_job *j, int r, int k, int64_t b
     return d->packed ? d->from[rank] + before : d->strip[rank][k];
 }
 
+/* Of rows that lie where their rank has them the groups that the strip before lists. */
+static void copy_listed(const struct strips_job *j, int r, int k, int begin, int end)
+{
+    const struct dist_strip *s = &j->g->strip[k], *lists = s - 1;
+    const float *x = strip_of(j, r, k, 0), *list = strip_of(j, r, k - 1, 0);
+    float *y = (float *)s->y + j->at[r] * dist_strip_ld(s);
+    for (int64_t i = begin; i < end; i++) {
+        const int32_t *l = (const int32_t *)(const void *)(list + i * dist_strip_ld(lists));
+        for (int g = 1; g <= *l; g++) {
+            int64_t at = i * dist_strip_ld(s) + (int64_t)l[g] * s->group;
+            memcpy(y + at, x + at, (size_t)s->group * sizeof *y);
+        }
+    }
+}
+
 static void copy_strips(void *arg, int worker, int n_worker)
 {
     const struct strips_job *j = arg;
@@ -113,6 +128,10 @@ static void copy_strips(void *arg, int worker, int n_worker)
             if (d->packed && j->c->first + r != d->rank) ldx = s->n;
             before += n_row * s->n;
             if (x == y) continue; /* they are where they go */
+            if (s->group && !d->packed) {
+                copy_listed(j, r, k, (int)begin, (int)end);
+                continue;
+            }
             for (int64_t i = begin; i < end; i++)
                 memcpy(y + i * ld, x + i * ldx, (size_t)s->n * sizeof *y);
         }

@@ -18,8 +18,10 @@ _Static_assert(DEV_STRIPS == DIST_STRIPS, "places in which parts of rows lie");
 static void gather(struct model *m, enum dist_kind of, const struct dev_joined *j)
 {
     struct dist_strip strip[DIST_STRIPS];
-    for (int i = 0; i < j->n_strip; i++)
-        strip[i] = (struct dist_strip){j->strip[i].x, j->strip[i].y, j->strip[i].n, j->strip[i].ld};
+    for (int i = 0; i < j->n_strip; i++) {
+        const struct dev_strip *s = &j->strip[i];
+        strip[i] = (struct dist_strip){s->x, s->y, s->n, s->ld, s->group};
+    }
     dist_gather(m->opts.dist, &(struct dist_gather){.of = of,
                                                     .x = j->x,
                                                     .y = j->y,

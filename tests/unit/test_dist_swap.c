@@ -39,7 +39,7 @@ static void gather_round(struct job *j, int rank, int round, float *x, bool home
     memset(y, 0, sizeof y);
     uint64_t bytes = dist_counts(j->all.end[rank], rank).bytes;
     const struct dist_strip strip[] = {
-        {x, y, 9, WIDE}, {x + 20, y + 20, 9, WIDE}, {x + 9, y + 9, 11, WIDE}};
+        {x, y, 9, WIDE, 0}, {x + 20, y + 20, 9, WIDE, 0}, {x + 9, y + 9, 11, WIDE, 0}};
     bool apart = round % 4 == 1;
     dist_gather(j->all.end[rank], &(struct dist_gather){.x = apart ? NULL : x,
                                                         .y = apart ? NULL : y,
@@ -55,6 +55,40 @@ static void gather_round(struct job *j, int rank, int round, float *x, bool home
                 check(j, y[n * WIDE + k] == value(round, r, 0, i, k));
     bytes = dist_counts(j->all.end[rank], rank).bytes - bytes;
     check(j, bytes == (uint64_t)(n - n_of[rank]) * WIDE * sizeof *y);
+}
+
+#define GROUP 6
+#define LIST (WIDE - 4 * GROUP)
+
+/* Rows that begin with a list of which of their four groups matter. */
+static void listed_round(struct job *j, int rank, int round, float *x)
+{
+    static _Thread_local float y[RANKS_MAX * ROWS * WIDE];
+    int32_t n_of[RANKS_MAX], list[LIST] = {0};
+    int n = 0;
+    for (int r = 0; r < j->all.n; r++)
+        n_of[r] = (round + r) % ROWS;
+    for (int i = 0; i < n_of[rank]; i++) {
+        list[0] = (i + rank) % 4;
+        for (int g = 0; g < list[0]; g++)
+            list[1 + g] = (g + i) % 4;
+        memcpy(x + i * WIDE, list, sizeof list);
+        for (int k = LIST; k < WIDE; k++)
+            x[i * WIDE + k] = value(round, rank, 1, i, k);
+    }
+    memset(y, 0, sizeof y);
+    const struct dist_strip strip[] = {{x, y, LIST, WIDE, 0},
+                                       {x + LIST, y + LIST, 4 * GROUP, WIDE, GROUP}};
+    dist_gather(j->all.end[rank],
+                &(struct dist_gather){.n_of = n_of, .strip = strip, .n_strip = 2});
+    if (dist_status(j->all.end[rank], NULL)) return;
+    for (int r = 0; r < j->all.n; r++)
+        for (int i = 0; i < n_of[r]; i++, n++)
+            for (int k = LIST; k < WIDE; k++) {
+                int at = ((k - LIST) / GROUP - i % 4 + 4) % 4;
+                float want = value(round, r, 1, i, k), got = y[n * WIDE + k];
+                check(j, got == (at < (i + r) % 4 || j->all.half ? want : 0));
+            }
 }
 
 static void swap_round(struct job *j, int rank, int round, float *x)
@@ -91,7 +125,9 @@ static void run_rank(struct ranks *all, int rank)
     struct job *j = (struct job *)(void *)all;
     static _Thread_local float x[4][RANKS_MAX * ROWS * WIDE]; /* those before may still be read */
     for (int round = 0; round < ROUNDS && !dist_status(j->all.end[rank], NULL); round++) {
-        if (round % 3 == 0)
+        if (round % 8 == 5)
+            listed_round(j, rank, round, x[round & 3]);
+        else if (round % 3 == 0)
             swap_round(j, rank, round, x[round & 3]);
         else
             gather_round(j, rank, round, x[round & 3], round % 7 < 3);

@@ -48,10 +48,30 @@ static unsigned forms_of(const dev_mat *const *all)
     return forms;
 }
 
-static void add_strip(struct dev_joined *j, struct dev_strip *strip, struct mm_strip s, int begin)
+static struct dev_strip *add_strip(struct dev_joined *j, struct dev_strip *strip, struct mm_strip s,
+                                   int begin)
 {
     ASSERT(j->n_strip < DEV_STRIPS);
-    strip[j->n_strip++] = (struct dev_strip){s.p + begin * s.ld, s.p, s.n, s.ld};
+    strip[j->n_strip] = (struct dev_strip){s.p + begin * s.ld, s.p, s.n, s.ld, 0};
+    return &strip[j->n_strip++];
+}
+
+/* Of a form with a second plane in some groups: a row's first plane, its unit, the list of those,
+ * and of the second plane what is listed. */
+static void add_planes(struct dev_joined *j, struct dev_strip *strip, const struct mm_strip of[2],
+                       int begin)
+{
+    int plane = (of[1].n - 1) * MM_PART_WORDS, unit = of[0].n - MM_PART_WORDS;
+    struct mm_strip at = of[0];
+    at.n = plane;
+    add_strip(j, strip, at, begin);
+    at.p = of[0].p + unit;
+    at.n = MM_PART_WORDS;
+    add_strip(j, strip, at, begin);
+    add_strip(j, strip, of[1], begin);
+    at.p = of[0].p + plane;
+    at.n = plane;
+    add_strip(j, strip, at, begin)->group = MM_PART_WORDS;
 }
 
 void dev_cpu_whole_join(struct cpu *c, const struct dev_ranks *r, int n_row,
@@ -67,8 +87,8 @@ void dev_cpu_whole_join(struct cpu *c, const struct dev_ranks *r, int n_row,
     for (int f = 0; act && f < MM_N_ACT; f++) {
         struct mm_strip of[MM_STRIPS];
         int n = forms >> f & 1 ? kern_mm_strips(act, (enum mm_act)f, of) : 0;
-        for (int i = 0; i < n; i++)
-            add_strip(&j, strip, of[i], begin);
+        if (n == 1) add_strip(&j, strip, *of, begin);
+        if (n == 2) add_planes(&j, strip, of, begin);
     }
     for (int i = 0; i < w->n_rows; i++)
         add_strip(&j, strip, (struct mm_strip){w->rows[i].y, w->rows[i].n, w->rows[i].n}, begin);
