@@ -362,6 +362,7 @@ typedef struct sl_engine_opts {
     /* With dp: "gather", tokens' rows go to all ranks; "swap", to those that have an expert of it;
      * NULL, "auto": swap between machines with more ranks than experts of a token. */
     const char *dispatch;
+    int micro; /* with dp, 2: half of a step computes while rows of the other half travel */
     /* How often each expert was chosen, by layer, MTP layers after the others: [n_expert_load,
      * n_expert], read while opening; further layers count as even. By it a layout with ep deals
      * experts out, and makes `redundant` more copies in each layer of those with most. NULL = in
@@ -374,8 +375,7 @@ typedef struct sl_engine_opts {
      * unasked; 0 = never. The model then stays open as long as the engine, as always. */
     int n_spare, place_mbps, rebalance_s;
     const char *place_from; /* "disk", NULL; "peer": a rank's memory. REQUEST: of a packed file */
-    /* For how long a rank may give no sign in a step; 0 = 30 000, at least 20 longest steps. */
-    int dist_deadline_ms;
+    int dist_deadline_ms; /* a rank's silence in a step; 0 = 30 000, at least 20 longest steps */
     /* as in sl_model_opts; reports the packing of the weights */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;

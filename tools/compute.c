@@ -198,6 +198,7 @@ sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
     eo.fallback = o->fallback ? "cpu" : NULL;
     eo.combine = o->combine;
     eo.dispatch = o->dispatch;
+    eo.micro = o->micro;
     SL_TRY(place_option(o, 0, place, sizeof place, &eo.place, err));
     SL_TRY(place_stream(o, &eo.stream_from, err));
     if (!eo.n_chunk) eo.n_chunk = o->chunk;

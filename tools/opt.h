@@ -68,6 +68,7 @@ struct opt_common {
     bool cpu_moe, exact, no_matrix_units;
     int n_cpu_moe, defer, chunk;
     const char *combine, *dispatch, *place_from;
+    int micro;
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, draft_vocab;
     const char *draft_vocab_from;
     int dist_deadline_ms, redundant, spare, place_mbps, rebalance_s;
@@ -200,6 +201,8 @@ struct opt_common {
      "each expert's output in that form: other answers, less between ranks"},                      \
     {"dispatch", 0, OPT_STR,  offsetof(S, common.dispatch), "auto|gather|swap", NULL, 0, 0,       \
      "rows to experts of --layout dp: gather is all to all"},                                      \
+    {"micro",   0,  OPT_INT,  offsetof(S, common.micro), "N", "1", 1, 2,                           \
+     "2: with --layout dp a step is cut in two, one half computes while rows of the other travel"},\
     {"pack-cache", 0, OPT_ENUM, offsetof(S, common.pack_cache),                                    \
      "off|beside|cache|ignore", "off", 0, 0, "keep the packed weights for later starts"},          \
     OPT_ROWS_BASIC(S)

@@ -570,25 +570,6 @@ sl_status dev_slots_put(dev *d, const struct dev_slots *s, int n_expert, sl_err 
 enum dev_combine { DEV_COMBINE_F32, DEV_COMBINE_BF16, DEV_COMBINE_Q8 };
 /* Words of 4 bytes of a row of n values in that form. */
 int dev_combine_words(enum dev_combine form, int n);
-/* Where every rank has tokens of its own, and the experts are spread over all of them: ranks give
- * each other the rows, and what experts make of them. A rank's own tokens may be some of those that
- * it has in the step; then y has the rows of these alone. All but x and act is host memory. */
-struct dev_spread {
-    const struct dev_ranks *ranks;
-    const int32_t *n_tok_of; /* [n_rank] host: of the step under way; T is this rank's */
-    int tok0;                /* the first of them in this rank's step */
-    const float *x;          /* [tokens of its step, D] what act was prepared from */
-    bool swap;               /* a row goes to the ranks that have an expert of it; else to all */
-    dev_act *act;            /* room for the rows of all ranks */
-    int n_all;      /* tokens of all ranks, at most: T is that of one, W dev_combine_words of D */
-    float *send; /* [T, max(D + K, min(K etp, n_rank) D)], etp ranks share an expert */
-    float *give;    /* [n_all * K, W] apart: others may still read what was sent */
-    float *in;      /* [n_all, D + K] */
-    float *back;    /* [T * K, W] */
-    int32_t *id;    /* [n_all, K] */
-    int32_t *list;  /* [n_all * K] */
-    int32_t *count; /* [n_rank, n_rank] host */
-};
 /* The routed experts and the shared ones: y[t] = sum_k weight * down_e(h of gate_e x, up_e x) (+
  * shared(x)); a bias is part of an expert's output, so weighed with it. Sum in the order k = 0 ..
  * K-1, shared last.
@@ -630,6 +611,7 @@ struct dev_moe {
     const struct dev_spread *spread; /* NULL, or in place of ranks */
     const struct dev_etp *etp;       /* NULL, or with rows or spread */
     enum dev_combine combine;
+    enum dev_moe_phase phase; /* with spread */
 };
 /* Of a device that leaves some of the experts to another one. */
 struct dev_hits {

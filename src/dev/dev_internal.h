@@ -119,6 +119,9 @@ struct dev_class {
                       sl_err *err);
     /* False: it can not on this step; the operators are run one by one. */
     bool (*run_fused)(dev *d, dev_kv *kv, const struct dev_step *s, struct dev_fused *f);
+    /* NULL: it has no experts in parts (dev_moe_phase), nor halves of steps. Operators from now on
+     * are of s, of the step that has begun all or half i. */
+    void (*half)(dev *d, const struct dev_step *s, int i);
     double (*probe_read_gbps)(dev *d, int ms);
     double (*probe_int8_gops)(dev *d, int ms);
     double (*probe_attn_gops)(dev *d, const dev_kv *kv, int ms);
@@ -150,6 +153,8 @@ struct dev {
     int timing;           /* operators are timed; set by the first dev_op_times, or by a program;
                              2: also where that makes steps longer */
     bool is_asked;        /* dev_op_times was called */
+    void (*look)(void *user); /* NULL, or as of dev_halves_look */
+    void *look_user;
     struct dev_cost cost; /* counted up by the device while timing */
     struct dev_op_time op[DEV_N_OP];
     /* of a device that runs while the host goes on, in steps: it has nothing to do, or is waited

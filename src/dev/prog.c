@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "dev/beside.h"
 #include "dev/dev_internal.h"
+#include "dev/halves.h"
 
 struct dev_prog {
     dev *d[DEV_PROG_DEVS]; /* of all operators */
@@ -57,6 +58,7 @@ static sl_status check_op(const struct dev_op *op, sl_err *err)
     const char *what = c->lacks ? c->lacks(d, op) : NULL;
     if (op->kind == DEV_OP_moe && (op->u.moe.n_late || op->u.moe.before) && !c->takes_late)
         what = "experts that come late";
+    if (op->kind == DEV_OP_moe && op->u.moe.phase && !c->half) what = "experts in parts";
     if (what)
         return SL_FAIL(err, UNSUPPORTED, "%s: device '%s' can not run operator '%s': %s", where,
                        c->name, dev_op_name(op->kind), what);
@@ -297,6 +299,65 @@ sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s, sl_err
     }
     if (t.d) tell(p, &t);
     return SL_OK;
+}
+
+/* ---- in two halves ---- */
+
+bool dev_has_halves(const dev *d)
+{
+    return d->cls->half != NULL;
+}
+
+void dev_halves_look(dev *d, void (*fn)(void *user), void *user)
+{
+    d->look = fn;
+    d->look_user = user;
+}
+
+/* Does it leave something on its way? */
+static bool sends(const struct dev_op *op)
+{
+    return op->kind == DEV_OP_moe && op->u.moe.phase && op->u.moe.phase != DEV_MOE_SUM;
+}
+
+/* Operators from op[at] on, until one has sent something; where the next begins. */
+static int run_some(const dev_prog *p, dev_kv *kv, const struct dev_step *s, int at)
+{
+    for (bool sent = false; at < p->n_op && !sent;) {
+        const struct dev_op *op = &p->op[at];
+        struct dev_fused *f = p->fused[at];
+        bool works = has_work(s, op);
+        if (works && f && s->n_tok <= f->n_tok_max && run_fused(op->d, kv, s, f)) {
+            at += f->n_op;
+        } else {
+            if (works) run_op(s, op);
+            sent = sends(op);
+            at++;
+        }
+        if (op->d->look) op->d->look(op->d->look_user);
+    }
+    return at;
+}
+
+void dev_halves_run(const struct dev_halves *h, dev_kv *kv, const struct dev_step *s)
+{
+    dev_prog *const all[] = {h->half[0], h->half[1], h->tail};
+    dev *d = h->tail->d[0];
+    int at[2] = {0}, n = h->half[0]->n_op;
+    for (int i = 0; i < BASE_COUNT_OF(all); i++) {
+        ASSERT(all[i]->n_dev == 1 && all[i]->d[0] == d);
+        if (kv != all[i]->kv) bind(all[i], kv);
+    }
+    ASSERT(h->half[1]->n_op == n);
+    begin(h->tail, kv, s);
+    for (int i = 0; at[1] < n; i = 1 - i) {
+        d->cls->half(d, h->s[i], i);
+        at[i] = run_some(h->half[i], kv, h->s[i], at[i]);
+    }
+    d->cls->half(d, s, 0);
+    h->merge(h->user);
+    for (int i = 0; i < h->tail->n_op;)
+        i = run_some(h->tail, kv, s, i);
 }
 
 int dev_prog_fused(const dev_prog *p, int n_tok)

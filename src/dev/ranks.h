@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 struct dev;
+struct dev_act;
 
 /* Where the rows of matrices are shared among ranks, a rank computes some columns of each output:
  * part[0] of them rank 0, then part[1] rank 1 and so on. join makes rows whole: y [n_row, n] from
@@ -38,6 +39,7 @@ struct dev_joined {
     /* of whole rows without part, in place of x, y and n: what each has in n_strip places */
     const struct dev_strip *strip;
     int n_strip;
+    bool begin; /* of n_of without part, or count: only begun, and over at the end (dev_ranks) */
 };
 #define DEV_STRIPS 12
 struct dev_strip {
@@ -50,6 +52,9 @@ struct dev_strip {
 #define DEV_RANK_MAX 64
 struct dev_ranks {
     void (*join)(void *user, const struct dev_joined *j);
+    /* NULL, or: the first join that was begun and not ended is over; until then its rows, counts
+     * and y stay what they are. */
+    void (*end)(void *user);
     void *user;
     int rank, n_rank;
     /* Some of them, or parts of theirs, are on devices: what they join is f32 as it was computed,
@@ -74,6 +79,31 @@ struct dev_etp {
     float *y;                     /* [its rows of them, D] */
     int32_t *n_of;                /* room for [n_rank], host */
 };
+
+/* Where every rank has tokens of its own, and the experts are spread over all of them: ranks give
+ * each other the rows, and what experts make of them. A rank's own tokens may be some of those that
+ * it has in the step; then y has the rows of these alone. All but x and act is host memory. */
+struct dev_spread {
+    const struct dev_ranks *ranks;
+    const int32_t *n_tok_of; /* [n_rank] host: of the step under way; T is this rank's */
+    int tok0;                /* the first of them in this rank's step */
+    const float *x;          /* [tokens of its step, D] what act was prepared from */
+    bool swap;               /* a row goes to the ranks that have an expert of it; else to all */
+    struct dev_act *act;     /* room for the rows of all ranks */
+    int n_all;      /* tokens of all ranks, at most: T is that of one, W dev_combine_words of D */
+    float *send;    /* [T, max(D + K, min(K etp, n_rank) D)], etp ranks share an expert */
+    float *give;    /* [n_all * K, W] apart: others may still read what was sent */
+    float *in;      /* [n_all, D + K] */
+    float *back;    /* [T * K, W] */
+    int32_t *id;    /* [n_all, K] */
+    int32_t *list;  /* [n_all * K] */
+    int32_t *count; /* [n_rank, n_rank] host */
+};
+/* The experts' operator in parts, with dev_spread: what one has sent is on its way while others
+ * run, until the next part of the same experts. ASK: what was chosen goes to all, without swap with
+ * the rows. GIVE: with swap rows go to experts. TERMS: these compute, and what they give goes back.
+ * SUM: y. */
+enum dev_moe_phase { DEV_MOE_WHOLE, DEV_MOE_ASK, DEV_MOE_GIVE, DEV_MOE_TERMS, DEV_MOE_SUM };
 
 /* Of a step with that many tokens for each rank, or more, every rank has a share of the tokens: it
  * computes for those alone what all ranks would. */

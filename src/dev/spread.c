@@ -13,16 +13,28 @@
 /* All rows to all ranks. */
 static void gather(const struct dev_spreading *a, const float *x, float *y, int n)
 {
-    struct dev_joined j = {
-        .d = a->d, .x = x, .y = y, .n = n, .n_row = a->n_all, .n_of = a->s->n_tok_of};
+    struct dev_joined j = {.d = a->d,
+                           .x = x,
+                           .y = y,
+                           .n = n,
+                           .n_row = a->n_all,
+                           .n_of = a->s->n_tok_of,
+                           .begin = a->parts};
     a->s->ranks->join(a->s->ranks->user, &j);
 }
 
 /* Each row of x to one. */
 static void swap(const struct dev_spreading *a, const float *x, float *y, int n)
 {
-    struct dev_joined j = {.d = a->d, .x = x, .y = y, .n = n, .count = a->s->count};
+    struct dev_joined j = {
+        .d = a->d, .x = x, .y = y, .n = n, .count = a->s->count, .begin = a->parts};
     a->s->ranks->join(a->s->ranks->user, &j);
+}
+
+/* Of joins that were begun the first is over. */
+static void end(const struct dev_spreading *a)
+{
+    if (a->parts) a->s->ranks->end(a->s->ranks->user);
 }
 
 static void count_tokens(struct dev_spreading *a)
@@ -37,19 +49,22 @@ static void count_tokens(struct dev_spreading *a)
 /* ---- there ---- */
 
 /* Rows and what was chosen for them, side by side, to all. */
-static void gather_rows(struct dev_spreading *a)
+static void gather_rows(const struct dev_spreading *a)
 {
     const struct dev_spread *s = a->s;
     size_t row = sizeof(float) * (size_t)a->D, ids = sizeof(int32_t) * (size_t)a->K;
-    a->ld = a->D + a->K;
-    a->n_row = a->n_all;
     for (int64_t t = 0; t < a->n_tok; t++) {
         memcpy(s->send + t * a->ld, a->x + t * a->D, row);
         memcpy(s->send + t * a->ld + a->D, a->id + t * a->K, ids);
     }
     gather(a, s->send, s->in, a->ld);
+}
+
+static void take_ids(const struct dev_spreading *a)
+{
+    const struct dev_spread *s = a->s;
     for (int64_t t = 0; t < a->n_all; t++)
-        memcpy(s->id + t * a->K, s->in + t * a->ld + a->D, ids);
+        memcpy(s->id + t * a->K, s->in + t * a->ld + a->D, sizeof(int32_t) * (size_t)a->K);
 }
 
 /* What came of ranks that have failed is anything: then only nothing may break. */
@@ -86,13 +101,11 @@ static uint64_t ranks_of(const struct dev_spreading *a, int t)
     return ranks;
 }
 
-void dev_spread_rows(struct dev_spreading *a)
+/* How many rows go from where to where, and the place of those that come. */
+static void count_rows(struct dev_spreading *a)
 {
     const struct dev_spread *s = a->s;
-    const int32_t *slot0 = a->l.slot0, *rank0 = a->p->slots->rank0;
     int R = a->n_rank;
-    int64_t at = 0;
-    if (!s->swap) return;
     memset(s->count, 0, sizeof *s->count * (size_t)(R * R));
     for (int r = 0, t = 0; r < R; r++)
         for (int end = t + s->n_tok_of[r]; t < end; t++) {
@@ -101,15 +114,42 @@ void dev_spread_rows(struct dev_spreading *a)
                 s->count[r * R + q] += (int32_t)(to >> q & 1);
             if (to >> a->me & 1) s->list[t] = a->n_row++;
         }
-    for (int q = 0; q < R; q++)
+}
+
+void dev_spread_give(struct dev_spreading *a)
+{
+    const struct dev_spread *s = a->s;
+    int64_t at = 0;
+    if (!s->swap) return;
+    count_rows(a);
+    for (int q = 0; q < a->n_rank; q++)
         for (int64_t t = 0; t < a->n_tok; t++)
             if (ranks_of(a, a->tok0 + (int)t) >> q & 1)
                 memcpy(s->send + at++ * a->D, a->x + t * a->D, sizeof(float) * (size_t)a->D);
     swap(a, s->send, s->in, a->D);
-    a->ld = a->D;
+}
+
+/* The slots of this rank's group name rows that came. */
+static void name_rows(struct dev_spreading *a)
+{
+    const int32_t *slot0 = a->l.slot0, *rank0 = a->p->slots->rank0;
     int g = a->me / a->n_etp;
     for (int i = slot0[rank0[g]]; i < slot0[rank0[g + 1]]; i++)
-        a->l.slot_row[i] = s->list[a->l.slot_row[i]];
+        a->l.slot_row[i] = a->s->list[a->l.slot_row[i]];
+}
+
+void dev_spread_given(struct dev_spreading *a)
+{
+    if (!a->s->swap) return;
+    if (a->parts) count_rows(a);
+    end(a);
+    name_rows(a);
+}
+
+void dev_spread_rows(struct dev_spreading *a)
+{
+    dev_spread_give(a);
+    dev_spread_given(a);
 }
 
 /* ---- and back ---- */
@@ -150,6 +190,11 @@ void dev_spread_back(struct dev_spreading *a)
         s->list[t] = at[rank_of(a, a->l.slot_of[(int64_t)a->tok0 * a->K + t])]++;
 }
 
+void dev_spread_came(struct dev_spreading *a)
+{
+    end(a);
+}
+
 /* The tokens that are this rank's, of those of its step. */
 static void take_own(struct dev_spreading *a, const struct dev_moe *p)
 {
@@ -173,17 +218,32 @@ void dev_spread_begin(struct dev_spreading *a, const struct dev_moe *p, int n_to
     a->n_rank = s->ranks->n_rank;
     a->n_etp = dev_terms_n_etp(p);
     a->n_word = dev_combine_words(p->combine, a->D);
+    a->parts = p->phase != DEV_MOE_WHOLE;
+    a->ld = s->swap ? a->D : a->D + a->K;
     ASSERT(s->tok0 + a->n_tok <= n_tok);
     ASSERT(a->n_rank <= 64 && !p->n_late && !p->late && !p->before);
     take_own(a, p);
     count_tokens(a);
+    if (!s->swap) a->n_row = a->n_all;
 }
 
-void dev_spread_there(struct dev_spreading *a)
+void dev_spread_ask(struct dev_spreading *a)
 {
     if (a->s->swap)
         gather(a, (const float *)(const void *)a->id, (float *)(void *)a->s->id, a->K);
     else
         gather_rows(a);
+}
+
+void dev_spread_heard(struct dev_spreading *a)
+{
+    end(a);
+    if (!a->s->swap) take_ids(a);
     check_ids(a);
+}
+
+void dev_spread_there(struct dev_spreading *a)
+{
+    dev_spread_ask(a);
+    dev_spread_heard(a);
 }

@@ -19,7 +19,8 @@ void dist_init(dist *d, int rank, int n, const struct dist_opts *o)
     d->n = n;
     d->n_join = o->n_join ? o->n_join : n;
     d->n_ahead = BASE_MAX(o->n_ahead, 1);
-    ASSERT(d->n_ahead <= DIST_AHEAD_MAX);
+    d->n_away = o->n_away;
+    ASSERT(d->n_ahead <= DIST_AHEAD_MAX && d->n_away <= DIST_AWAY_MAX);
     int n_tp = o->n_tp ? o->n_tp : d->n_join, n_etp = o->n_etp ? o->n_etp : n_tp;
     const int size[DIST_N_KIND] = {[DIST_TP] = n_tp > 1 ? n_tp : d->n_join,
                                    [DIST_STAGE] = d->n_join,

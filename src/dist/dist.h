@@ -23,6 +23,7 @@
 
 #define DIST_RANK_MAX 64
 #define DIST_AHEAD_MAX 16
+#define DIST_AWAY_MAX 2
 
 /* How a model is laid out over ranks. pp: its layers are dealt out to so many stages, one after the
  * other; dp: a stage has so many groups of ranks that each have all but the experts that are
@@ -86,6 +87,7 @@ struct dist_opts {
     int n_tp;        /* of those, so many after each other share matrices; 0 = all */
     int n_etp;       /* and so many after each other share experts; 0 = n_tp */
     int n_ahead;     /* messages that home may tell before the first of them is done; 0 = 1 */
+    int n_away;      /* exchanges that are begun before the first of them is ended; 0 = none */
     bool crowded; /* there are more threads of all ranks than CPUs: one that waits sleeps at once */
     struct dist_refusal *refuses; /* NULL, or opening fails on all ranks */
 };
@@ -235,6 +237,15 @@ struct dist_swap {
     void *user;
 };
 void dist_swap(dist *d, const struct dist_swap *s);
+/* The same two in parts: what is begun is on its way while this rank does something else. Exchanges
+ * are ended in the order in which they were begun, at most n_away of them at a time; other joins
+ * may come between. All that g and s name stays as it is until the end. Where messages carry joins
+ * the first piece is sent at once; else all is done at the end, and nothing is gained. */
+void dist_gather_begin(dist *d, const struct dist_gather *g); /* not with home or strips */
+void dist_swap_begin(dist *d, const struct dist_swap *s);
+void dist_end(dist *d);
+/* Moves on what is on its way: now and then, between a begin and its end. */
+void dist_look(dist *d);
 
 /* ---- from stage to stage: between ranks of the same number there ---- */
 /* Rows x [n_row, n] to the next stage, which takes them; x may be written again afterwards. */

@@ -68,6 +68,10 @@ struct dist_ops {
      * alone (d->cut), or all. Strips are one after another at d->from (d->packed), or each at
      * d->strip. */
     bool (*exchange)(dist *d, const struct dist_piece *p);
+    /* The same in parts, number i of those on their way; NULL: only whole. look: all of them. */
+    void (*begin)(dist *d, const struct dist_piece *p, int i);
+    bool (*end)(dist *d, const struct dist_piece *p, int i);
+    void (*look)(dist *d);
     /* p's x to the rank of the next stage; what that of the stage before gives, into p's x. False:
      * the ranks have failed. */
     bool (*give)(dist *d, const struct dist_rows *p);
@@ -77,6 +81,14 @@ struct dist_ops {
     void (*fail)(dist *d, const sl_err *why);
     sl_status (*status)(const dist *d, sl_err *err);
     struct dist_count (*counts)(const dist *d, int rank);
+};
+
+/* An exchange that was begun. */
+struct dist_away {
+    bool is_swap;
+    struct dist_gather gather;
+    struct dist_swap swap;
+    int per; /* rows of a piece; 0: the ranks have failed */
 };
 
 struct dist {
@@ -97,6 +109,11 @@ struct dist {
     const struct dist_circle *last; /* of the last join; NULL = there was none */
     unsigned n_given, n_taken;   /* pieces from stage to stage so far */
     int n_ahead;                 /* messages that may be under way */
+    /* by their numbers; where pieces can be begun at most n_away are on their way */
+    struct dist_away away[DIST_AWAY_MAX];
+    unsigned n_begun, n_ended;
+    int64_t looked_ns; /* when it was looked at last */
+    int n_away;
     unsigned n_told, n_done;     /* home: messages so far; of them those that all are done with */
     size_t half;                 /* bytes of a piece at most; 0: any */
     bool packed, cut;

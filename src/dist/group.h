@@ -10,14 +10,16 @@
 enum { GROUP_TAG_OPEN = 1, GROUP_TAG_STEP, GROUP_TAG_TELL };
 
 /* Where messages to a rank are under way in the module: of a step; of what comes in; the last ones;
- * and what home tells, by its number. */
+ * what home tells, by its number; and of exchanges that were begun, each with one for what comes.
+ */
 enum {
     GROUP_OUT = 0,
     GROUP_IN = 1,
     GROUP_LAST = 2,
     GROUP_LAST_TOLD = 3,
     GROUP_TELL = 4,
-    GROUP_N_PLACE = GROUP_TELL + DIST_AHEAD_MAX
+    GROUP_AWAY = GROUP_TELL + DIST_AHEAD_MAX,
+    GROUP_N_PLACE = GROUP_AWAY + 2 * DIST_AWAY_MAX
 };
 
 struct dist_about {
@@ -39,6 +41,7 @@ struct dist_group {
 /* Messages under way: bits of ranks. */
 struct dist_way {
     int tag, place; /* place: of what goes out, GROUP_... */
+    int in;         /* of what comes in, 0 = GROUP_IN */
     uint64_t to, from;
     int n[DIST_RANK_MAX]; /* bytes that came */
 };

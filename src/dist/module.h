@@ -8,10 +8,10 @@
 
 #include <stdbool.h>
 
-#define DIST_MODULE_VERSION 3
+#define DIST_MODULE_VERSION 4
 #define DIST_MODULE_FILE "libsluice-mpi.so"
 #define DIST_MODULE_SYMBOL "sluice_mpi_module"
-#define DIST_MODULE_PLACES 1280
+#define DIST_MODULE_PLACES 1536
 
 struct dist_module {
     int version;

@@ -135,9 +135,9 @@ static int place_to(const struct dist_way *w, int rank)
 {
     return rank + w->place * DIST_RANK_MAX;
 }
-static int place_from(int rank)
+static int place_from(const struct dist_way *w, int rank)
 {
-    return rank + GROUP_IN * DIST_RANK_MAX;
+    return rank + (w->in ? w->in : GROUP_IN) * DIST_RANK_MAX;
 }
 
 sl_status dist_group_send(dist *d, struct dist_way *w, int rank, const void *p, size_t n,
@@ -153,7 +153,7 @@ sl_status dist_group_send(dist *d, struct dist_way *w, int rank, const void *p, 
 sl_status dist_group_recv(dist *d, struct dist_way *w, int rank, void *p, size_t n, sl_err *err)
 {
     if (d->group->broken) return SL_FAIL(err, IO, "MPI has failed");
-    const char *why = d->group->m->recv(place_from(rank), rank, w->tag, p, (int)n);
+    const char *why = d->group->m->recv(place_from(w, rank), rank, w->tag, p, (int)n);
     if (why) return mpi_failed(d, why, err);
     w->from |= (uint64_t)1 << rank;
     return SL_OK;
@@ -174,7 +174,7 @@ sl_status dist_group_poll(dist *d, struct dist_way *w, sl_err *err)
     for (int r = 0; r < d->n; r++) {
         int none;
         SL_TRY(poll_one(d, place_to(w, r), &w->to, r, &none, err));
-        SL_TRY(poll_one(d, place_from(r), &w->from, r, &w->n[r], err));
+        SL_TRY(poll_one(d, place_from(w, r), &w->from, r, &w->n[r], err));
     }
     return SL_OK;
 }

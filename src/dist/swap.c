@@ -2,7 +2,10 @@
 /* Whole rows between ranks that have as many as they like: all rows to all, or each to one. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "dist/dist_internal.h"
+
+#define LOOK_NS 20000 /* between two looks at what is on its way */
 
 struct dist_range dist_range_for(const struct dist_piece *p, int rank, int to)
 {
@@ -79,6 +82,23 @@ static int words_of(const struct dist_gather *g)
     return n;
 }
 
+/* What a piece of a gather needs until it is over. */
+struct gather_room {
+    int32_t n_of[DIST_RANK_MAX];
+    struct dist_strip strip[DIST_STRIPS];
+};
+
+/* Rows that each rank gives, into n_all; the most of one. */
+static int rows_given(const struct dist_swap *s, int n, int32_t *n_all)
+{
+    for (int r = 0; r < n; r++) {
+        n_all[r] = 0;
+        for (int q = 0; q < n; q++)
+            n_all[r] += s->count[r * n + q];
+    }
+    return dist_most_of(n_all, n);
+}
+
 struct strips_job {
     const dist *d;
     const struct dist_circle *c;
@@ -149,85 +169,213 @@ static void run_strips(dist *d, struct strips_job *j, int64_t n_row)
         dist_took(d, j->c->first + r, (uint64_t)j->n_of[r] * row);
 }
 
-static bool gather_piece(dist *d, const struct dist_gather *g, int row0, int per)
+/* A piece of a gather: rows [row0, row0 + per) of every rank that has so many. */
+static struct dist_piece piece_of_gather(dist *d, const struct dist_gather *g, int row0, int per,
+                                         struct gather_room *room)
 {
     struct dist_circle *c = dist_circle_of(d, g->of);
-    int32_t n_of[DIST_RANK_MAX];
-    struct dist_strip strip[DIST_STRIPS];
-    struct rows_job j = {.n_rank = c->n, .n = g->n};
-    struct strips_job s = {.d = d, .c = c, .g = g, .n_of = n_of, .row0 = row0};
-    struct dist_piece p = {.c = c, .n = words_of(g), .n_of = n_of, .home = g->home};
-    int64_t at = row0;
-    strips_at(g, row0, strip);
-    p.strip = strip;
+    struct dist_piece p = {.c = c, .n = words_of(g), .n_of = room->n_of, .home = g->home};
+    strips_at(g, row0, room->strip);
+    p.strip = room->strip;
     p.n_strip = g->n_strip;
     if (!g->n_strip) p.x = g->x + (int64_t)row0 * g->n;
-    p.n_row = rows_at(c, g->n_of, row0, per, n_of);
-    if (!d->ops->exchange(d, &p)) return false;
-    if (dist_not_mine(d, &p)) return true;
+    p.n_row = rows_at(c, g->n_of, row0, per, room->n_of);
+    return p;
+}
+
+/* What has come of a piece that begins with row0. */
+static void take_gathered(dist *d, const struct dist_gather *g, const struct dist_piece *p,
+                          int row0)
+{
+    const struct dist_circle *c = p->c;
+    struct rows_job j = {.n_rank = c->n, .n = g->n};
+    struct strips_job s = {.d = d, .c = c, .g = g, .n_of = p->n_of, .row0 = row0};
+    int64_t at = row0;
+    if (dist_not_mine(d, p)) return;
     for (int r = 0; r < c->n; r++, at += g->n_of[r - 1]) {
         s.at[r] = at;
         if (g->n_strip) continue;
         j.to[r] = g->y + at * g->n;
         j.from[r] = d->from[c->first + r];
-        j.n_of[r] = n_of[r];
+        j.n_of[r] = p->n_of[r];
     }
     if (g->n_strip)
-        run_strips(d, &s, p.n_row);
+        run_strips(d, &s, p->n_row);
     else
         run_copies(d, &j, c->first, &(struct dist_swap){.run = g->run, .user = g->user});
-    return true;
+}
+
+static int gather_begins(dist *d, const struct dist_gather *g, int *most)
+{
+    const struct dist_circle *c = dist_circle_of(d, g->of);
+    ASSERT(g->n_strip <= DIST_STRIPS);
+    *most = dist_most_of(g->n_of, c->n);
+    return dist_join_begin(d, c, *most, words_of(g));
+}
+
+/* Pieces from row0 on. */
+static void gather_from(dist *d, const struct dist_gather *g, int row0, int per, int most)
+{
+    for (; per && row0 < most; row0 += per) {
+        struct gather_room room;
+        struct dist_piece p = piece_of_gather(d, g, row0, per, &room);
+        if (!d->ops->exchange(d, &p)) return;
+        take_gathered(d, g, &p, row0);
+    }
 }
 
 void dist_gather(dist *d, const struct dist_gather *g)
 {
-    const struct dist_circle *c = dist_circle_of(d, g->of);
-    ASSERT(g->n_strip <= DIST_STRIPS);
-    int most = dist_most_of(g->n_of, c->n), per = dist_join_begin(d, c, most, words_of(g));
-    for (int row0 = 0; per && row0 < most; row0 += per)
-        if (!gather_piece(d, g, row0, per)) return;
+    int most, per = gather_begins(d, g, &most);
+    gather_from(d, g, 0, per, most);
 }
 
-static bool swap_piece(dist *d, const struct dist_swap *s, const int32_t *n_all, int row0, int per)
+/* A piece of a swap: n_of: room. */
+static struct dist_piece piece_of_swap(dist *d, const struct dist_swap *s, int row0, int per,
+                                       int32_t *n_of)
 {
     struct dist_circle *c = dist_circle_of(d, s->of);
-    int32_t n_of[DIST_RANK_MAX];
-    int me = d->rank - c->first, n = c->n;
-    struct rows_job j = {.n_rank = n, .n = s->n};
+    int32_t n_all[DIST_RANK_MAX];
     struct dist_piece p = {.c = c,
                            .x = s->x + (int64_t)row0 * s->n,
                            .n = s->n,
                            .n_of = n_of,
                            .count = s->count,
                            .row0 = row0};
-    int64_t at = 0;
+    (void)rows_given(s, c->n, n_all);
     p.n_row = rows_at(c, n_all, row0, per, n_of);
-    if (!d->ops->exchange(d, &p)) return false;
+    return p;
+}
+
+static void take_swapped(dist *d, const struct dist_swap *s, const struct dist_piece *p)
+{
+    int me = d->rank - p->c->first, n = p->c->n;
+    struct rows_job j = {.n_rank = n, .n = s->n};
+    int64_t at = 0;
     for (int r = 0; r < n; r++) {
-        struct dist_range of = dist_range_for(&p, r, me);
+        struct dist_range of = dist_range_for(p, r, me);
         int64_t before = 0; /* rows of rank r that go to ranks before this one */
         for (int q = 0; q < me; q++)
             before += s->count[r * n + q];
         j.n_of[r] = of.n;
-        j.to[r] = s->y + (at + BASE_MAX(row0 - before, 0)) * s->n;
-        j.from[r] = d->from[c->first + r] + (d->cut ? 0 : (int64_t)of.begin * s->n);
+        j.to[r] = s->y + (at + BASE_MAX(p->row0 - before, 0)) * s->n;
+        j.from[r] = d->from[p->c->first + r] + (d->cut ? 0 : (int64_t)of.begin * s->n);
         at += s->count[r * n + me];
     }
-    run_copies(d, &j, c->first, s);
-    return true;
+    run_copies(d, &j, p->c->first, s);
+}
+
+static int swap_begins(dist *d, const struct dist_swap *s, int *most)
+{
+    int32_t n_all[DIST_RANK_MAX];
+    const struct dist_circle *c = dist_circle_of(d, s->of);
+    *most = rows_given(s, c->n, n_all);
+    return dist_join_begin(d, c, *most, s->n);
+}
+
+static void swap_from(dist *d, const struct dist_swap *s, int row0, int per, int most)
+{
+    int32_t n_of[DIST_RANK_MAX];
+    for (; per && row0 < most; row0 += per) {
+        struct dist_piece p = piece_of_swap(d, s, row0, per, n_of);
+        if (!d->ops->exchange(d, &p)) return;
+        take_swapped(d, s, &p);
+    }
 }
 
 void dist_swap(dist *d, const struct dist_swap *s)
 {
-    int32_t n_all[DIST_RANK_MAX];
-    const struct dist_circle *c = dist_circle_of(d, s->of);
-    int n = c->n;
-    for (int r = 0; r < n; r++) {
-        n_all[r] = 0;
-        for (int q = 0; q < n; q++)
-            n_all[r] += s->count[r * n + q];
-    }
-    int most = dist_most_of(n_all, n), per = dist_join_begin(d, c, most, s->n);
-    for (int row0 = 0; per && row0 < most; row0 += per)
-        if (!swap_piece(d, s, n_all, row0, per)) return;
+    int most, per = swap_begins(d, s, &most);
+    swap_from(d, s, 0, per, most);
+}
+
+/* ---- in parts ---- */
+
+static struct dist_away *away_of(dist *d, unsigned n)
+{
+    return &d->away[n % DIST_AWAY_MAX];
+}
+
+/* May one more be begun? */
+static void check_away(const dist *d)
+{
+    int n = (int)(d->n_begun - d->n_ended);
+    ASSERT(n < (d->ops->begin ? d->n_away : DIST_AWAY_MAX));
+}
+
+/* Where pieces can be begun the first one is. */
+static void begin(dist *d, const struct dist_away *a, int most, const struct dist_piece *p)
+{
+    unsigned n = d->n_begun++;
+    if (d->ops->begin && a->per && most) d->ops->begin(d, p, (int)(n % (unsigned)d->n_away));
+}
+
+void dist_gather_begin(dist *d, const struct dist_gather *g)
+{
+    struct dist_away *a = away_of(d, d->n_begun);
+    struct gather_room room;
+    int most;
+    ASSERT(!g->home && !g->n_strip);
+    check_away(d);
+    *a = (struct dist_away){.gather = *g, .per = gather_begins(d, g, &most)};
+    struct dist_piece p = piece_of_gather(d, g, 0, a->per, &room);
+    begin(d, a, most, &p);
+}
+
+void dist_swap_begin(dist *d, const struct dist_swap *s)
+{
+    struct dist_away *a = away_of(d, d->n_begun);
+    int32_t n_of[DIST_RANK_MAX];
+    int most;
+    check_away(d);
+    *a = (struct dist_away){.is_swap = true, .swap = *s, .per = swap_begins(d, s, &most)};
+    struct dist_piece p = piece_of_swap(d, s, 0, a->per, n_of);
+    begin(d, a, most, &p);
+}
+
+/* The first piece of what was begun comes; false: the ranks have failed. */
+static bool first_piece(dist *d, const struct dist_piece *p)
+{
+    if (!d->ops->end) return d->ops->exchange(d, p);
+    return d->ops->end(d, p, (int)(d->n_ended % (unsigned)d->n_away));
+}
+
+static void end_gather(dist *d, const struct dist_gather *g, int per)
+{
+    struct gather_room room;
+    int most = dist_most_of(g->n_of, dist_circle_of(d, g->of)->n);
+    struct dist_piece p = piece_of_gather(d, g, 0, per, &room);
+    if (!most || !first_piece(d, &p)) return;
+    take_gathered(d, g, &p, 0);
+    gather_from(d, g, per, per, most);
+}
+
+static void end_swap(dist *d, const struct dist_swap *s, int per)
+{
+    int32_t n_of[DIST_RANK_MAX], n_all[DIST_RANK_MAX];
+    int most = rows_given(s, dist_circle_of(d, s->of)->n, n_all);
+    struct dist_piece p = piece_of_swap(d, s, 0, per, n_of);
+    if (!most || !first_piece(d, &p)) return;
+    take_swapped(d, s, &p);
+    swap_from(d, s, per, per, most);
+}
+
+void dist_end(dist *d)
+{
+    const struct dist_away *a = away_of(d, d->n_ended);
+    ASSERT(d->n_ended != d->n_begun);
+    if (a->per && a->is_swap)
+        end_swap(d, &a->swap, a->per);
+    else if (a->per)
+        end_gather(d, &a->gather, a->per);
+    d->n_ended++;
+}
+
+void dist_look(dist *d)
+{
+    if (d->n_ended == d->n_begun || !d->ops->look) return;
+    int64_t now = clock_now_ns();
+    if (now - d->looked_ns < LOOK_NS) return;
+    d->looked_ns = now;
+    d->ops->look(d);
 }

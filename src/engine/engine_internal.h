@@ -453,7 +453,7 @@ sl_status engine_homes_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_homes_close(sl_engine *e);
 /* What of rank i's stat is its home's. */
 void engine_home_stat(const sl_engine *e, int i, sl_rank_stat *s);
-/* opts.dispatch: REQUEST, also where n_dp is 1. */
+/* opts.dispatch, opts.micro: REQUEST, also where n_dp is 1. */
 sl_status engine_dispatch_check(const sl_engine *e, int n_dp, sl_err *err) BASE_MUST_USE;
 /* Where a new request goes. */
 int engine_home_for(const sl_engine *e, const struct group *g);

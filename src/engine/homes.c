@@ -204,9 +204,18 @@ int64_t engine_ranks_source_bytes(const sl_engine *e)
     return n;
 }
 
+static sl_status check_micro(const sl_engine *e, int n_dp, sl_err *err)
+{
+    int n = e->opts.micro;
+    if (n < 0 || n > 2) return SL_FAIL(err, REQUEST, "micro: %d: 1 or 2", n);
+    if (n < 2 || n_dp > 1) return SL_OK;
+    return SL_FAIL(err, REQUEST, "micro: 2: goes with a layout with dp");
+}
+
 sl_status engine_dispatch_check(const sl_engine *e, int n_dp, sl_err *err)
 {
     const char *text = e->opts.dispatch;
+    SL_TRY(check_micro(e, n_dp, err));
     if (!text || strcmp(text, "auto") == 0) return SL_OK;
     if (strcmp(text, "gather") != 0 && strcmp(text, "swap") != 0)
         return SL_FAIL(err, REQUEST, "dispatch: \"%.40s\": auto, gather or swap", text);

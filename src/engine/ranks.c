@@ -114,6 +114,12 @@ sl_status sl_follow(sl_engine *e, sl_err *err)
 
 /* ---- opening ---- */
 
+/* Exchanges of rows to and from experts that are begun at the same time: of each half of a step. */
+static int n_away(const sl_engine *e)
+{
+    return e->ranks->stages.n_dp > 1 ? BASE_MAX(e->opts.micro, 1) : 0;
+}
+
 static sl_status open_team(sl_engine *e, struct dev_opts *o, const struct os_topology *top,
                            sl_err *err)
 {
@@ -130,6 +136,7 @@ static sl_status open_team(sl_engine *e, struct dev_opts *o, const struct os_top
                              .n_tp = k->n / k->stages.n / k->stages.n_dp,
                              .n_etp = k->stages.n_etp,
                              .n_ahead = k->n_ahead,
+                             .n_away = n_away(e),
                              .crowded = o->n_thread * k->n > top->n_pu};
     SL_TRY(dist_team_open(k->n, &team, end, err));
     for (int i = 0; i < k->n; i++) {
@@ -197,7 +204,8 @@ static sl_status open_apart(sl_engine *e, struct dev_opts *o, const struct os_to
                               .n_join = k->n / k->stages.n,
                               .n_tp = k->n / k->stages.n / k->stages.n_dp,
                               .n_etp = k->stages.n_etp,
-                              .n_ahead = k->n_ahead};
+                              .n_ahead = k->n_ahead,
+                              .n_away = n_away(e)};
     k->here = l.rank;
     if (l.n != k->n)
         return SL_FAIL(err, REQUEST,
@@ -253,9 +261,9 @@ static sl_status deal_experts(sl_engine *e, int n_rank, sl_err *err)
     const sl_engine_opts *o = &e->opts;
     void *mem = NULL, *none = NULL;
     if (!c->n_expert)
-        return n_rank > 1 ? SL_FAIL(err, REQUEST,
-                                    "layout: ep=%d: %.60s has no experts that are chosen", n_rank,
-                                    e->m->name)
+        return n_rank > 1
+                   ? SL_FAIL(err, REQUEST, "layout: ep=%d: %.60s has no experts that are chosen",
+                             n_rank, e->m->name)
                           : SL_FAIL(err, REQUEST,
                                     "layout: dp=%d: every rank would hold all of %.60s, which has "
                                     "no experts: several engines (serve --attach), or tp",
@@ -406,7 +414,7 @@ struct fact {
     const char *what;
     uint64_t v;
 };
-#define N_FACT 21
+#define N_FACT 22
 
 static uint64_t text_hash(const char *s)
 {
@@ -449,6 +457,7 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
         {"--dispatch differs", (uint64_t)is_swap(e)},
         {"--stream-from differs", (uint64_t)o->stream_from},
         {"--hot-experts differs", (uint64_t)o->n_hot},
+        {"--micro differs", (uint64_t)BASE_MAX(o->micro, 1)},
     };
     _Static_assert(BASE_COUNT_OF(own) == N_FACT, "a fact without its place");
     memcpy(f, own, sizeof own);
@@ -514,6 +523,7 @@ sl_status engine_ranks_start(sl_engine *e, struct model_opts *o, const struct de
     o->spread = k->slot_expert != NULL;
     o->n_spare = k->n_spare;
     o->swap = k->stages.n_dp > 1 && is_swap(e);
+    o->micro = e->opts.micro;
     for (int g = 0; g < kv->n_group && k->stages.n_dp > 1; g++)
         o->n_blk[g] = kv->group[g].n_blk;
     o->keep_bytes /= k->n;

@@ -366,32 +366,37 @@ static sl_status open_host(struct model *m, sl_err *err)
 }
 
 /* How rows go to the experts of other ranks, and back. */
-static void spread_of(struct model *m, const struct side *s)
+struct dev_spread model_buffers_spread(const struct model *m, const struct side *s)
 {
-    m->ranks.spread = (struct dev_spread){.ranks = &m->ranks.apart,
-                                          .n_tok_of = m->ranks.tok_of,
-                                          .x = s->rows,
-                                          .swap = m->opts.swap,
-                                          .act = s->a_exps,
-                                          .n_all = m->dims.n_dp * m->opts.n_tok_max,
-                                          .send = s->send,
-                                          .give = s->give,
-                                          .in = s->in,
-                                          .back = s->back,
-                                          .id = s->id_all,
-                                          .list = s->list,
-                                          .count = s->count};
+    return (struct dev_spread){.ranks = &m->ranks.apart,
+                               .n_tok_of = m->ranks.tok_of,
+                               .x = s->rows,
+                               .swap = m->opts.swap,
+                               .act = s->a_exps,
+                               .n_all = m->dims.n_dp * m->opts.n_tok_max,
+                               .send = s->send,
+                               .give = s->give,
+                               .in = s->in,
+                               .back = s->back,
+                               .id = s->id_all,
+                               .list = s->list,
+                               .count = s->count};
+}
+
+sl_status model_buffers_side(struct model *m, struct side *s, sl_err *err)
+{
+    SL_TRY(open_inputs(m, s, err));
+    SL_TRY(open_side(m, s, err));
+    return model_is_own(m) ? open_own(m, s, err) : SL_OK;
 }
 
 sl_status model_buffers_open(struct model *m, sl_err *err)
 {
     for (int i = 0; i < m->place.n_dev; i++) {
-        SL_TRY(open_inputs(m, &m->side[i], err));
-        SL_TRY(open_side(m, &m->side[i], err));
-        if (model_is_own(m)) SL_TRY(open_own(m, &m->side[i], err));
+        SL_TRY(model_buffers_side(m, &m->side[i], err));
         SL_TRY(open_counts(m, &m->side[i], err));
     }
-    if (model_is_own(m)) spread_of(m, model_own_experts(m));
+    if (model_is_own(m)) m->ranks.spread = model_buffers_spread(m, model_own_experts(m));
     m->ranks.etp.h_all = model_own_experts(m)->h_exps;
     m->ranks.etp.y = model_own_experts(m)->etp_rows;
     SL_TRY(model_pieces_open(m, err));

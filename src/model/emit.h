@@ -41,6 +41,7 @@ struct emit {
     bool rows_left;   /* of several ranks: the last sub-layer's output is rows, not columns */
     bool streams, is_last; /* experts are streamed; no layer follows the one under way */
     int n_sent, n_streamed; /* slabs: that were sent for, and computed with */
+    int n_body;             /* operators of the main pass before its head */
     bool odd;         /* the layer under way has the other buffers of what the router chose */
 };
 void model_emit_begin(struct emit *e, struct model *m);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Feed-forward blocks: dense, and routed experts with shared ones beside them. */
+#include "dev/halves.h"
 #include "model/emit.h"
 
 /* Attention's side, of the layer under way. */
@@ -149,16 +150,37 @@ struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const st
                             .h_all = m->opts.spread ? NULL : s->h_exps,
                             .rows = s->exp_rows,
                             .n_of = e->m->ranks.n_of,
-                            .spread = own ? &m->ranks.spread : NULL,
+                            .spread = own ? model_spread_of(m) : NULL,
                             .etp = m->ranks.share.n_rank > 1 ? &m->ranks.etp : NULL,
                             .combine = m->opts.combine};
+}
+
+/* Are experts of all ranks' tokens computed in parts, so that rows travel meanwhile? */
+static bool in_parts(const struct emit *e)
+{
+    const struct side *s = side_of(e, MODEL_EXPERTS);
+    return model_is_own(e->m) && !e->tap.fn && s == home_of(e) && dev_has_halves(s->d);
+}
+
+/* What goes to the experts is on its way, while shared ones are computed. */
+static void send_rows(struct emit *e, const struct layer *l)
+{
+    const struct side *s = side_of(e, MODEL_EXPERTS);
+    struct dev_moe p = model_moe_of(e, s, l, chosen_on(e, s));
+    for (p.phase = DEV_MOE_ASK; p.phase <= DEV_MOE_GIVE; p.phase++)
+        model_op(e, DEV_OP_moe)->u.moe = p;
 }
 
 /* On a side that has the input; hot ones were begun. */
 static void run_experts(struct emit *e, const struct side *s, struct dev_moe p)
 {
     bool is_rest = model_hot_rest(e, &p);
+    if (in_parts(e)) p.phase = DEV_MOE_TERMS;
     model_op(e, DEV_OP_moe)->u.moe = p;
+    if (p.phase) {
+        p.phase = DEV_MOE_SUM;
+    model_op(e, DEV_OP_moe)->u.moe = p;
+    }
     if (!is_rest) return;
     model_hot_bring(e);
     (void)model_hot_sum(e, s, &p);
@@ -257,6 +279,7 @@ void model_moe_emit(struct emit *e, const struct layer *l)
         return;
     }
     give_experts(e, route(e, l)); /* first: they may run beside the shared ones */
+    if (in_parts(e)) send_rows(e, l);
     if (l->gate_up) {
         bool whole = adds_rows(e);
         enter(e, MODEL_SHARED);

@@ -161,6 +161,7 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     m->cfg.n_mtp = m->n_mtp;
     SL_TRY(model_slots_open(m, err));
     SL_TRY(model_late_check(m, err));
+    SL_TRY(model_micro_check(m, err));
     SL_TRY(open_draft_vocab(m, err));
     struct dev_info info;
     dev_info_get(m->d, &info);
@@ -177,6 +178,7 @@ sl_status model_open_parts(const io_model *io, dev *d, const struct model_opts *
     if (!st) st = model_hot_open(*out, err);
     if (!st) st = model_stream_open(*out, err);
     if (!st) st = model_buffers_open(*out, err);
+    if (!st) st = model_micro_open(*out, err);
     if (st) {
         model_close(*out);
         *out = NULL;
@@ -211,6 +213,7 @@ sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, 
     const struct model_progs plain = {0}, streams = {.streams = true};
     if (!st && !o.first_pass) st = model_progs_open(m, plain, m->prog, err);
     if (!st && m->stream.slab) st = model_progs_open(m, streams, m->stream.prog, err);
+    if (!st && !o.first_pass) st = model_micro_progs(m, err);
     if (!st && o.beside) st = model_progs_open(o.beside, plain, o.beside->prog, err);
     if (!st && o.stream_from == MODEL_STREAM_AUTO && m->stream.slab) st = model_stream_try(m, err);
     if (st)
@@ -244,6 +247,7 @@ void model_close(model *m)
         dev_prog_close(m->tap_prog[i]);
         dev_prog_close(m->stream.prog[i]);
     }
+    model_micro_close(m);
     mem_arena_fini(&m->arena); /* device memory belongs to the device */
     mem_free(m);
 }

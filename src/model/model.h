@@ -229,6 +229,9 @@ struct model_opts {
      * sequences follow each other. swap: as of dev_spread */
     int n_blk[DEV_KV_GROUPS];
     bool swap;
+    /* 2: steps of several sequences are cut in two halves, of which one sends while the other
+     * computes (micro.c); 0, 1: they are not. UNSUPPORTED where they can not be. */
+    int micro;
     enum dev_combine combine; /* of dev_moe */
     int n_late; /* 0, or: of a generated token so many experts of the smallest weights are added one
                    layer with experts later, all but the last layer's; MTP layers are as always */

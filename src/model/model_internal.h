@@ -160,6 +160,21 @@ struct model_own {
     int ld_blk;
 };
 
+/* A step of sequences of one's own in two halves (micro.c). */
+struct model_micro {
+    struct side side;              /* the second half's buffers */
+    struct dev_spread spread;      /* its ways to experts */
+    int32_t tok_of[DIST_RANK_MAX]; /* its tokens, by rank */
+    bool is_second;                /* operators are listed for it, and its side is the model's */
+    dev_prog *half[2], *tail;      /* of both, up to the head; NULL: steps are not cut */
+    struct dev_step step[2];
+    int32_t *seq_tok0; /* of the second */
+};
+/* What comes first of the sequences and tokens of each group. */
+struct model_first {
+    int32_t n_seq[DIST_RANK_MAX], n_tok[DIST_RANK_MAX];
+};
+
 /* Bytes of an expert's gate and up, and of its down, each in up to two formats. */
 struct model_spare_bytes {
     int64_t n[2][2];
@@ -212,6 +227,7 @@ struct model {
     const struct dev_step *step;
     struct model_pieces pieces; /* of several stages */
     struct model_own own;       /* of several ranks with sequences of their own */
+    struct model_micro micro;
     uint8_t *finite, *n_bad; /* host [n_seq_max] */
     /* host copies of a step's results, where the device's memory is not the host's; else NULL */
     float *host_logits, *host_hidden, *host_row; /* as logits, hidden, a row of hidden */
@@ -350,6 +366,26 @@ static inline int model_own_tok_max(const struct model *m)
 struct side *model_own_experts(const struct model *m);
 /* The rows of all ranks come to rank 0; own: this one's. Elsewhere out has none. */
 void model_own_give(struct model *m, const struct model_rows *own, struct model_rows *out);
+/* micro.c: can steps be cut as the options say? UNSUPPORTED. When layers are loaded: the second
+ * half's buffers; programs. Errors: NOMEM, as dev_prog_open. */
+sl_status model_micro_check(const struct model *m, sl_err *err) BASE_MUST_USE;
+sl_status model_micro_open(struct model *m, sl_err *err) BASE_MUST_USE;
+sl_status model_micro_progs(struct model *m, sl_err *err) BASE_MUST_USE;
+void model_micro_close(struct model *m);
+/* Of a step of n_dp groups with n_seq sequences each, which follow each other, the first half: no
+ * sequence is cut, and tokens of both are as many as that allows. False: no group has two. */
+bool model_micro_cut(const int32_t *seq_tok0, const int32_t *n_seq, int n_dp,
+                     struct model_first *out);
+/* The step, of which model_own_take has taken its part, in halves; false: it is not cut. */
+bool model_micro_run(struct model *m, dev_kv *kv, const struct dev_step *all);
+/* How operators that are listed give rows to experts. */
+static inline const struct dev_spread *model_spread_of(const struct model *m)
+{
+    return m->micro.is_second ? &m->micro.spread : &m->ranks.spread;
+}
+/* buffers.c: those of side s, of which the model has none yet; and its ways to experts. */
+sl_status model_buffers_side(struct model *m, struct side *s, sl_err *err) BASE_MUST_USE;
+struct dev_spread model_buffers_spread(const struct model *m, const struct side *s);
 static inline bool model_is_own(const struct model *m)
 {
     return m->dims.n_dp > 1;

@@ -37,6 +37,7 @@ static void main_emit(struct emit *e)
     pass_late(e, model_late_in(m), false);
     for (int i = d->layer0; i < d->layer0 + d->n_layer; i++)
         model_layer_emit(e, &m->layer[i], i, i == d->layer0);
+    e->n_body = e->n;
     if (model_is_last(d)) {
         model_head_emit(e, m->norm, m->head, MODEL_CUT_VOCAB);
         return;

@@ -22,15 +22,19 @@ static void gather(struct model *m, enum dist_kind of, const struct dev_joined *
         const struct dev_strip *s = &j->strip[i];
         strip[i] = (struct dist_strip){s->x, s->y, s->n, s->ld, s->group};
     }
-    dist_gather(m->opts.dist, &(struct dist_gather){.of = of,
-                                                    .x = j->x,
-                                                    .y = j->y,
-                                                    .n = j->n,
-                                                    .n_of = j->n_of,
-                                                    .run = run_on,
-                                                    .user = j->d,
-                                                    .strip = strip,
-                                                    .n_strip = j->n_strip});
+    const struct dist_gather g = {.of = of,
+                                  .x = j->x,
+                                  .y = j->y,
+                                  .n = j->n,
+                                  .n_of = j->n_of,
+                                  .run = run_on,
+                                  .user = j->d,
+                                  .strip = strip,
+                                  .n_strip = j->n_strip};
+    if (j->begin)
+        dist_gather_begin(m->opts.dist, &g);
+    else
+        dist_gather(m->opts.dist, &g);
 }
 
 /* Columns: whole rows to all ranks of a kind, or each to one of them. */
@@ -60,13 +64,24 @@ static void carry_apart(void *user, const struct dev_joined *j)
         gather(m, DIST_STAGE, j);
         return;
     }
-    dist_swap(m->opts.dist, &(struct dist_swap){.of = DIST_STAGE,
+    const struct dist_swap s = {.of = DIST_STAGE,
                                                 .x = j->x,
                                                 .y = j->y,
                                                 .n = j->n,
                                                 .count = j->count,
                                                 .run = run_on,
-                                                .user = j->d});
+                                .user = j->d};
+    if (j->begin)
+        dist_swap_begin(m->opts.dist, &s);
+    else
+        dist_swap(m->opts.dist, &s);
+}
+
+/* What was begun of that is over. */
+static void end_apart(void *user)
+{
+    const struct model *m = user;
+    dist_end(m->opts.dist);
 }
 
 /* Columns of ranks that share experts: for all, or of some rows for each. */
@@ -353,6 +368,7 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
     SL_TRY(check_mixers(c, err));
     if (model_is_own(m)) {
         k->apart = (struct dev_ranks){.join = carry_apart,
+                                      .end = end_apart,
                                       .user = m,
                                       .rank = model_stage_rank(&m->dims),
                                       .n_rank = model_stage_n(&m->dims)};

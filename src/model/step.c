@@ -26,6 +26,7 @@ sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *e
     }
     s = m->step;
     check_step(m, s);
+    if (model_is_own(m) && model_micro_run(m, kv, all)) return SL_OK;
     if (m->dims.n_stage > 1) return model_stages_run(m, kv, all, err);
     dev_prog *p = NULL;
     if (!m->tap_fn) SL_TRY(model_stream_prog(m, s, &p, err));

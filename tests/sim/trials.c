@@ -14,7 +14,8 @@
  * model, and small quantised ones run in int8 as well, which they do not take by default.
  * --state: every other layer has a recurrent state in place of keys and values, and requests also
  * go back to earlier positions. --layout: the company runs on so many ranks, what is alone on one;
- * models that can not be shared so are named. --move: of a layout with ep, experts have copies now
+ * models that can not be shared so are named; with dp alone, steps are cut in halves in every other
+ * trial (micro). --move: of a layout with ep, experts have copies now
  * and then and change ranks while steps go on. --layouts: each of the N trials of every model, in
  * int8, bf16 and f32 (or --acts), has a random layout of at most 8 ranks: its experts placed at
  * random, with copies, rows gathered or swapped, stages with lanes or without; batches of up to 8,
@@ -223,6 +224,8 @@ static void spread(const sl_model *m, struct trial *t, sl_engine_opts *o)
     int n = m->cfg.n_layer * m->cfg.n_expert;
     if (!t->layout || dist_layout_parse(t->layout, &l, NULL)) return;
     if (t->layouts && l.dp > 1) o->dispatch = pick(t, 2) ? "swap" : "gather";
+    const char *device = getenv("SL_DEVICE");
+    if (l.dp > 1 && l.tp * l.pp == 1 && (!device || !*device)) o->micro = 1 + pick(t, 2);
     if ((!t->move && !t->layouts) || l.ep < 2) return;
     t->load = realloc(t->load, (size_t)n * sizeof *t->load);
     for (int i = 0; i < n; i++)
@@ -368,9 +371,9 @@ static void one_trial(sl_model *m, struct trial *t)
         fprintf(
             stderr,
             "trials: %d rows differ: threads %d chunk %d batch %d requests %d kv %lld reuse %d "
-            "%s%s\n",
+            "%s%s micro %d\n",
             t->n_bad, o.n_thread, o.n_chunk, batch, n, (long long)o.kv_tokens, !o.no_reuse,
-            t->layout ? "layout " : "", t->layout ? t->layout : "");
+            t->layout ? "layout " : "", t->layout ? t->layout : "", o.micro);
         exit(1);
     }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows between ranks that have as many as they like: all to all, for rank 0 alone, and each to one
- * rank, or what each has in several places; of threads, and in pieces through slots. */
+ * rank, or what each has in several places; at once, or begun and ended; of threads, and in pieces
+ * through slots. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -91,6 +92,49 @@ static void listed_round(struct job *j, int rank, int round, float *x)
             }
 }
 
+/* Two are on their way at the same time, and a third comes between: a swap is begun, then a gather;
+ * rows of all are gathered at once; then the swap is over, and the gather. */
+static void pair_round(struct job *j, int rank, int round, float *x)
+{
+    static _Thread_local float y[3][RANKS_MAX * ROWS * WIDE];
+    dist *d = j->all.end[rank];
+    int32_t count[RANKS_MAX * RANKS_MAX], n_of[RANKS_MAX];
+    int n = 0, N = j->all.n;
+    for (int i = 0; i < N * N; i++)
+        count[i] = (round + i * i) % 3; /* 2 N rows of x at most, and then its own */
+    for (int r = 0; r < N; r++)
+        n_of[r] = (round + r) % 4;
+    for (int q = 0; q < N; q++)
+        for (int i = 0; i < count[rank * N + q]; i++, n++)
+            for (int k = 0; k < WIDE; k++)
+                x[n * WIDE + k] = value(round, rank, q, i, k);
+    float *own = x + (int64_t)2 * N * WIDE;
+    for (int i = 0; i < n_of[rank] * WIDE; i++)
+        own[i] = value(round, rank, 0, i / WIDE, i % WIDE);
+    const struct dist_swap s = {.x = x, .y = y[0], .n = WIDE, .count = count};
+    struct dist_gather g = {.x = own, .y = y[1], .n = WIDE, .n_of = n_of};
+    memset(y, 0, sizeof y);
+    dist_swap_begin(d, &s);
+    dist_gather_begin(d, &g);
+    g.y = y[2];
+    dist_look(d);
+    dist_gather(d, &g);
+    dist_end(d);
+    dist_end(d);
+    if (dist_status(d, NULL)) return;
+    n = 0;
+    for (int r = 0; r < N; r++)
+        for (int i = 0; i < count[r * N + rank]; i++, n++)
+            for (int k = 0; k < WIDE; k++)
+                check(j, y[0][n * WIDE + k] == value(round, r, rank, i, k));
+    n = 0;
+    for (int r = 0; r < N; r++)
+        for (int i = 0; i < n_of[r]; i++, n++)
+            for (int k = 0; k < WIDE; k++)
+                check(j, y[1][n * WIDE + k] == value(round, r, 0, i, k) &&
+                             y[2][n * WIDE + k] == y[1][n * WIDE + k]);
+}
+
 static void swap_round(struct job *j, int rank, int round, float *x)
 {
     static _Thread_local float y[RANKS_MAX * ROWS * WIDE];
@@ -125,7 +169,9 @@ static void run_rank(struct ranks *all, int rank)
     struct job *j = (struct job *)(void *)all;
     static _Thread_local float x[4][RANKS_MAX * ROWS * WIDE]; /* those before may still be read */
     for (int round = 0; round < ROUNDS && !dist_status(j->all.end[rank], NULL); round++) {
-        if (round % 8 == 5)
+        if (round % 11 == 10)
+            pair_round(j, rank, round, x[round & 3]);
+        else if (round % 8 == 5)
             listed_round(j, rank, round, x[round & 3]);
         else if (round % 3 == 0)
             swap_round(j, rank, round, x[round & 3]);

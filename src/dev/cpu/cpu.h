@@ -72,6 +72,7 @@ struct cpu {
     uint8_t *generated;               /* [T] 1 = not of the prompt */
     struct cpu_angles angles[CPU_N_ANGLES];
     int angles_next, n_rot_max;
+    int half; /* of the step under way, whose operators run; 0 too where it is not cut */
     struct cpu_experts moe;
     struct cpu_heads heads;
     struct cpu_spans span;
@@ -105,6 +106,7 @@ int64_t dev_cpu_kv_bytes(const dev *d, const struct dev_kv_shape *s);
 enum dev_kv_type dev_cpu_kv_auto(const dev *d);
 sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
 void dev_cpu_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
+void dev_cpu_half(dev *d, const struct dev_step *s, int i);
 void dev_cpu_kv_touch(dev *d, dev_kv *kv, int group, const int32_t *blk, int n);
 void dev_cpu_kv_poison(dev *d, dev_kv *kv, int group, int blk);
 int64_t dev_cpu_kv_page(dev_kv *kv, const struct dev_kv_at *at, void *page, bool set);

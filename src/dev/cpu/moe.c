@@ -83,7 +83,7 @@ struct dev_terms dev_cpu_terms(const struct cpu *c)
 
 /* Rows 0 .. T*K-1 sorted by place, within one by token; -1 for terms that are not computed
  * here. */
-static void group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
+void dev_cpu_moe_group(struct cpu *c, const struct dev_moe *p, int n_tok)
 {
     struct dev_terms l = dev_cpu_terms(c);
     for (int i = 0; i < n_tok * p->k; i++)
@@ -389,7 +389,7 @@ void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p
     ASSERT(n_tok <= dev_cpu_n_tok_experts(&c->most) && p->k <= c->most.k &&
            dev_terms_n_place(p) <= c->most.n_expert && m->gate_up->m.n_row <= c->most.d_ff_expert &&
            m->down->m.n_row <= c->most.d_model);
-    group_by_expert(c, p, n_tok);
+    dev_cpu_moe_group(c, p, n_tok);
     if (p->hits) count_hits(p, n_tok);
     m->n_slot = c->moe.expert_slot0[first_here(p) + dev_cpu_moe_n_here(p)] -
                 c->moe.expert_slot0[first_here(p)];

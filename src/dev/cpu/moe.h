@@ -49,6 +49,8 @@ struct cpu_moe {
 /* On one thread: tokens are grouped by expert, and the products of all experts in use added to
  * c->work[0] (gate and up) and c->work[1] (down), which the caller divides. */
 void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p, int n_tok);
+/* The first of that alone: tokens are grouped. */
+void dev_cpu_moe_group(struct cpu *c, const struct dev_moe *p, int n_tok);
 /* The lists of what was grouped last. */
 struct dev_terms dev_cpu_terms(const struct cpu *c);
 /* By all workers, a barrier between each and the next; x: the prepared input; prep: only without

@@ -88,18 +88,22 @@ void dev_cpu_prep(dev *d, const struct dev_step *b, const struct dev_prep *p)
 
 /* ---- rope ---- */
 
-/* The table for freq: found by its address, else the slot that was taken longest ago. */
+/* The table for freq, of each half of a step: found by its address, else the slot that was taken
+ * longest ago. */
 static struct cpu_angles *angles_of(struct cpu *c, const struct dev_rope *p)
 {
     for (int i = 0; i < CPU_N_ANGLES; i++) {
         struct cpu_angles *a = &c->angles[i];
-        if (a->freq == p->freq && a->n_rot == p->n_rot && a->mscale == p->mscale) return a;
+        if (a->freq == p->freq && a->n_rot == p->n_rot && a->mscale == p->mscale &&
+            a->half == c->half)
+            return a;
     }
     struct cpu_angles *a = &c->angles[c->angles_next];
     c->angles_next = (c->angles_next + 1) % CPU_N_ANGLES;
     a->freq = p->freq;
     a->n_rot = p->n_rot;
     a->mscale = p->mscale;
+    a->half = c->half;
     for (int t = 0; t < c->most.max.n_tok; t++)
         a->pos[t] = -1;
     return a;

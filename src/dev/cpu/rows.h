@@ -13,10 +13,11 @@ struct cpu_angles {
     const float *freq;
     int n_rot;
     float mscale;
+    int half;     /* of a step that is cut */
     int32_t *pos; /* [n_tok_max], -1 = none */
     float *cs;    /* [n_tok_max][n_rot_max]: cosines, then sines */
 };
-#define CPU_N_ANGLES 4
+#define CPU_N_ANGLES 8
 /* Rows of about ns nanoseconds each: on the caller when they are few, else over the team in
  * contiguous ranges. */
 void dev_cpu_for_rows(struct cpu *c, int n_row, double ns,

@@ -230,6 +230,7 @@ static const uint8_t *read_then(const struct cpu_work *w, int worker, const stru
 
 int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_piece *p)
 {
+    if (worker == 0 && c->head.look) c->head.look(c->head.look_user);
     if (p->at >= p->end &&
         !par_range_take(w->range, worker, c->n_worker, (struct par_piece){w->step_min, w->step_max},
                         &p->at, &p->end)) {
