@@ -594,6 +594,10 @@ static void put_team(struct json_w *w, const struct plan_run *r, const struct pl
         text_jw_key(w, "dispatch");
         text_jw_strz(w, l->swap ? "swap" : "gather");
     }
+    if (l->halves) {
+        text_jw_key(w, "micro");
+        text_jw_int(w, 2);
+    }
     if (strcmp(form, "f32") != 0) {
         text_jw_key(w, "combine");
         text_jw_strz(w, form);

@@ -259,7 +259,8 @@ void plan_print_start(const struct plan_run *r, const struct plan_option *o, con
         printf("-m %s", r->has_real ? r->o->common.model : "MODEL");
         printf(*layout ? " --layout %s" : "%s", layout);
         if (n_thread) printf(" -t %d", n_thread);
-        printf("%s\n", o->c.lay.swap ? " --dispatch swap" : "");
+        printf("%s%s\n", o->c.lay.swap ? " --dispatch swap" : "",
+               o->c.lay.halves ? " --micro 2" : "");
     }
     int def = plan_nodes_default(r);
     if (def > 1)

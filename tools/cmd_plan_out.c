@@ -156,6 +156,8 @@ static void put_team(struct json_w *w, const struct plan_layout *l)
 {
     char weights[PLAN_LAYOUT_TEXT];
     text_jw_key_strz(w, "dispatch", l->dp < 2 ? "" : l->swap ? "swap" : "gather");
+    text_jw_key(w, "micro");
+    text_jw_int(w, l->halves ? 2 : 1);
     if (l->n_weight > 0 && plan_layout_weights(l, weights, sizeof weights))
         text_jw_key_strz(w, "weight", weights);
 }

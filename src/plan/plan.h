@@ -290,6 +290,7 @@ struct plan_layout {
     double hot;          /* share of expert reads that hit copies on the card, 0..1 */
     int n_p, n_d;        /* split prefill and decode, nodes of each; 0,0 = mixed */
     bool swap;           /* CPU ranks with dp: rows go to those that have experts of theirs alone */
+    bool halves;         /* the same: steps in two halves, not counted in their time */
     double combine_bits; /* the same: of a value of an expert's output, 32, 16 or 8.25 */
     int n_weight;        /* CPU ranks of a stage that are not alike: 0, or tp dp */
     uint16_t weight[PLAN_RANK_MAX]; /* of what they share, each one's part */

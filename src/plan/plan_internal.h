@@ -44,6 +44,8 @@ double plan_attn_host(const struct plan_case *c, double seq, double tok, double 
 /* team.c: CPU ranks, one too. A step of decode; a batch of prompts, whose attention takes attn_flop
  * in all: t without fixed cost; memory of the fullest rank below out->limit. */
 void plan_team_step(const struct plan_case *c, double batch, double ctx, struct plan_time *t);
+/* Is a step of decode of so many sequences sooner over in two halves, `--micro 2`? */
+bool plan_team_micro(const struct plan_case *c, double batch, double ctx);
 void plan_team_prefill(const struct plan_case *c, double n_req, double n_tok, double attn_flop,
                        struct plan_time *t);
 void plan_team_memory(const struct plan_case *c, double batch, double ctx,

@@ -402,12 +402,15 @@ static void try_shares(struct finder *f, struct cand *c)
     if (l->dp > 1) {
         struct plan_case pc;
         struct plan_time t[2];
+        double n = fmax(1, q->load.n > 0 ? q->load.n : 4.0 * l->dp);
         for (int i = 0; i < 2; i++) {
             l->swap = i == 1;
             make_case(f, c, &pc);
-            plan_step(&pc, fmax(1, q->load.n > 0 ? q->load.n : 4.0 * l->dp), q->load.in, &t[i]);
+            plan_step(&pc, n, q->load.in, &t[i]);
         }
         l->swap = t[1].comm < t[0].comm;
+        make_case(f, c, &pc);
+        l->halves = l->ep > 1 && plan_team_micro(&pc, n, q->load.in);
     }
     try_extras(f, c);
 }

@@ -318,8 +318,14 @@ with tempfile.TemporaryDirectory() as d:
     check(x["layout"]["dispatch"] in ("swap", "gather")
           and x["step_us"]["communication"] < y["step_us"]["communication"],
           "experts' outputs as q8 are less to move")
+    near = y["layout"]["micro"]
     far = dict(json.load(open(cluster)), join_us=200, join_gbps=1, host_join_us=5,
                host_join_gbps=10, hop_us=300, hop_gbps=1)
+    json.dump(dict(far, join_gbps=0.1, host_join_gbps=0.1), open(cluster, "w"))
+    m = [ask(ask4.replace("cy 1", f"cy {n}") + f" --layout {how}")["options"][0]["layout"]["micro"]
+         for how, n in (("dp=2,ep=2", 256), ("dp=2,ep=2", 1), ("dp=2,tp=2,ep=4", 256))]
+    check(near == 1 and m == [2, 1, 1],
+          f"two halves where the network is slow, there are users, and no tp: {near} {m}")
     json.dump(far, open(cluster, "w"))
     f = {x["name"]: x["step_us"]["communication"]
          for x in ask(f"{ask4} --top 100")["options"]}
