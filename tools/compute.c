@@ -161,6 +161,30 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     return compute_open_looking(c, o, base, &(struct compute_look){0}, err);
 }
 
+/* Options that are the engine's as they are. */
+static void take_opts(sl_engine_opts *eo, const struct opt_common *o)
+{
+    eo->n_thread = o->threads;
+    if (!eo->n_ctx) eo->n_ctx = o->ctx;
+    eo->acts = (sl_acts)o->acts;
+    eo->kv = (sl_kv)o->kv;
+    eo->no_hugepages = o->no_hugepages;
+    eo->mem_fraction = o->mem_fraction;
+    if (o->layout) eo->layout = o->layout; /* else what the command takes */
+    eo->dist_deadline_ms = o->dist_deadline_ms;
+    eo->n_defer = o->defer;
+    eo->rebalance_s = o->rebalance_s;
+    eo->n_spare = o->spare ? o->spare : o->rebalance_s ? SPARE : 0;
+    eo->place_mbps = o->place_mbps;
+    eo->place_from = o->place_from;
+    eo->exact = o->exact;
+    eo->no_matrix_units = o->no_matrix_units;
+    eo->fallback = o->fallback ? "cpu" : NULL;
+    eo->combine = o->combine;
+    eo->dispatch = o->dispatch;
+    eo->micro = o->micro;
+}
+
 sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
                                const sl_engine_opts *base, const struct compute_look *look,
                                sl_err *err)
@@ -179,26 +203,8 @@ sl_status compute_open_looking(struct compute *c, const struct opt_common *o,
                         .pack_cache = (sl_pack_cache)o->pack_cache,
                         .chat_template_file = o->chat_template};
     sl_engine_opts eo = base ? *base : (sl_engine_opts){0};
-    eo.n_thread = o->threads;
-    if (!eo.n_ctx) eo.n_ctx = o->ctx;
-    eo.acts = (sl_acts)o->acts;
-    eo.kv = (sl_kv)o->kv;
-    eo.no_hugepages = o->no_hugepages;
+    take_opts(&eo, o);
     eo.device = place_device(o, home, sizeof home);
-    eo.mem_fraction = o->mem_fraction;
-    if (o->layout) eo.layout = o->layout; /* else what the command takes */
-    eo.dist_deadline_ms = o->dist_deadline_ms;
-    eo.n_defer = o->defer;
-    eo.rebalance_s = o->rebalance_s;
-    eo.n_spare = o->spare ? o->spare : o->rebalance_s ? SPARE : 0;
-    eo.place_mbps = o->place_mbps;
-    eo.place_from = o->place_from;
-    eo.exact = o->exact;
-    eo.no_matrix_units = o->no_matrix_units;
-    eo.fallback = o->fallback ? "cpu" : NULL;
-    eo.combine = o->combine;
-    eo.dispatch = o->dispatch;
-    eo.micro = o->micro;
     SL_TRY(place_option(o, 0, place, sizeof place, &eo.place, err));
     SL_TRY(place_stream(o, &eo.stream_from, err));
     if (!eo.n_chunk) eo.n_chunk = o->chunk;

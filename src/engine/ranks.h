@@ -104,6 +104,7 @@ sl_status engine_follower_beside(struct follower *f, const struct say_head *h,
 sl_status engine_ranks_ask(sl_engine *e, uint32_t what, uint32_t at, uint64_t *of,
                            sl_err *err) BASE_MUST_USE;
 bool engine_ranks_busy(const sl_engine *e); /* something is under way */
+bool engine_ranks_swap(const sl_engine *e); /* tokens go to ranks that have their experts alone */
 /* The counts of a layer's experts go from its stage on to home. Errors: as model_routed. */
 sl_status engine_follower_routed(struct follower *f, int layer, sl_err *err) BASE_MUST_USE;
 
