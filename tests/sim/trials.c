@@ -15,14 +15,14 @@
  * --state: every other layer has a recurrent state in place of keys and values, and requests also
  * go back to earlier positions. --layout: the company runs on so many ranks, what is alone on one;
  * models that can not be shared so are named; with dp alone, steps are cut in halves in every other
- * trial (micro). --move: of a layout with ep, experts have copies now
- * and then and change ranks while steps go on. --layouts: each of the N trials of every model, in
- * int8, bf16 and f32 (or --acts), has a random layout of at most 8 ranks: its experts placed at
- * random, with copies, rows gathered or swapped, stages with lanes or without; batches of up to 8,
- * pieces of up to 64 tokens, and caches so small that requests are preempted. --defer: N experts
- * of a token come late, of models that have them. --apart: another engine computes prompts, on
- * ranks of layout L (tp=1: one), and of some trials loses or damages what it stores. SL_CPU caps
- * the instruction set. Prints one line per model and the trial of a failure. */
+ * trial (micro). --move: of a layout with ep, experts have copies now and then and change ranks
+ * while steps go on. --layouts: each of the N trials of every model, in int8, bf16 and f32 (or
+ * --acts), has a random layout of at most 8 ranks: its experts placed at random, with copies, rows
+ * gathered or swapped, stages with lanes or without; batches of up to 8, pieces of up to 64 tokens,
+ * and caches so small that requests are preempted. --defer: N experts of a token come late, of
+ * models that have them. --apart: another engine computes prompts, on ranks of layout L (tp=1:
+ * one), and of some trials loses or damages what it stores. SL_CPU caps the instruction set. Prints
+ * one line per model and the trial of a failure. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,6 +278,7 @@ static void open_apart(sl_model *m, sl_engine *e, sl_engine_opts o, struct apart
     sl_err err;
     memset(a, 0, sizeof *a);
     o.layout = t->apart;
+    o.micro = 0;
     o.expert_load = NULL;
     o.n_expert_load = o.redundant = o.n_spare = 0;
     o.n_thread = 4;
