@@ -201,7 +201,7 @@ struct opt_common {
      "each expert's output in that form: other answers, less between ranks"},                      \
     {"dispatch", 0, OPT_STR,  offsetof(S, common.dispatch), "auto|gather|swap", NULL, 0, 0,       \
      "rows to experts of --layout dp: gather is all to all"},                                      \
-    {"micro",   0,  OPT_INT,  offsetof(S, common.micro), "N", "1", 1, 2,                           \
+    {"micro",   0,  OPT_INT,  offsetof(S, common.micro), "1|2", "1", 1, 2,                         \
      "2: with --layout dp a step is cut in two, one half computes while rows of the other travel"},\
     {"pack-cache", 0, OPT_ENUM, offsetof(S, common.pack_cache),                                    \
      "off|beside|cache|ignore", "off", 0, 0, "keep the packed weights for later starts"},          \
