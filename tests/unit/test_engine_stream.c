@@ -139,19 +139,26 @@ TEST(engine_stream_has_the_bits_of_one_device_with_late_ones)
     has_the_bits("gpt_oss", 1);
 }
 
+/* The model, and what the CPU alone gets of it. */
+static sl_model *alone(const char *name, int n_defer, struct got *one, sl_stats *st)
+{
+    sl_model *m = NULL;
+    ASSERT_OK(sl_model_open(tiny(name), NULL, &m, &err));
+    sl_engine_opts o = opts_of("cpu", 0);
+    o.n_defer = n_defer;
+    run(m, &o, one, st);
+    return m;
+}
+
 /* Parts elsewhere: routers and shared experts on the CPU too, some layers' experts on the device.
  */
 static void goes_with(const char *name, const char *const *places, int n_place, int n_defer)
 {
     struct got one, other;
-    sl_model *m = NULL;
     sl_stats st;
-    ASSERT_OK(sl_model_open(tiny(name), NULL, &m, &err));
-    sl_engine_opts o = opts_of("cpu", 0);
-    o.n_defer = n_defer;
-    run(m, &o, &one, &st);
+    sl_model *m = alone(name, n_defer, &one, &st);
     for (int i = 0; i < n_place; i++) {
-        o = opts_of(devices[i % 3], 1 + 8 * (i % 2));
+        sl_engine_opts o = opts_of(devices[i % 3], 1 + 8 * (i % 2));
         o.n_defer = n_defer;
         o.place = places[i];
         run(m, &o, &other, &st);
@@ -255,12 +262,9 @@ TEST(engine_stream_counts_hot_experts)
 TEST(engine_stream_goes_with_hot_experts_that_change)
 {
     struct got one, other;
-    sl_model *m = NULL;
     sl_stats st;
-    ASSERT_OK(sl_model_open(tiny("qwen3_moe"), NULL, &m, &err));
-    sl_engine_opts o = opts_of("cpu", 0);
-    run(m, &o, &one, &st);
-    o = opts_of("check", 4);
+    sl_model *m = alone("qwen3_moe", 0, &one, &st);
+    sl_engine_opts o = opts_of("check", 4);
     o.n_hot = 2;
     o.hot_update = 30;
     sl_engine *e = open_engine(m, &o, &other);
@@ -352,14 +356,10 @@ static void in_stages(const char *name, const char *layout, const char *device, 
 {
     static const int from[] = {1, 9, 16};
     struct got one, other;
-    sl_model *m = NULL;
     sl_stats st;
-    ASSERT_OK(sl_model_open(tiny(name), NULL, &m, &err));
-    sl_engine_opts o = opts_of("cpu", 0);
-    o.n_defer = n_defer;
-    run(m, &o, &one, &st);
+    sl_model *m = alone(name, n_defer, &one, &st);
     for (int k = 0; k < BASE_COUNT_OF(from); k++) {
-        o = opts_of(device, from[k]);
+        sl_engine_opts o = opts_of(device, from[k]);
         o.n_thread = 3;
         o.n_defer = n_defer;
         o.n_hot = k;
