@@ -193,9 +193,9 @@ static void tell(const struct engine_hot *h)
 
 const struct model_hot *engine_hot_choose(struct engine_hot *h)
 {
-    int E = h->o.c->n_expert;
     if (!h->on) return NULL;
     if (h->is_chosen) return &h->of; /* the device was opened again */
+    int E = h->o.c->n_expert;
     if (h->o.n == SL_HOT_AUTO) {
         for (int il = 0; il < n_layers(h); il++) /* in the order in which they would be taken */
             if (may(h, il)) best_of(load_of(h, il), E, E, h->expert + (int64_t)il * E);
