@@ -41,6 +41,9 @@ struct board {
         const void *p; /* threads only */
         size_t n;
     } msg[DIST_AHEAD_MAX]; /* by their number; published by told */
+    /* The number of the message that there will be no more; 0: there will. It has no place: after a
+     * failure a rank may still read what was told before. relaxed: published by told */
+    atomic_uint end;
     atomic_int failed; /* 0, 1 while why is written, 2 */
     sl_err why;
     struct board_line line[];
@@ -180,8 +183,12 @@ static void board_tell(dist *d, const void *msg, size_t n, const struct dist_som
         ASSERT(n <= d->n_msg_max);
         memcpy(d->msg + at * d->n_msg_max, msg, n);
     }
-    b->msg[at].p = msg;
-    b->msg[at].n = n;
+    if (n) {
+        b->msg[at].p = msg;
+        b->msg[at].n = n;
+    } else {
+        atomic_store_explicit(&b->end, d->n_told, memory_order_relaxed);
+    }
     os_word_raise(&b->told);
 }
 
@@ -207,6 +214,7 @@ static const void *board_hear(dist *d, size_t *n)
             if (ns || dist_gone(d, 0)) late(d, 0, ns, "between steps");
             if (d->group && has_failed(d)) return NULL;
         }
+    if (d->heard == atomic_load_explicit(&b->end, memory_order_relaxed)) return NULL;
     unsigned at = d->heard % (unsigned)d->n_ahead;
     *n = b->msg[at].n;
     if (*n) wait_for_home(d);
