@@ -128,7 +128,7 @@ bool dist_stopped(const dist *d, int rank, uint64_t *turns)
 
 /* ---- messages ---- */
 
-_Static_assert(GROUP_N_PLACE *DIST_RANK_MAX <= DIST_MODULE_PLACES, "places of messages");
+_Static_assert(GROUP_N_PLACE * DIST_RANK_MAX <= DIST_MODULE_PLACES, "places of messages");
 
 /* Where they are under way in the module. */
 static int place_to(const struct dist_way *w, int rank)

@@ -231,8 +231,10 @@ void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, in
     struct spec_plan *s = &e->spec.plan;
     if (l) e->stats.draft_ns += (int64_t)(l->ns + l->more_ns);
     if (!e->spec.on) return;
-    if (p->n_spent && l) spec_plan_observe_prompt(s, p->n_decode > 0, l);
-    if (p->n_spent) return;
+    if (p->n_spent) {
+        if (l) spec_plan_observe_prompt(s, p->n_decode > 0, l);
+        return;
+    }
     spec_plan_observe(s, p->n_item, p->n_draft, n_new, (double)ns, l);
     e->stats.n_draft_stop = s->n_off;
 }

@@ -495,6 +495,8 @@ int engine_cache_copies(sl_engine *e, const struct sched_plan *p);
 sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err) BASE_MUST_USE;
 void engine_place_close(sl_engine *e); /* the devices too */
 bool engine_has_card(const sl_engine *e); /* on any rank, by its name */
+/* Bytes that are free on a device, or that fraction of them. Errors: as dev_memory. */
+sl_status engine_free_on(dev *d, double fraction, int64_t *out, sl_err *err) BASE_MUST_USE;
 /* The same of another rank, a thread's: place NULL: all is on home. Devices that are open when it
  * fails are closed with the others. Errors: as model_place_parse, dev_open. */
 struct engine_stage {

@@ -221,13 +221,11 @@ static int64_t need_at(const sl_engine *e, int i)
     return n / all * here; /* what ranks repeat is small */
 }
 
-/* What is free on device i, as far as it may be used. */
-static sl_status free_on(const sl_engine *e, int i, int64_t *out, sl_err *err)
+sl_status engine_free_on(dev *d, double fraction, int64_t *out, sl_err *err)
 {
     int64_t total, n = 0;
-    double f = e->opts.mem_fraction;
-    SL_TRY(dev_memory(e->place.p.d[i], &n, &total, err));
-    *out = f > 0 && f < 1 ? (int64_t)((double)n * f) : n;
+    SL_TRY(dev_memory(d, &n, &total, err));
+    *out = fraction > 0 && fraction < 1 ? (int64_t)((double)n * fraction) : n;
     return SL_OK;
 }
 
@@ -249,7 +247,7 @@ sl_status engine_place_rooms(const sl_engine *e, struct engine_rooms *out, sl_er
     for (int i = 0; i < p->n_dev; i++) {
         out->pool[i] = pool_of(p, i);
         if (out->pool[i] != i) continue;
-        SL_TRY(free_on(e, i, &out->available[i], err));
+        SL_TRY(engine_free_on(p->d[i], e->opts.mem_fraction, &out->available[i], err));
         out->room[i] = out->available[i] - need_at(e, i);
         if (out->room[i] < 0 && i != p->on[MODEL_ATTN])
             return engine_fit_part(e, i, need_at(e, i), out->available[i], err);

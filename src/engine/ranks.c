@@ -56,14 +56,12 @@ static sl_status look_for_room(struct rank *r, sl_err *err)
     const struct engine_ranks *k = r->all;
     const struct model_place *p = &r->place;
     const struct arch_cfg *c = &k->m->cfg;
-    int64_t bytes[MODEL_DEV_MAX], n, total;
-    double f = k->mem_fraction;
+    int64_t bytes[MODEL_DEV_MAX], n;
     model_place_bytes(&(struct model_placed){p, c, &r->hot.o.dims}, k->m->io, bytes);
     bytes[p->on[MODEL_ATTN]] += k->stream_bytes;
     for (int i = 0; i < p->n_dev; i++) {
         struct dev_kv_shape kv = model_kv_shape_on(p, c, i, &r->shape);
-        SL_TRY(dev_memory(p->d[i], &n, &total, err));
-        if (f > 0 && f < 1) n = (int64_t)((double)n * f);
+        SL_TRY(engine_free_on(p->d[i], k->mem_fraction, &n, err));
         r->hot.room[i] = n / n_alike(r) - bytes[i] - arch_beside_bytes(bytes[i]) -
                          dev_kv_bytes(p->d[i], &kv);
     }
@@ -261,9 +259,9 @@ static sl_status deal_experts(sl_engine *e, int n_rank, sl_err *err)
     const sl_engine_opts *o = &e->opts;
     void *mem = NULL, *none = NULL;
     if (!c->n_expert)
-        return n_rank > 1
-                   ? SL_FAIL(err, REQUEST, "layout: ep=%d: %.60s has no experts that are chosen",
-                             n_rank, e->m->name)
+        return n_rank > 1 ? SL_FAIL(err, REQUEST,
+                                    "layout: ep=%d: %.60s has no experts that are chosen", n_rank,
+                                    e->m->name)
                           : SL_FAIL(err, REQUEST,
                                     "layout: dp=%d: every rank would hold all of %.60s, which has "
                                     "no experts: several engines (serve --attach), or tp",

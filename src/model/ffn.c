@@ -179,7 +179,7 @@ static void run_experts(struct emit *e, const struct side *s, struct dev_moe p)
     model_op(e, DEV_OP_moe)->u.moe = p;
     if (p.phase) {
         p.phase = DEV_MOE_SUM;
-    model_op(e, DEV_OP_moe)->u.moe = p;
+        model_op(e, DEV_OP_moe)->u.moe = p;
     }
     if (!is_rest) return;
     model_hot_bring(e);

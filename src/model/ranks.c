@@ -65,11 +65,11 @@ static void carry_apart(void *user, const struct dev_joined *j)
         return;
     }
     const struct dist_swap s = {.of = DIST_STAGE,
-                                                .x = j->x,
-                                                .y = j->y,
-                                                .n = j->n,
-                                                .count = j->count,
-                                                .run = run_on,
+                                .x = j->x,
+                                .y = j->y,
+                                .n = j->n,
+                                .count = j->count,
+                                .run = run_on,
                                 .user = j->d};
     if (j->begin)
         dist_swap_begin(m->opts.dist, &s);
