@@ -280,7 +280,21 @@ void kern_mm_blank(struct mm_act_buf *b, int n)
 
 #define UNPACK_GROUPS 32 /* groups of a code format that the float forms decode at a time */
 
+/* Of which columns the scratch holds what code formats read. */
+struct kept_key {
+    const struct kern *kern;
+    const struct mm_act_buf *x;
+    const int32_t *idx;
+    int form, fmt, n_col, j0, n;
+};
+
+struct kept {
+    struct kept_key key; /* n 0: of none */
+    struct mm_run r;     /* what code_columns() fills */
+};
+
 struct scratch {
+    struct kept *kept;
     float *panel; /* of the float forms; bf16 too */
     float *acc, *unpack;
     const struct mm_rec **hi, **lo; /* [MM_N_COL] */
@@ -291,7 +305,8 @@ struct scratch {
 
 static size_t carve_scratch(uint8_t *base, int n_col, struct scratch *s)
 {
-    size_t n = 0, n_group = (size_t)padded(n_col) / 32;
+    size_t n = align64(sizeof *s->kept), n_group = (size_t)padded(n_col) / 32;
+    s->kept = (struct kept *)(void *)base;
     s->panel = (float *)(void *)(base + n);
     n += MM_PANEL * 32 * sizeof(float);
     s->acc = (float *)(void *)(base + n);
@@ -408,12 +423,11 @@ static void copy_lo(struct mm_run *r, struct mm_rec *seq)
  * by side first, group by group: every stream more costs a core that waits for memory. Very few are
  * cut to what the format needs: they are read again for each tile, and stay in the L1 only while
  * they are small. */
-static void code_columns(const struct kern *kern, const struct mm_mat *m, int tile0,
+static void code_columns(const struct kern *kern, const struct mm_mat *m,
                          const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int j0,
                          struct mm_run *r, const struct scratch *s)
 {
     const struct mm_fmt_info *f = &kern_mm_fmts[m->fmt];
-    float even = m->scale, odd = m->is_pair ? m->scale2 : m->scale;
     const struct mm_rec *rec = records(x, form);
     struct mm_rec *panel = (struct mm_rec *)(void *)s->panel;
     size_t stride = row_recs(x->n_col, form), n = (size_t)r->n;
@@ -422,10 +436,7 @@ static void code_columns(const struct kern *kern, const struct mm_mat *m, int ti
     if (copy && r->n <= kern->short_rec && !(f->half && f->min && f->off)) r->short_rec = recs;
     for (size_t j = 0; j < n; j++) {
         const struct mm_rec *from = s->hi[j] = rec + tok_at(idx, j0 + (int)j) * stride;
-        float unit = from[stride - 1].d;
         s->lo[j] = from + x->ld / 32;
-        s->unit[j][0] = unit * (tile0 & 1 ? odd : even);
-        s->unit[j][1] = unit * (tile0 & 1 ? even : odd);
         if (!copy) continue;
         s->hi[j] = panel + j;
         if (r->short_rec) {
@@ -436,13 +447,48 @@ static void code_columns(const struct kern *kern, const struct mm_mat *m, int ti
             panel[g * n + j] = from[g];
     }
     r->hi = s->hi;
-    r->unit = (const float(*)[2])s->unit;
     r->step = copy ? n : 1;
     if (form == MM_ACT_INT8) return;
     r->lo = s->lo;
     list_lo(x, form, idx, j0, r->n, r, s);
     size_t used = copy ? n * (size_t)r->g1 : 0;
     if (n > 1 && used + (size_t)r->lo_off[r->g1] <= MM_PANEL * 2) copy_lo(r, panel + used);
+}
+
+/* What the outputs of the columns are multiplied with. */
+static void code_units(const struct mm_mat *m, int tile0, const struct mm_act_buf *x,
+                       enum mm_act form, const int32_t *idx, int j0, struct mm_run *r,
+                       const struct scratch *s)
+{
+    float even = m->scale, odd = m->is_pair ? m->scale2 : m->scale;
+    const struct mm_rec *rec = records(x, form);
+    size_t stride = row_recs(x->n_col, form);
+    for (int j = 0; j < r->n; j++) {
+        float unit = rec[(tok_at(idx, j0 + j) + 1) * stride - 1].d;
+        s->unit[j][0] = unit * (tile0 & 1 ? odd : even);
+        s->unit[j][1] = unit * (tile0 & 1 ? even : odd);
+    }
+    r->unit = (const float(*)[2])s->unit;
+}
+
+/* The columns of the scratch, if they are those and did not change (again). Narrow matrices are
+ * cut into pieces of a few tiles, so that copying columns for each would take as long as a tile. */
+static int are_kept(const struct kept *k, const struct kept_key *key, int again, struct mm_run *r)
+{
+    const struct kept_key *a = &k->key;
+    if (!again || a->kern != key->kern || a->x != key->x || a->idx != key->idx ||
+        a->form != key->form || a->fmt != key->fmt || a->n_col != key->n_col || a->j0 != key->j0 ||
+        a->n != key->n)
+        return 0;
+    r->hi = k->r.hi;
+    r->lo = k->r.lo;
+    r->short_rec = k->r.short_rec;
+    r->step = k->r.step;
+    r->lo_off = k->r.lo_off;
+    r->lo_col = k->r.lo_col;
+    r->n_lo = k->r.n_lo;
+    r->lo_seq = k->r.lo_seq;
+    return 1;
 }
 
 /* The same for floats: [4 * groups][n][8]. */
@@ -536,7 +582,8 @@ static void run_unpacked(const struct kern *k, const struct mm_mat *m, int tile0
 /* One set of at most MM_N_COL columns. */
 static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, int n_tile,
                     const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int j0, int n,
-                    float *y, int64_t ldy, const uint8_t *then, const struct scratch *s)
+                    float *y, int64_t ldy, const uint8_t *then, int again,
+                    const struct scratch *s)
 {
     const struct mm_fmt_info *f = &kern_mm_fmts[m->fmt];
     int per = f->blk_k / 32, n_group = (m->n_col + f->blk_k - 1) / f->blk_k * per;
@@ -552,6 +599,7 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
         r.prefetch = n < kern->prefetch_from ? kern->prefetch_1 : kern->prefetch_n;
         r.prefetch_far = n < kern->prefetch_from ? 0 : kern->prefetch_far;
         r.two = kern->two_tiles;
+        if (floats) s->kept->key.n = 0; /* the panel is theirs */
         if (form == MM_ACT_BF16 && m->fmt == MM_bf16 && kern->bf16_pairs) {
             r.xb = fill_panel_bf16(x->bf16, (size_t)x->ld, idx, j0, n, g0, r.g1,
                                    (uint16_t *)(void *)s->panel);
@@ -572,7 +620,12 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
         }
         r.end = r.w + (size_t)n_tile * m->tile_bytes;
         r.then = then;
-        code_columns(kern, m, tile0, x, form, idx, j0, &r, s);
+        struct kept_key key = {kern, x, idx, (int)form, m->fmt, x->n_col, j0, n};
+        if (!are_kept(s->kept, &key, again, &r)) {
+            code_columns(kern, m, x, form, idx, j0, &r, s);
+            *s->kept = (struct kept){key, r};
+        }
+        code_units(m, tile0, x, form, idx, j0, &r, s);
         run_of(kern, m->fmt)(&r);
     }
 }
@@ -591,14 +644,14 @@ static void scale_row(const struct mm_mat *m, int tile0, int n_tile, float *y)
 
 void kern_mm(const struct mm_mat *m, int tile0, int n_tile, const struct mm_act_buf *x,
              enum mm_act form, const int32_t *idx, int n_tok, float *y, int64_t ldy,
-             const uint8_t *then, void *scratch)
+             const uint8_t *then, int again, void *scratch)
 {
-    kern_mm_with(kern_get(), m, tile0, n_tile, x, form, idx, n_tok, y, ldy, then, scratch);
+    kern_mm_with(kern_get(), m, tile0, n_tile, x, form, idx, n_tok, y, ldy, then, again, scratch);
 }
 
 void kern_mm_with(const struct kern *k, const struct mm_mat *m, int tile0, int n_tile,
                   const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok,
-                  float *y, int64_t ldy, const uint8_t *then, void *scratch)
+                  float *y, int64_t ldy, const uint8_t *then, int again, void *scratch)
 {
     struct scratch s;
     carve_scratch(scratch, m->n_col, &s);
@@ -606,7 +659,7 @@ void kern_mm_with(const struct kern *k, const struct mm_mat *m, int tile0, int n
     for (int i = 0; i < n_set; i++) {
         int j0 = (int)((int64_t)n_tok * i / n_set), j1 = (int)((int64_t)n_tok * (i + 1) / n_set);
         const uint8_t *after = i == n_set - 1 ? then : NULL;
-        columns(k, m, tile0, n_tile, x, form, idx, j0, j1 - j0, y, ldy, after, &s);
+        columns(k, m, tile0, n_tile, x, form, idx, j0, j1 - j0, y, ldy, after, again, &s);
         for (int j = j0; j < j1 && form <= MM_ACT_BF16; j++)
             scale_row(m, tile0, n_tile, y + j * ldy);
     }

@@ -165,10 +165,11 @@ size_t kern_mm_scratch_bytes(int n_col);
 /* Stream tiles [tile0, tile0 + n_tile) times the listed tokens: y[j * ldy + 16 * (t - tile0) + i],
  * j < n_tok, i < 16, all rows of a tile written (padding rows give 0). y f32, 64-byte aligned rows
  * not required. idx NULL = 0 .. n_tok-1. then: what the caller reads next, weights or not, which
- * are asked for when the tiles' end is near; NULL: not known.
- */
+ * are asked for when the tiles' end is near; NULL: not known. again: not 0 where x and what idx
+ * points to hold what they held at the last call with this scratch, so that what was made of the
+ * same columns for the same format need not be made again. */
 void kern_mm(const struct mm_mat *m, int tile0, int n_tile, const struct mm_act_buf *x,
              enum mm_act form, const int32_t *idx, int n_tok, float *y, int64_t ldy,
-             const uint8_t *then, void *scratch);
+             const uint8_t *then, int again, void *scratch);
 
 #endif

@@ -164,7 +164,7 @@ static void product(struct job *j, int t)
     int t0 = (int)((int64_t)j->m.n_tile * t / j->n_thread),
         t1 = (int)((int64_t)j->m.n_tile * (t + 1) / j->n_thread);
     kern_mm(&j->m, t0, t1 - t0, &j->x, j->form, NULL, j->n_tok, j->y + 16 * t0, j->ldy, NULL,
-            j->scratch[t]);
+            0, j->scratch[t]);
 }
 
 static void touch(struct job *j, int t)

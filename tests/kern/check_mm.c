@@ -346,6 +346,33 @@ static void compare(struct check *c, const struct problem *p, const float *y, co
         }
 }
 
+static void compare_tiles(struct check *c, const struct problem *p, const float *y,
+                          const float *want, int64_t ldy)
+{
+    for (int j = 0; j < p->n_tok; j++)
+        compare(c, p, y + j * ldy, want + j * ldy, 16 * (size_t)p->m.n_tile);
+}
+
+/* Columns that changed and a call that says so; other columns, and a call that does not. */
+static void check_changed(struct check *c, const struct kern *k, struct problem *p, void *scratch)
+{
+    float *y = check_alloc(c, 32 * sizeof(float));
+    float *x = check_alloc(c, (size_t)p->m.n_col * sizeof(float));
+    float *want = check_alloc(c, 32 * sizeof(float));
+    void *fresh = check_alloc(c, kern_mm_scratch_bytes(p->m.n_col));
+    int32_t tok[2] = {p->idx ? p->idx[p->n_tok - 1] : p->n_tok - 1, p->idx ? p->idx[0] : 0};
+    for (int i = 0; i < p->m.n_col; i++)
+        x[i] = (float)check_rand(c, 1000) / 100.0f - 5.0f;
+    for (int again = 0; again < 2; again++) {
+        if (!again) kern_mm_prep(&p->x, tok[0], x);
+        kern_mm_with(k, &p->m, 0, 1, &p->x, p->form, tok + again, 2 - again, want, 16, NULL, 0,
+                     fresh);
+        kern_mm_with(k, &p->m, 0, 1, &p->x, p->form, tok + again, 2 - again, y, 16, NULL, again,
+                     scratch);
+        compare(c, p, y, want, 16 * (size_t)(2 - again));
+    }
+}
+
 static void check_product(struct check *c, const struct kern *k, int fmt, int n_row, int n_col,
                           int n_tok, enum mm_act form)
 {
@@ -357,12 +384,17 @@ static void check_product(struct check *c, const struct kern *k, int fmt, int n_
     size_t n = (size_t)ldy * (size_t)(n_tok - 1) + 16 * (size_t)p.m.n_tile;
     float *want = check_alloc(c, n * sizeof(float)), *y = check_alloc(c, n * sizeof(float));
     void *scratch = check_alloc(c, kern_mm_scratch_bytes(n_col));
-    kern_mm_with(&ref, &p.m, 0, p.m.n_tile, &p.x, form, p.idx, n_tok, want, ldy, NULL, scratch);
+    kern_mm_with(&ref, &p.m, 0, p.m.n_tile, &p.x, form, p.idx, n_tok, want, ldy, NULL, 0, scratch);
     if (strcmp(c->isa, "ref") == 0) {
         if (fmt != MM_mxfp4) against_double(c, &p, want, ldy);
     } else {
-        kern_mm_with(k, &p.m, 0, p.m.n_tile, &p.x, form, p.idx, n_tok, y, ldy, p.m.data, scratch);
+        kern_mm_with(k, &p.m, 0, p.m.n_tile, &p.x, form, p.idx, n_tok, y, ldy, p.m.data, 0, scratch);
         compare(c, &p, y, want, n);
+        memset(y, 0xff, n * sizeof(float));
+        for (int t = 0; t < p.m.n_tile; t++) /* with the columns of the call before */
+            kern_mm_with(k, &p.m, t, 1, &p.x, form, p.idx, n_tok, y + 16 * t, ldy, NULL, 1, scratch);
+        compare_tiles(c, &p, y, want, ldy);
+        check_changed(c, k, &p, scratch);
     }
     check_free_all();
 }
@@ -456,11 +488,11 @@ void check_alone(struct check *c)
             float *y = check_alloc(c, (size_t)p.n_tok * (size_t)ldy * sizeof(float));
             float *one = check_alloc(c, 16 * sizeof(float));
             void *scratch = check_alloc(c, kern_mm_scratch_bytes(p.m.n_col));
-            kern_mm(&p.m, 0, p.m.n_tile, &p.x, p.form, p.idx, p.n_tok, y, ldy, NULL, scratch);
+            kern_mm(&p.m, 0, p.m.n_tile, &p.x, p.form, p.idx, p.n_tok, y, ldy, NULL, 0, scratch);
             for (int j = 0; j < p.n_tok; j++)
                 for (int t = 0; t < p.m.n_tile; t++) {
                     int32_t tok = p.idx ? p.idx[j] : j;
-                    kern_mm(&p.m, t, 1, &p.x, p.form, &tok, 1, one, 16, p.m.data, scratch);
+                    kern_mm(&p.m, t, 1, &p.x, p.form, &tok, 1, one, 16, p.m.data, 0, scratch);
                     compare(c, &p, y + j * ldy + 16 * t, one, 16);
                 }
             check_free_all();

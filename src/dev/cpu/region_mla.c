@@ -65,6 +65,7 @@ static void take_heads(struct mine *m, struct fixed *f, const float *x, float *y
                      c->own.act[m->worker]); /* a head's input is its worker's */
     while (dev_cpu_work_take(c, &f->w, m->worker, &at)) {
         int h = at.seg->user;
+        at.again = at.again && h == is_there;
         for (int t = 0; t < n_tok && h != is_there; t++)
             kern_mm_prep(&m->in, t, x + t * ld[0] + h * ld_h[0]);
         is_there = h;

@@ -245,6 +245,7 @@ int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_
         else
             hi = mid - 1;
     }
+    p->again = p->seg != NULL;
     const struct cpu_seg *s = p->seg = &w->seg[lo];
     int end = p->end < s->end ? p->end : s->end, u = s->unit;
     p->tile0 = (p->at - s->begin) * u;
@@ -263,10 +264,11 @@ static void product(struct cpu *c, int worker, const struct cpu_piece *p, const 
     if (n_full > p->n_tile) n_full = p->n_tile;
     if (n_full > 0)
         kern_mm(m, p->tile0, n_full, in->x, in->form, in->idx, in->n_tok, y + 16 * p->tile0, ldy,
-                p->then, s->mm);
+                p->then, p->again, s->mm);
     if (n_full == p->n_tile) return;
     int tile = p->tile0 + n_full;
-    kern_mm(m, tile, 1, in->x, in->form, in->idx, in->n_tok, s->tile, 16, p->then, s->mm);
+    kern_mm(m, tile, 1, in->x, in->form, in->idx, in->n_tok, s->tile, 16, p->then,
+            p->again || n_full > 0, s->mm);
     for (int j = 0; j < in->n_tok; j++)
         memcpy(y + j * ldy + 16 * tile, s->tile + 16 * j, sizeof(float) * (size_t)rest);
 }
@@ -299,11 +301,13 @@ void dev_cpu_product_pairs(struct cpu *c, int worker, const struct cpu_piece *p,
         int j0 = (int)((int64_t)n_tok * i / n_set),
             n_j = (int)((int64_t)n_tok * (i + 1) / n_set) - j0;
         if (!m2->data)
-            kern_mm(m, p->tile0, p->n_tile, x, w->form, idx + j0, n_j, s->tile, ld, p->then, s->mm);
+            kern_mm(m, p->tile0, p->n_tile, x, w->form, idx + j0, n_j, s->tile, ld, p->then,
+                    p->again, s->mm);
         for (int k = 0; m2->data && k < n_unit; k++) { /* two streams, laid as a pair's tiles */
             float *y = s->tile + 32 * k;
-            kern_mm(m, unit0 + k, 1, x, w->form, idx + j0, n_j, y, ld, NULL, s->mm);
-            kern_mm(m2, unit0 + k, 1, x, w->form2, idx + j0, n_j, y + 16, ld, NULL, s->mm);
+            bool again = p->again || k > 0;
+            kern_mm(m, unit0 + k, 1, x, w->form, idx + j0, n_j, y, ld, NULL, again, s->mm);
+            kern_mm(m2, unit0 + k, 1, x, w->form2, idx + j0, n_j, y + 16, ld, NULL, true, s->mm);
         }
         for (int j = 0; j < n_j; j++) {
             float *h = out->act ? s->row : out->h + (j0 + j) * out->ldh + row0;

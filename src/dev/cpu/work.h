@@ -51,6 +51,7 @@ struct cpu_piece {
     int tile0, n_tile;   /* stream tiles of seg->m */
     int at, end;         /* units taken and not yet handed out; start with 0, 0 */
     const uint8_t *then; /* what the worker reads after it; NULL: not known */
+    bool again;          /* not the first: inputs are as they were (kern_mm) */
 };
 
 void dev_cpu_work_clear(struct cpu_work *w);
