@@ -7,6 +7,10 @@
  * many as pay. What these store is overwritten by the pass of a later step before anything reads
  * it.
  *
+ * Nobody reads what the last layer makes of a token without a row but its entry in the cache. Where
+ * there are many, in prompts, they have a pass that ends with it, and the whole layer sees the rows
+ * alone: the same bits.
+ *
  * Of a request that draws the guess may be drawn too: as if the drafter's logits were the model's,
  * with the noise that the model's row at that place will have. The two agree far more often than
  * two draws of distributions so alike; room spec says when more often than the likeliest token. */
@@ -111,10 +115,49 @@ static void take_guesses(sl_engine *e, const struct model_rows *rows, int n_row,
 
 /* ---- passes ---- */
 
+/* Entries alone are worth a pass of their own where tokens without a row are so many. */
+#define ENTRIES_FROM 16
+
 /* Layers that run: no more than there may be drafts in a row. */
 static int n_layer_of(const sl_engine *e)
 {
     return e->small.on ? 1 : BASE_MIN(model_n_mtp(e->net), e->spec.n_max);
+}
+
+static void move_row(sl_engine *e, int i, struct engine_drafter_row row, int hidden_row)
+{
+    struct engine_drafter *d = &e->drafter;
+    struct step_room *room = e->room;
+    engine_cache_move(e, row.seq, 0, i);
+    room->seat[i] = room->seat[row.seq];
+    room->n_prompt[i] = room->n_prompt[row.seq];
+    room->seq_tok0[i] = i;
+    d->hidden_row[i] = hidden_row;
+    row.seq = d->row_tok[i] = i;
+    d->row[i] = row;
+}
+
+/* The last layer's entries of all tokens; then the arrays are those of its rows alone, which need
+ * the layer as a whole: prompts have few. */
+static sl_status store_entries(sl_engine *e, struct engine_pass *n, int j, sl_err *err)
+{
+    struct engine_drafter *d = &e->drafter;
+    struct model_rows none;
+    struct dev_step s = engine_step(e, n->tok, n->seq, 0);
+    s.pass = model_entries_pass(e->net, j);
+    s.ids = d->ids;
+    s.pos = d->pos;
+    s.hidden_row = d->hidden_row;
+    SL_TRY(engine_run(e, &s, &none, err));
+    for (int i = 0; i < n->row; i++) {
+        int at = d->row_tok[i];
+        d->ids[i] = d->ids[at];
+        d->pos[i] = d->pos[at];
+        move_row(e, i, d->row[i], d->hidden_row[at]);
+    }
+    e->room->seq_tok0[n->row] = n->row;
+    n->tok = n->seq = n->row;
+    return SL_OK;
 }
 
 /* Run what is in the arrays; guess number j of the rows, by layer j or, as there are no more of
@@ -123,8 +166,12 @@ static sl_status run_pass(sl_engine *e, struct engine_pass n, int j, struct mode
                           sl_err *err)
 {
     const struct engine_drafter *d = &e->drafter;
+    int last = n_layer_of(e) - 1;
+    if (!e->small.on && j == last && (n.row == 0 || n.tok - n.row >= ENTRIES_FROM))
+        SL_TRY(store_entries(e, &n, j, err));
+    if (n.tok == 0) return SL_OK;
     struct dev_step s = engine_step(e, n.tok, n.seq, n.row);
-    s.pass = 1 + BASE_MIN(j, n_layer_of(e) - 1);
+    s.pass = 1 + BASE_MIN(j, last);
     s.ids = d->ids;
     s.pos = d->pos;
     s.row_tok = d->row_tok;
@@ -163,17 +210,11 @@ static int next_pass(sl_engine *e, int n_row, int j, int as_pay)
     int n = 0;
     for (int i = 0; i < n_row; i++) {
         struct engine_drafter_row row = d->row[i];
-        int at = d->row_tok[i], s = row.seq, pos = d->pos[at] + 1;
+        int at = d->row_tok[i], pos = d->pos[at] + 1;
         if (row.guess < 0 || depth_of(e, row.r, as_pay) <= j || pos >= row.end) continue;
-        engine_cache_move(e, s, 0, n);
-        room->seat[n] = room->seat[s];
-        room->n_prompt[n] = room->n_prompt[s];
-        room->seq_tok0[n] = n;
         d->ids[n] = row.guess;
         d->pos[n] = pos;
-        d->hidden_row[n] = at;
-        row.seq = d->row_tok[n] = n;
-        d->row[n++] = row;
+        move_row(e, n++, row, at);
     }
     room->seq_tok0[n] = n;
     return n;

@@ -335,7 +335,7 @@ struct record_limits engine_record_limits(const sl_engine *e)
                                 .n_seq = e->n_seq_max,
                                 .n_row = e->n_logit_max,
                                 .n_copy = DEV_KV_GROUPS * e->n_seq_max,
-                                .n_pass = n_pass(e),
+                                .n_pass = 2 * n_pass(e) - 1, /* entries alone, too */
                                 .n_ctx = e->n_ctx,
                                 .blk_tok = ENGINE_BLK_TOK,
                                 .n_vocab = e->n_vocab};
@@ -370,7 +370,7 @@ static sl_status replay_step(sl_engine *e, struct replay *p, uint64_t at, sl_err
     SL_TRY(check_hidden(p, at, err));
     int64_t t0 = clock_now_ns();
     SL_TRY(engine_run(e, &step->s, &rows, err));
-    p->n_hidden = step->s.n_tok;
+    if (step->s.pass <= e->m->cfg.n_mtp) p->n_hidden = step->s.n_tok; /* else they stay */
     out->ns += clock_now_ns() - t0;
     out->n_step++;
     out->n_tok += (uint64_t)step->s.n_tok;

@@ -39,6 +39,7 @@ struct emit {
     unsigned moved, prepared;
     struct late late; /* of the layer before */
     bool rows_left;   /* of several ranks: the last sub-layer's output is rows, not columns */
+    bool entries;     /* no more than what is stored in the cache */
     bool streams, is_last; /* experts are streamed; no layer follows the one under way */
     int n_sent, n_streamed; /* slabs: that were sent for, and computed with */
     int n_body;             /* operators of the main pass before its head */

@@ -14,17 +14,19 @@ void model_gqa_emit(struct emit *e, const struct layer *l)
     const struct arch_cfg *c = &e->m->cfg;
     const struct model_dims *d = &e->m->dims;
     int nq = d->n_head * c->d_head, nk = d->n_head_kv * c->d_head;
-    EMIT(e, matmul, .act = s->a_attn, .n_mat = 3, .w = {l->q, l->k, l->v},
-         .y = {s->q, s->k, s->v});
-    if (l->q_norm) {
-        qk_norm(e, s->q, l->q_norm, nq, c->d_q_norm);
-        qk_norm(e, s->k, l->k_norm, nk, c->d_k_norm);
-    }
-    model_rope_emit(e, s->q, d->n_head, nq, c->d_head);
+    if (e->entries)
+        EMIT(e, matmul, .act = s->a_attn, .n_mat = 2, .w = {l->k, l->v}, .y = {s->k, s->v});
+    else
+        EMIT(e, matmul, .act = s->a_attn, .n_mat = 3, .w = {l->q, l->k, l->v},
+             .y = {s->q, s->k, s->v});
+    if (l->q_norm && !e->entries) qk_norm(e, s->q, l->q_norm, nq, c->d_q_norm);
+    if (l->q_norm) qk_norm(e, s->k, l->k_norm, nk, c->d_k_norm);
+    if (!e->entries) model_rope_emit(e, s->q, d->n_head, nq, c->d_head);
     model_rope_emit(e, s->k, d->n_head_kv, nk, c->d_head);
     struct model_kv_place at = model_kv_here(e->m, e->layer);
     EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = s->k, .v = s->v, .ldk = nk,
          .ldv = nk);
+    if (e->entries) return;
     EMIT(e, attn, .group = at.group, .layer = at.layer, .n_head = d->n_head, .d_k = c->d_head,
          .d_v = c->d_head, .scale = (float)c->attn_scale, .q = s->q,
          .y = model_cols_of(e, s->y, s->y_cols), .n_window = l->n_window,

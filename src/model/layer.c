@@ -96,6 +96,10 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
          .all = {by_latents ? NULL : l->q, l->k, l->v});
     model_tap_emit(e, MODEL_TAP_ATTN, row, D, D);
     mixer[c->layer[il].mixer](e, l);
+    if (e->entries) {
+        e->layer = -1;
+        return;
+    }
     model_tap_emit(e, MODEL_TAP_O, s->y, n_o, n_o);
     model_whole_emit(e, MODEL_CUT_HEADS, s->y_cols, s->y);
     EMIT(e, prep, .x = ranks ? s->y_cols : s->y, .n = n_o, .act = s->a_o, .ranks = ranks,

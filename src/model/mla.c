@@ -36,6 +36,11 @@ static void queries(struct emit *e, const struct layer *l)
     const struct arch_cfg *c = &e->m->cfg;
     const struct dev_ranks *ranks = model_shares_of(e);
     float *row = model_tap_row(e);
+    if (e->entries) {
+        EMIT(e, matmul, .act = s->a_attn, .n_mat = 1, .w = {l->kv_a}, .y = {s->k}, .ranks = ranks,
+             .whole = 1, .room = s->whole);
+        return;
+    }
     if (!c->q_lora) {
         EMIT(e, matmul, .act = s->a_attn, .n_mat = 2, .w = {l->q, l->kv_a}, .y = {s->q, s->k},
              .ranks = ranks, .whole = 1u << 1, .room = s->whole);
@@ -61,9 +66,10 @@ void model_mla_emit(struct emit *e, const struct layer *l)
          .ldy = row, .y = s->k);
     model_tap_emit(e, MODEL_TAP_KV_B, s->k, c->kv_lora, row);
     model_rope_emit(e, s->k + c->kv_lora, 1, row, row);
-    model_rope_emit(e, s->q + c->d_nope, H, (int64_t)H * c->d_head, c->d_head);
+    if (!e->entries) model_rope_emit(e, s->q + c->d_nope, H, (int64_t)H * c->d_head, c->d_head);
     struct model_kv_place at = model_kv_here(e->m, e->layer);
     EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = s->k, .ldk = row);
+    if (e->entries) return;
     EMIT(e, attn_mla, .group = at.group, .layer = at.layer, .n_head = H, .r = c->kv_lora,
          .nope = c->d_nope, .rope = c->d_rope, .v = c->d_v, .scale = (float)c->attn_scale,
          .w_kb = l->k_b, .w_vb = l->v_b, .q = s->q,

@@ -242,7 +242,7 @@ sl_status model_pack(const io_model *io, dev *d, const struct model_opts *opts, 
 void model_close(model *m)
 {
     if (!m) return;
-    for (int i = 0; i <= MODEL_MTP_MAX; i++) {
+    for (int i = 0; i < MODEL_PASS_MAX; i++) {
         dev_prog_close(m->prog[i]);
         dev_prog_close(m->tap_prog[i]);
         dev_prog_close(m->stream.prog[i]);

@@ -386,7 +386,8 @@ struct model_rows {
  * the model may be called before model_wait, and s and its arrays stay as they are until then. Pass
  * 1 .. n_mtp runs an MTP layer on ids t_{pos+1} and the hidden states of the launch before it, and
  * writes that layer's own keys and values (layer n_layer + pass - 1); position 0's embedding is not
- * zeroed. Its hidden states are those after shared_head.norm.
+ * zeroed. Its hidden states are those after shared_head.norm. Pass model_entries_pass of a layer
+ * does no more than write its keys and values: it has no rows, and leaves the hidden states.
  * The engine checked s (debug builds assert it). Errors: as dev_sync: DEVICE, or another that the
  * next step need not have. */
 sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *err) BASE_MUST_USE;
@@ -425,6 +426,9 @@ sl_status model_tap(model *m, model_tap_fn *fn, void *user, sl_err *err) BASE_MU
 int model_form_from(const model *m);
 /* MTP layers that were found and kept. */
 int model_n_mtp(const model *m);
+/* How many numbers of passes there are; that of MTP layer j < model_n_mtp's entries alone. */
+int model_n_pass(const model *m);
+int model_entries_pass(const model *m, int j);
 /* Logits of a row of a pass. */
 int model_n_logit(const model *m, int pass);
 

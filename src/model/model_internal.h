@@ -37,6 +37,7 @@ struct hot {
 };
 
 #define MODEL_MTP_MAX 16
+#define MODEL_PASS_MAX (1 + 2 * MODEL_MTP_MAX)
 
 /* Experts that are streamed through attention's device (stream.c). */
 #define MODEL_STREAM_BUFS 2
@@ -52,7 +53,7 @@ struct stream {
         struct dev_image like;
         dev_mat *mat[MODEL_STREAM_BUFS]; /* stacks of n_slot */
     } room[MODEL_STREAM_ROOMS];
-    dev_prog *prog[1 + MODEL_MTP_MAX]; /* of each pass */
+    dev_prog *prog[MODEL_PASS_MAX]; /* of each pass */
     int64_t room_bytes;
     double bus_gbps, cpu_gops; /* measured; 0 = not */
     uint64_t n_step, n_tok, n_bytes;
@@ -222,7 +223,7 @@ struct model {
         *stage_late, /* host [T, D]: what comes late, between stages */
         *stage; /* host [T, D]: rows between two devices of which neither's memory is the host's,
                    or between such a one and another rank */
-    dev_prog *prog[1 + MODEL_MTP_MAX]; /* of each pass */
+    dev_prog *prog[MODEL_PASS_MAX]; /* of each pass */
     /* the step under way */
     const struct dev_step *step;
     struct model_pieces pieces; /* of several stages */
@@ -240,7 +241,7 @@ struct model {
     model_tap_fn *tap_fn;
     void *tap_user;
     float *tap_y;                          /* [T, max(D, q_lora)] normed inputs */
-    dev_prog *tap_prog[1 + MODEL_MTP_MAX]; /* that show rows; NULL until there was a tap */
+    dev_prog *tap_prog[MODEL_PASS_MAX]; /* that show rows; NULL until there was a tap */
     /* progress while opening */
     int64_t done_bytes, total_bytes;
     char doing[64];         /* what is told of it */
@@ -332,7 +333,7 @@ sl_status model_open_parts(const io_model *io, dev *d, const struct model_opts *
 /* prog.c: reserve the workspace that the operators of all passes need, on every device. */
 sl_status model_reserve(struct model *m, sl_err *err) BASE_MUST_USE;
 /* Open the programs of all passes, with tap's operators where its fn is not NULL, or with experts
- * that are streamed: into out[1 + n_mtp]. */
+ * that are streamed: into out[model_n_pass]. */
 struct model_progs {
     struct dev_tap tap;
     bool streams;

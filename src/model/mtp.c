@@ -9,6 +9,16 @@ int model_n_mtp(const model *m)
     return m->n_mtp;
 }
 
+int model_n_pass(const model *m)
+{
+    return 1 + 2 * m->n_mtp;
+}
+
+int model_entries_pass(const model *m, int j)
+{
+    return 1 + m->n_mtp + j;
+}
+
 int model_n_logit(const model *m, int pass)
 {
     return pass >= 1 && m->n_draft_vocab ? m->n_draft_vocab : m->cfg.n_vocab;
@@ -33,5 +43,6 @@ void model_mtp_emit(struct emit *e, int i)
     model_join_emit(
         e, &(struct model_joining){.cut = MODEL_CUT_MODEL, .x = s->r_cols, .y = s->x, .own = true});
     model_layer_emit(e, &t->layer, c->n_layer + i, true);
+    if (e->entries) return;
     model_head_emit(e, t->head_norm, t->head, m->n_draft_vocab ? MODEL_CUT_DRAFT : MODEL_CUT_VOCAB);
 }

@@ -137,7 +137,7 @@ sl_status model_own_take(struct model *m, const struct dev_step *s, sl_err *err)
     for (int t = 0; s->hidden_row && t < to->n_tok; t++)
         o->hidden_row[t] = s->hidden_row[tok0 + t] - o->tok_before;
     if (s->hidden_row) to->hidden_row = o->hidden_row;
-    o->tok_before = tok0;
+    if (s->pass <= m->cfg.n_mtp) o->tok_before = tok0; /* else its hidden states stay */
     take_tables(m, s, seq0, to);
     take_copies(m, s, to);
     m->step = to;

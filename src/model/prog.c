@@ -51,8 +51,10 @@ static void main_emit(struct emit *e)
 
 void model_pass_emit(struct emit *e, int pass)
 {
+    int n_mtp = e->m->n_mtp;
+    e->entries = pass > n_mtp;
     if (pass)
-        model_mtp_emit(e, pass - 1);
+        model_mtp_emit(e, (pass - 1) % n_mtp);
     else
         main_emit(e);
 }
@@ -64,7 +66,7 @@ int model_op_max(const struct model *m)
 
 static int passes(const struct model *m)
 {
-    return m ? 1 + m->n_mtp : 0;
+    return m ? model_n_pass(m) : 0;
 }
 
 /* The operators of all of a model's passes; how many. */
@@ -108,13 +110,13 @@ sl_status model_progs_open(struct model *m, struct model_progs how, dev_prog **o
     int n_max = model_op_max(m);
     sl_status st = SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_max, sizeof(struct dev_op), &p, err));
-    for (int i = 0; i <= m->n_mtp && !st; i++) {
+    for (int i = 0; i < passes(m) && !st; i++) {
         struct emit e = {.op = p, .n_max = n_max, .tap = how.tap, .streams = how.streams};
         model_emit_begin(&e, m);
         model_pass_emit(&e, i);
         st = dev_prog_open(m->d, e.op, e.n, &out[i], err);
     }
-    for (int i = 0; i <= m->n_mtp && st; i++) {
+    for (int i = 0; i < passes(m) && st; i++) {
         dev_prog_close(out[i]);
         out[i] = NULL;
     }

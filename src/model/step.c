@@ -10,7 +10,7 @@ static void check_step(const struct model *m, const struct dev_step *s)
     (void)s;
     DEBUG_ASSERT(s->n_tok >= 0 && s->n_tok <= m->opts.n_tok_max && s->n_seq <= m->opts.n_seq_max);
     DEBUG_ASSERT(s->n_row <= m->opts.n_logit_max && s->pass >= m->opts.first_pass);
-    DEBUG_ASSERT(s->pass <= m->opts.first_pass + m->n_mtp || !model_is_last(&m->dims));
+    DEBUG_ASSERT(s->pass < m->opts.first_pass + model_n_pass(m) || !model_is_last(&m->dims));
     for (int t = 0; t < s->n_tok; t++) {
         DEBUG_ASSERT(s->ids[t] >= 0 && s->ids[t] < m->cfg.n_vocab);
         DEBUG_ASSERT(s->pos[t] >= 0 && s->pos[t] < m->opts.n_ctx);

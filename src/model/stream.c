@@ -315,7 +315,7 @@ sl_status model_stream_prog(struct model *m, const struct dev_step *s, dev_prog 
     struct stream *t = &m->stream;
     int pass = s->pass - m->opts.first_pass, il, end;
     *out = NULL;
-    if (!t->slab || !model_stream_has(m, s)) return SL_OK;
+    if (!t->slab || !model_stream_has(m, s) || pass > m->n_mtp) return SL_OK; /* no experts */
     if (t->routed) {
         SL_TRY(model_stream_count(m, err)); /* a step that nobody waited for */
         SL_TRY(get_routed(m, t->routed, err));

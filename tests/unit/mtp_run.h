@@ -15,9 +15,31 @@ struct mtp_text {
     const int32_t *ids; /* [n + 1] */
     int n;              /* 1 .. MTP_MAX_TOK */
     int chunk;          /* tokens a step */
+    bool entries;       /* of a step's tokens all but the last one have a pass for entries alone */
 };
 
-/* out [n, V]: row i is what the layer makes of token i + 1 and hidden i. */
+/* The layer's entries of the k tokens of pass b; then b is the last token alone. */
+static sl_status mtp_entries(struct model *m, dev_kv *kv, struct dev_step *b, sl_err *fail)
+{
+    static const int32_t one[2] = {0, 1};
+    struct dev_step s = *b;
+    struct model_rows none;
+    int last = b->n_tok - 1;
+    s.pass = model_entries_pass(m, 0);
+    s.n_row = 0;
+    s.want = 0;
+    SL_TRY(model_launch(m, kv, &s, fail));
+    SL_TRY(model_wait(m, &none, fail));
+    b->ids += last;
+    b->pos += last;
+    b->hidden_row = b->row_tok + last; /* which say their own number */
+    b->seq_tok0 = one;
+    b->n_tok = b->n_row = 1;
+    return SL_OK;
+}
+
+/* out [n, V]: row i is what the layer makes of token i + 1 and hidden i; with entries the last one
+ * of each step is, others are left. */
 static sl_status mtp_steps(struct model *m, dev_kv *kv, const struct mtp_text *t, float *out,
                            sl_err *fail)
 {
@@ -51,10 +73,11 @@ static sl_status mtp_steps(struct model *m, dev_kv *kv, const struct mtp_text *t
         b.n_row = k;
         b.want = DEV_WANT_LOGITS;
         if (t0 % 2) b.hidden_row = all; /* the same rows */
+        if (t->entries) SL_TRY(mtp_entries(m, kv, &b, fail));
         SL_TRY(model_launch(m, kv, &b, fail));
         SL_TRY(model_wait(m, &rows, fail));
-        memcpy(out + (int64_t)t0 * n_vocab, rows.logits,
-               sizeof(float) * (size_t)k * (size_t)n_vocab);
+        memcpy(out + (int64_t)(t0 + k - b.n_row) * n_vocab, rows.logits,
+               sizeof(float) * (size_t)b.n_row * (size_t)n_vocab);
     }
     return SL_OK;
 }

@@ -37,7 +37,7 @@ static void drafts_alone(const int32_t *ids, int n, int n_first, const bool *in,
 {
     float *logits = NULL;
     int n_vocab = 0;
-    ASSERT_OK(mtp_logits(DEMO, &(struct mtp_text){ids, n, 5}, &logits, &n_vocab, &err));
+    ASSERT_OK(mtp_logits(DEMO, &(struct mtp_text){ids, n, 5, false}, &logits, &n_vocab, &err));
     for (int i = 0; i < n; i++) {
         float *row = logits + (int64_t)i * n_vocab;
         for (int k = 0; in && k < n_vocab; k++)

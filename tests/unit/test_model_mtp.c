@@ -55,7 +55,7 @@ static void run(const char *file, const struct json *seq, const float *blob, int
     assert_int_equal(ints(text_json_get(seq, "argmax"), want), n);
     const float *ref = blob + text_json_get(seq, "offset")->i;
     snprintf(path, sizeof path, "%s/%s", TEST_TINY, file);
-    ASSERT_OK(mtp_logits(path, &(struct mtp_text){ids, n, chunk}, &all, &n_vocab, &err));
+    ASSERT_OK(mtp_logits(path, &(struct mtp_text){ids, n, chunk, false}, &all, &n_vocab, &err));
     assert_int_equal(n_vocab, want_vocab);
     double worst = 0;
     for (int i = 0; i < n; i++) {
@@ -68,6 +68,31 @@ static void run(const char *file, const struct json *seq, const float *blob, int
     if (!(worst <= 1e-4 * std))
         fail_msg("%s, chunks of %d: %g of the deviation", file, chunk, worst / std);
     mem_free(all);
+}
+
+/* Entries that were made alone are those of the whole layer. */
+static void entries_alone(const char *file, const struct json *seq)
+{
+    sl_err err;
+    char path[512];
+    float *all[2];
+    int32_t ids[MTP_MAX_TOK + 1];
+    int n = ints(text_json_get(seq, "ids"), ids) - 1, n_vocab = 0, n_same = 0;
+    struct mtp_text t = {ids, n, 7, false};
+    snprintf(path, sizeof path, "%s/%s", TEST_TINY, file);
+    for (int i = 0; i < 2; i++) {
+        t.entries = i == 1;
+        ASSERT_OK(mtp_logits(path, &t, &all[i], &n_vocab, &err));
+    }
+    for (int i = 0; i < n; i++) {
+        int64_t at = (int64_t)i * n_vocab;
+        if (i % t.chunk != t.chunk - 1 && i != n - 1) continue;
+        assert_memory_equal(all[0] + at, all[1] + at, sizeof(float) * (size_t)n_vocab);
+        n_same++;
+    }
+    assert_true(n_same >= 2);
+    mem_free(all[0]);
+    mem_free(all[1]);
 }
 
 /* name: of the folder, the GGUF file and the reference. */
@@ -92,6 +117,7 @@ static void equals_reference(const char *name)
             run(files[f], s, (const float *)(void *)blob, n_vocab, text_json_get(ref, "std")->f,
                 MTP_MAX_TOK);
             run(files[f], s, (const float *)(void *)blob, n_vocab, text_json_get(ref, "std")->f, 7);
+            entries_alone(files[f], s);
         }
     assert_true(n_seq >= 2);
     mem_arena_fini(&a);
