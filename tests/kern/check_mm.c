@@ -388,11 +388,13 @@ static void check_product(struct check *c, const struct kern *k, int fmt, int n_
     if (strcmp(c->isa, "ref") == 0) {
         if (fmt != MM_mxfp4) against_double(c, &p, want, ldy);
     } else {
-        kern_mm_with(k, &p.m, 0, p.m.n_tile, &p.x, form, p.idx, n_tok, y, ldy, p.m.data, 0, scratch);
+        kern_mm_with(k, &p.m, 0, p.m.n_tile, &p.x, form, p.idx, n_tok, y, ldy, p.m.data, 0,
+                     scratch);
         compare(c, &p, y, want, n);
         memset(y, 0xff, n * sizeof(float));
         for (int t = 0; t < p.m.n_tile; t++) /* with the columns of the call before */
-            kern_mm_with(k, &p.m, t, 1, &p.x, form, p.idx, n_tok, y + 16 * t, ldy, NULL, 1, scratch);
+            kern_mm_with(k, &p.m, t, 1, &p.x, form, p.idx, n_tok, y + 16 * t, ldy, NULL, 1,
+                         scratch);
         compare_tiles(c, &p, y, want, ldy);
         check_changed(c, k, &p, scratch);
     }
