@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
+#include "engine/find.h"
 #include "os/os.h"
 
 #define S struct plan_opts
@@ -31,7 +32,7 @@
 // clang-format off
 static const struct opt opts[] = {
     {"model", 'm', OPT_STR, offsetof(S, common.model),
-     "MODEL", NULL, 0, 0, "a name of the table, a config.json, a folder or a .gguf"},
+     "MODEL", NULL, 0, 0, "a name of the table, a config.json, a folder, a .gguf or demo"},
     TEXT("hardware", hardware, "NAME", NULL,
          "device, or a host for CPU only; \"910b4 + kunpeng 920 7263z\" for both"),
     INT("cards", cards, "1", 1, 100000, "cards in all"),
@@ -41,8 +42,8 @@ static const struct opt opts[] = {
     TEXT("weights", weights, "LIST", NULL,
          "awq nvfp4 mxfp4 int8 w4a8 fp8 bf16 w8a16 q4 q8, with commas (all)"),
     TEXT("kv", kv, "TYPE", "bf16", "bf16 or int8"),
-    REAL("input", input, "4096", 1, 1e8, "prompt tokens"),
-    REAL("output", output, "512", 1, 1e8, "generated tokens"),
+    REAL("input", input, NULL, 1, 1e8, "prompt tokens (4096, or what the context has room for)"),
+    REAL("output", output, NULL, 1, 1e8, "generated tokens (512, or of a short context an eighth)"),
     REAL("concurrency", concurrency, NULL, 1, 1e7,
          "requests at a time, closed loop (8; with --ttft-ms or --tpot-ms and no --rate: as many "
          "as hold them)"),
@@ -243,6 +244,10 @@ sl_status plan_run_model(struct plan_run *r, const char *name, sl_err *err)
         r->q.model = &r->model;
         return SL_OK;
     }
+    const char *found = name; /* one that the library knows, as "demo" */
+    sl_err ignored;
+    if (*name && !engine_find_model(name, r->a, &found, &ignored) && strcmp(found, name) != 0)
+        return plan_run_model(r, found, err);
     plan_nearest(&r->t, 0, name, near, sizeof near);
     return SL_FAIL(err, REQUEST, "unknown model: %.60s: nearest: %s", name, near);
 }
@@ -484,8 +489,18 @@ static sl_status query_drafts(struct plan_run *r, sl_err *err)
     return SL_OK;
 }
 
+void plan_run_lengths(const struct plan_run *r, double *in, double *out)
+{
+    const struct plan_opts *o = r->o;
+    double ctx = r->q.model->max_ctx > 0 ? r->q.model->max_ctx : 1e9;
+    double room = o->input > 0 ? ctx - o->input : floor(ctx / 8);
+    *out = o->output > 0 ? o->output : fmin(512, fmax(1, room));
+    *in = o->input > 0 ? o->input : fmin(4096, fmax(1, ctx - *out));
+}
+
 sl_status plan_run_query(struct plan_run *r, sl_err *err)
 {
+    double in, out;
     const struct plan_opts *o = r->o;
     struct plan_query *q = &r->q;
     if (!o->common.model)
@@ -520,10 +535,11 @@ sl_status plan_run_query(struct plan_run *r, sl_err *err)
         return SL_FAIL(err, REQUEST, "contradiction: --mtp %d, but %s has no MTP module", o->mtp,
                        q->model->name);
     }
-    if (q->model->max_ctx > 0 && o->input + o->output > q->model->max_ctx) {
+    plan_run_lengths(r, &in, &out);
+    if (q->model->max_ctx > 0 && in + out > q->model->max_ctx) {
         return SL_FAIL(err, REQUEST,
                        "contradiction: --input %.0f + --output %.0f is over the context of %s, %d",
-                       o->input, o->output, q->model->name, q->model->max_ctx);
+                       in, out, q->model->name, q->model->max_ctx);
     }
     if (plan_is_apart(r) && o->rate <= 0)
         return SL_FAIL(err, REQUEST,
@@ -531,7 +547,7 @@ sl_status plan_run_query(struct plan_run *r, sl_err *err)
     SL_TRY(query_formats(r, err));
     SL_TRY(query_layout(r, err));
     q->load =
-        (struct plan_load){.n = o->concurrency, .in = o->input, .out = o->output, .rate = o->rate};
+        (struct plan_load){.n = o->concurrency, .in = in, .out = out, .rate = o->rate};
     q->load.chunked = o->chunked;
     q->limit = (struct plan_limits){o->ttft_ms * 1e-3, o->tpot_ms * 1e-3, o->max_batch};
     bool limited = o->ttft_ms > 0 || o->tpot_ms > 0;

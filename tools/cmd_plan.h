@@ -98,6 +98,8 @@ sl_status plan_model_open(struct plan_run *r, const char *path, sl_err *err) BAS
 /* Names a file or folder rather than a shape of the table. */
 bool plan_is_path(const char *name);
 sl_status plan_run_model(struct plan_run *r, const char *name, sl_err *err) BASE_MUST_USE;
+/* Tokens of a prompt and of an answer: as asked for, else usual ones that the context takes. */
+void plan_run_lengths(const struct plan_run *r, double *in, double *out);
 
 /* The file of --this-cluster into r->cluster and r->q, and this engine's constants: fitted on the
  * file of --bench, which ran on one such rank, or what the probes say. r->q.model is there.

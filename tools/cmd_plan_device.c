@@ -396,9 +396,11 @@ sl_status plan_card_asked(struct plan_run *r, struct plan_format *fmt, struct pl
     else if (!plan_format_find(o->weights ? o->weights : "q4", fmt))
         return SL_FAIL(err, REQUEST, "unknown weights: %.20s: one of %s", o->weights,
                        plan_format_names());
+    double in, out;
+    plan_run_lengths(r, &in, &out);
     *asked = (struct plan_asked){.batch = o->concurrency > 0 ? o->concurrency : 1,
-                                 .ctx = o->input + o->output,
-                                 .prompt = o->input,
+                                 .ctx = in + out,
+                                 .prompt = in,
                                  .chunk = o->chunk > 0   ? o->chunk
                                           : *stream_from ? CHUNK_STREAMED
                                                          : CHUNK,

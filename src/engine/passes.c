@@ -124,6 +124,8 @@ static int n_layer_of(const sl_engine *e)
     return e->small.on ? 1 : BASE_MIN(model_n_mtp(e->net), e->spec.n_max);
 }
 
+/* The pass's sequence i is that of row, of one token, which the row is wanted of; it takes the
+ * hidden state hidden_row. */
 static void move_row(sl_engine *e, int i, struct engine_drafter_row row, int hidden_row)
 {
     struct engine_drafter *d = &e->drafter;
@@ -145,6 +147,7 @@ static sl_status store_entries(sl_engine *e, struct engine_pass *n, int j, sl_er
     struct model_rows none;
     struct dev_step s = engine_step(e, n->tok, n->seq, 0);
     s.pass = model_entries_pass(e->net, j);
+    s.want = 0;
     s.ids = d->ids;
     s.pos = d->pos;
     s.hidden_row = d->hidden_row;

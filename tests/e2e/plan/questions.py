@@ -39,6 +39,14 @@ def best(r, goal="tps_card"):
     return next(o for o in r["options"] if goal in o["best"])
 
 
+# The demo by its name; where nobody said how long, prompts and answers that its 2048 tokens take.
+for said, want in (("", (1792, 256)), (" --input 1000", (1000, 512)),
+                   (" --output 512", (1536, 512))):
+    r = ask(f"--model demo --hardware epyc_9654{said}")
+    check((r.get("input"), r.get("output")) == want, f"demo{said}: {r.get('input')}, {want}")
+rc, _, err = e2e.run([EXE, "plan", "-m", "demo", "--hardware", "epyc 9654", "--input", "3000"])
+check(rc == 2 and "--input 3000" in str(err), f"demo, a prompt over its context: {err[:100]}")
+
 # R1 on 8x64 GB: 4 bits only; INT8 is too large, and by how much.
 r = ask("--model deepseek-r1 --hardware ascend-910b1 --cards 8")
 fits = {o["weights"] for o in r["options"]}
