@@ -64,8 +64,7 @@ const struct kern *kern_get(void);
 /* kern_mm with a table of one's own (tests). */
 void kern_mm_with(const struct kern *k, const struct mm_mat *m, int tile0, int n_tile,
                   const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok,
-                  float *y, int64_t ldy, const uint8_t *then, int again,
-                  void *scratch);
+                  float *y, int64_t ldy, const uint8_t *then, int again, void *scratch);
 /* For lists: the name of an op, and of the ISA whose variant the mask selects. */
 const char *kern_op_name(int op);
 const char *kern_op_isa(int op, uint32_t isa_mask);
