@@ -39,7 +39,7 @@ static void facts_of(const sl_engine *e, struct fact f[N_FACT])
         {"--device differs", hash_bytes(di.name, strcspn(di.name, ":"), 0)},
         {"--place differs", text_hash(e->ranks->place)},
         {"the CPU's instruction set differs, and with it attention's form (SL_CPU limits it)",
-         dev_is_card(di.name) ? 0 : text_hash(di.isa)},
+         dev_is_card(di.name) ? 2u * di.attn_i16 + di.attn_bf16 : text_hash(di.isa)},
         {"--acts differs", (uint64_t)di.acts},
         {"--kv differs", (uint64_t)o->kv},
         {"--exact differs", (uint64_t)o->exact},

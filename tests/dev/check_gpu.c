@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_gpu DEVICE [--seed N] [--repeat N]: every operator of a device of its own kernels against
- * the CPU's, bit for bit, as --exact has them: all run formats, forms of activations, types of the
- * cache. 77: there is no such device. */
+ * the CPU's, bit for bit: all run formats, forms of activations, types of the cache; attention as
+ * --exact has it, and as this CPU has it by default. 77: there is no such device. */
 #include "check_gpu.h"
 
 #include <math.h>
@@ -69,7 +69,8 @@ void same(const char *what, const struct buf *b)
 
 /* ---- a step of T tokens of up to 3 sequences ---- */
 
-static int32_t ids[T_MAX], table[3 * N_BLK], row_tok[T_MAX], from[T_MAX];
+int32_t table[3 * N_BLK];
+static int32_t ids[T_MAX], row_tok[T_MAX], from[T_MAX];
 static uint8_t row_want[T_MAX];
 
 /* Blocks of the sequences, scattered. */
@@ -86,7 +87,7 @@ static void make_table(void)
         table[i / (N_BLK / 3) * N_BLK + i % (N_BLK / 3)] = perm[i];
 }
 
-static struct dev_step step_of(int T, int n_seq)
+struct dev_step step_of(int T, int n_seq)
 {
     return (struct dev_step){.n_tok = T,
                              .n_seq = n_seq,
@@ -141,7 +142,7 @@ const int tokens[N_TOKENS] = {1, 2, 7, 8, 9, 33, 64, 65};
 
 void open_both(enum dev_acts acts)
 {
-    struct dev_opts o = {.n_thread = 2, .acts = acts, .exact = 1};
+    struct dev_opts o = {.n_thread = 2, .acts = acts, .exact = g.exact};
     MUST(dev_open("cpu", &o, &g.d[0], &err_));
     MUST(dev_open(g.device, &o, &g.d[1], &err_));
 }
@@ -153,10 +154,10 @@ void close_both(void)
     free_mats();
 }
 
-/* other: the operators of the device, NULL: op has nothing of a device. */
-static void reserve_both(const struct dev_op *op, int n_op, const struct dev_op *other)
+void reserve_both(const struct dev_op *op, int n_op, const struct dev_op *other)
 {
-    struct dev_limits max = {.n_tok = T_MAX, .n_seq = 3, .n_ctx = N_BLK * BLK};
+    struct dev_limits max = {.n_tok = T_MAX, .n_seq = 3, .n_ctx = N_BLK * BLK,
+                             .mla_expand_from = g.expand_from};
     for (int k = 0; k < 2; k++)
         MUST(dev_reserve(g.d[k], k && other ? other : op, n_op, &max, &err_));
 }
@@ -350,8 +351,8 @@ static void check_attn(enum dev_kv_type type, const struct attn_case *c)
     BOTH(attn, &s, .kv = kv[k], .layer = 1, .n_head = h.H, .d_k = h.d, .d_v = h.dv,
          .scale = 1.0f / sqrtf((float)h.d), .q = q.at[k], .y = y.at[k], .n_window = c->n_window,
          .per_head.of[PER_HEAD_SINKS] = c->sink ? sink.at[k] : NULL);
-    snprintf(what, sizeof what, "attn %s, heads %d of %d, %d and %d, T %d, window %d, pos %d",
-             names[type], h.H, h.C, h.d, h.dv, c->T, c->n_window, pos[0]);
+    snprintf(what, sizeof what, "attn %s%s, heads %d of %d, %d and %d, T %d, window %d, pos %d",
+             names[type], g.exact ? ", exact" : "", h.H, h.C, h.d, h.dv, c->T, c->n_window, pos[0]);
     same(what, &y);
     free(q.x), free(y.x), free(sink.x);
     close_both();
@@ -470,10 +471,22 @@ static void check_moes(void)
         check_moe(&formats[i], i);
 }
 
-/* Latents with W_kb and W_vb of that format. */
+/* Where prompts of a step's sequences end: before, in or after its tokens. */
+static void end_prompts(struct dev_step *s, int32_t end[3])
+{
+    for (int q = 0; q < s->n_seq; q++)
+        end[q] = rand_int(0, 2) ? rand_int(pos[tok0[q]], pos[tok0[q + 1] - 1] + 1)
+                                : g.n_pos * rand_int(0, 1);
+    s->n_prompt = end;
+}
+
+/* Latents with W_kb and W_vb of that format; by default prompts' keys and values are made of them
+ * from some position on. */
 static void check_mla(const struct format *f, enum dev_kv_type type, int T)
 {
-    char what[80];
+    char what[120];
+    int32_t end[3];
+    g.expand_from = !g.exact ? rand_int(g.p0, g.n_pos / 2) : INT32_MAX;
     int H = rand_int(1, 5), r = 32 * rand_int(1, 5), nope = 8 * rand_int(2, 8);
     int rope = 8 * rand_int(1, 4), v = 8 * rand_int(2, 8);
     dev_mat *kb[2], *vb[2];
@@ -497,6 +510,7 @@ static void check_mla(const struct format *f, enum dev_kv_type type, int T)
     fill_cache(kv, &(struct heads){.C = 1, .H = H, .d = r + rope, .dv = 0});
     struct dev_step s = make_step(T);
     struct buf q = make_buf((int64_t)T * H * (nope + rope)), y = make_buf((int64_t)T * H * v);
+    end_prompts(&s, end);
     begin(&s);
     for (int k = 0; k < 2; k++) {
         p = op[k].u.attn_mla;
@@ -505,11 +519,12 @@ static void check_mla(const struct format *f, enum dev_kv_type type, int T)
         p.y = y.at[k];
         dev_attn_mla(g.d[k], &s, &p);
     }
-    snprintf(what, sizeof what, "latents %d + %d by %s, cache %d, heads %d, T %d", r, rope, f->name,
-             type, H, T);
+    snprintf(what, sizeof what, "latents %d + %d by %s, %d heads %d + %d, %d, cache %d, T %d, %d", r,
+             rope, f->name, H, nope, rope, v, type, T, g.expand_from);
     same(what, &y);
     free(q.x), free(y.x);
     close_both();
+    g.expand_from = INT32_MAX;
 }
 
 static void check_mlas(void)
@@ -540,128 +555,6 @@ static void check_moves(void)
         if (memcmp(host[0], host[1], 4 * (size_t)T * (size_t)n)) g.n_fail++;
         free(x.x), free(y.x), free(host[0]), free(host[1]);
     }
-    close_both();
-}
-
-/* ---- steps of one shape ---- */
-
-enum { AGAIN_D = 64, AGAIN_H = 2, AGAIN_N = 1000, AGAIN_OPS = 7 };
-struct again {
-    dev_mat *w[2], *o[2];
-    dev_act *a[2], *oa[2];
-    struct buf x, q, y, z, one;
-    struct dev_op op[2][AGAIN_OPS];
-};
-
-/* A layer's attention, of device k. */
-static void again_ops(struct again *t, int k)
-{
-    enum { D = AGAIN_D, H = AGAIN_H };
-    static const float freq[D / H / 2] = {1.0f, 0.5f, 0.3f, 0.2f, 0.1f};
-    struct dev_op all[AGAIN_OPS] = {
-        {.kind = DEV_OP_norm},   {.kind = DEV_OP_matmul}, {.kind = DEV_OP_rope},
-        {.kind = DEV_OP_kv_put}, {.kind = DEV_OP_attn},   {.kind = DEV_OP_prep},
-        {.kind = DEV_OP_matmul}};
-    all[0].u.norm = (struct dev_norm){.x = t->x.at[k], .r = t->z.at[k], .w = t->one.at[k],
-                                      .eps = 1e-5f, .n = D, .act = t->a[k]};
-    all[1].u.matmul = (struct dev_matmul){.act = t->a[k], .n_mat = 1, .w = {t->w[k]},
-                                          .y = {t->q.at[k]}};
-    all[2].u.rope = (struct dev_rope){.x = t->q.at[k], .n_head = H, .ldx = D, .ldx_h = D / H,
-                                      .n_rot = D / H, .freq = freq, .mscale = 1.0f};
-    all[3].u.kv_put = (struct dev_kv_put){.k = t->q.at[k], .v = t->q.at[k], .ldk = D, .ldv = D};
-    all[4].u.attn = (struct dev_attn){.n_head = H, .d_k = D / H, .d_v = D / H, .scale = 0.2f,
-                                      .q = t->q.at[k], .y = t->y.at[k]};
-    all[5].u.prep = (struct dev_prep){.x = t->y.at[k], .n = D, .act = t->oa[k]};
-    all[6].u.matmul = (struct dev_matmul){.act = t->oa[k], .n_mat = 1, .w = {t->o[k]},
-                                          .y = {t->z.at[k]}};
-    memcpy(t->op[k], all, sizeof all);
-}
-
-/* A position a step: after the first nothing is allocated, and recorded only where twice as many
- * spans are shared out: at positions 256 and 512. */
-static void again_run(const struct again *t, int k, int n_step)
-{
-    struct dev_kv_shape shape = {.type = DEV_KV_F16, .blk_tok = BLK, .n_group = 1};
-    const int H = AGAIN_H, d = AGAIN_D / AGAIN_H;
-    const struct gpu *gpu = (const struct gpu *)g.d[1];
-    uint64_t n[3] = {0}, n_new = n_step > 512 ? 2 : 0;
-    dev_kv *kv;
-    dev_prog *prog;
-    shape.group[0] = (struct dev_kv_group){DEV_KV_PAGED, 1, N_BLK, H, d, d};
-    MUST(dev_kv_open(g.d[k], &shape, &kv, &err_));
-    MUST(dev_prog_open(g.d[k], t->op[k], AGAIN_OPS, &prog, &err_));
-    tok0[1] = 1;
-    for (int i = 0; i < n_step; i++) {
-        struct dev_step s = step_of(1, 1);
-        pos[0] = i;
-        MUST(dev_prog_run(prog, kv, &s, &err_));
-        MUST(dev_sync(g.d[k], &err_));
-        if (i) continue;
-        n[0] = mem_n_alloc();
-        n[1] = gpu->n_alloc;
-        n[2] = gpu->n_record;
-    }
-    n[0] = mem_n_alloc() - n[0];
-    n[1] = gpu->n_alloc - n[1];
-    n[2] = gpu->n_record - n[2];
-    g.n_checked++;
-    if (k && (n[0] + n[1] || n[2] != n_new) && g.n_fail++ < 30)
-        printf("FAIL %d steps: %d allocations, %d of the device, %d recordings\n", n_step,
-               (int)n[0], (int)n[1], (int)n[2]);
-    dev_prog_close(prog);
-}
-
-/* The same with times of operators, on the device's clock: all of them together no more than the
- * steps took. */
-static void again_timed(const struct again *t)
-{
-    enum { N = 40 };
-    struct dev_op_row row[DEV_N_OP];
-    int64_t sum = 0;
-    again_run(t, 0, N);
-    (void)dev_op_times(g.d[1], row, DEV_N_OP);
-    int64_t t0 = clock_now_ns();
-    again_run(t, 1, N);
-    int64_t ns = clock_now_ns() - t0;
-    (void)dev_op_times(g.d[1], row, DEV_N_OP);
-    for (int i = 0; i < AGAIN_OPS; i++) {
-        const struct dev_op_row *r = &row[t->op[1][i].kind];
-        uint64_t n_call = N * (1 + (t->op[1][i].kind == DEV_OP_matmul));
-        g.n_checked++;
-        if ((r->n_call != n_call || r->ns <= 0) && g.n_fail++ < 30)
-            printf("FAIL times of %s: %d calls, %lld ns\n", r->name, (int)r->n_call,
-                   (long long)r->ns);
-    }
-    for (int i = 0; i < DEV_N_OP; i++)
-        sum += row[i].ns;
-    g.n_checked++;
-    if (sum > ns && g.n_fail++ < 30)
-        printf("FAIL times of operators: %lld ns of %lld\n", (long long)sum, (long long)ns);
-}
-
-/* 1,000 steps of one shape; the last has the CPU's bits. */
-static void check_again(void)
-{
-    enum { D = AGAIN_D };
-    struct again t;
-    open_both(DEV_ACTS_AUTO);
-    make_mat(&formats[0], &(struct dev_image){.n = 1, .rows = D, .cols = D}, DEV_USE_MATMUL, t.w);
-    make_mat(&formats[0], &(struct dev_image){.n = 1, .rows = D, .cols = D}, DEV_USE_PLAIN, t.o);
-    act_for(t.w, D, t.a);
-    act_for(t.o, D, t.oa);
-    t.x = make_buf(D), t.q = make_buf(D), t.y = make_buf(D), t.z = make_buf(D);
-    t.one = make_buf(D);
-    again_ops(&t, 0);
-    again_ops(&t, 1);
-    reserve_both(t.op[0], AGAIN_OPS, t.op[1]);
-    for (int i = 0; i < N_BLK; i++)
-        table[i] = i * 7 % N_BLK;
-    again_run(&t, 0, AGAIN_N);
-    again_run(&t, 1, AGAIN_N);
-    same("the last of 1000 steps", &t.z);
-    again_timed(&t);
-    same("the last of timed steps", &t.z);
-    free(t.x.x), free(t.q.x), free(t.y.x), free(t.z.x), free(t.one.x);
     close_both();
 }
 
@@ -705,6 +598,36 @@ static void check_longs(void)
     }
 }
 
+static void by_default(void (*check)(void))
+{
+    g.exact = 0;
+    check();
+    g.exact = 1;
+}
+
+/* As the CPU has it by default: on bf16, on 16-bit integers, of keys made of latents. */
+static void check_default_attns(void)
+{
+    by_default(check_attns);
+}
+
+static void check_default_longs(void)
+{
+    by_default(check_longs);
+}
+
+static void default_mlas(void)
+{
+    for (int i = 0; i < 2 * GPU_N_FMT; i++)
+        check_mla(&formats[i / 2], (enum dev_kv_type)((i + i / 8) % 4),
+                  tokens[i * 3 % BASE_COUNT_OF(tokens)]);
+}
+
+static void check_default_mlas(void)
+{
+    by_default(default_mlas);
+}
+
 /* Sums of tiles alone, by hand and on matrix units where there are some: 65,536 each, and as many
  * of half the products. */
 static void check_sums(void)
@@ -731,6 +654,8 @@ int main(int argc, char **argv)
     const char *filter = NULL;
     g.seed = 1;
     g.n_pos = N_POS;
+    g.exact = 1;
+    g.expand_from = INT32_MAX;
     g.device = argc > 1 ? argv[1] : "vulkan";
     for (int i = 2; i < argc; i++)
         if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
@@ -754,14 +679,16 @@ int main(int argc, char **argv)
                {"rows", check_rows},   {"rope", check_rope},         {"attn", check_attns},
                {"long", check_longs},  {"experts", check_moes},      {"latents", check_mlas},
                {"sends", check_sends}, {"moves", check_moves},
-               {"again", check_again}};
+               {"again", check_again}, {"attn, default", check_default_attns},
+               {"long, default", check_default_longs},
+               {"latents, default", check_default_mlas}};
     for (int r = 0; r < repeat; r++, g.seed++)
         for (int i = 0; i < BASE_COUNT_OF(all); i++) {
             int failed = g.n_fail, checked = g.n_checked;
             if (filter && !strstr(all[i].name, filter)) continue;
             g.rng = g.seed * 1000003 + (uint64_t)i;
             all[i].fn();
-            printf("%-8s %6d checks, %d failed\n", all[i].name, g.n_checked - checked,
+            printf("%-16s %6d checks, %d failed\n", all[i].name, g.n_checked - checked,
                    g.n_fail - failed);
         }
     printf("check_gpu: %d checks, %d failed\n", g.n_checked, g.n_fail);

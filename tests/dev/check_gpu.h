@@ -21,6 +21,7 @@ struct gpu_checks {
     uint64_t rng, seed;
     int n_fail, n_checked;
     const char *device;
+    int exact, expand_from; /* as dev_opts, dev_limits have them */
     int p0, n_pos; /* positions of a step's tokens are from p0 on, below n_pos */
     dev *d[2]; /* the CPU, and the device */
 };
@@ -46,10 +47,11 @@ struct buf {
 struct buf make_buf(int64_t n);
 void same(const char *what, const struct buf *b);
 
-/* A step of T tokens of up to 3 sequences. */
-extern int32_t pos[T_MAX], tok0[4];
+/* A step of T tokens of up to 3 sequences; table: their blocks. */
+extern int32_t pos[T_MAX], tok0[4], table[3 * N_BLK];
 extern const int tokens[N_TOKENS];
 struct dev_step make_step(int T);
+struct dev_step step_of(int T, int n_seq); /* whose tokens' positions are set by the caller */
 
 /* Random weights of a run format. */
 struct format {
@@ -64,8 +66,11 @@ void free_mats(void); /* what make_mat made */
 void end_both(dev_mat *const w[2], bool is_biased, int n_bias, int n_row, struct glu glu);
 void open_both(enum dev_acts acts);
 void close_both(void);
+/* other: the operators of the device, NULL: op has nothing of a device. */
+void reserve_both(const struct dev_op *op, int n_op, const struct dev_op *other);
 void act_for(dev_mat *const m[2], int n_col, dev_act *out[2]);
 
 void check_sends(void); /* check_gpu_send.c */
+void check_again(void); /* check_gpu_again.c */
 
 #endif

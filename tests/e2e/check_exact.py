@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """With --exact the logits of a text have the same bits on the CPU whatever it is good at, on every
-device, and with the experts on either side.
+device, and with the experts on either side. Without it they have on a device those of the CPU
+beside it, in each of the forms that CPUs have.
 
   check_exact.py BUILD [KIND...]   KIND: vulkan, cuda, sim; without one all that there are
 
@@ -58,6 +59,29 @@ def check_model(exe, name, kinds, tmp, tally):
     tally.check(f"{name} eval", None if code == 0 else err)
 
 
+def check_default(exe, name, kinds, sets, tmp, tally):
+    """Prompts (of latents, keys and values are made), and tokens after them."""
+    path = os.path.join(e2e.tiny(), name)
+    ids, out = os.path.join(tmp, "ids"), os.path.join(tmp, "out")
+    with open(ids, "w") as f:
+        f.write(" ".join(str(3 + 7 * i * i % 250) for i in range(2 * N)))
+    text = [exe, "run", "-q", "-m", path, "-p", "Once upon a time there was", "-n", "40",
+            "--temp", "0", "--ignore-eos", "--json"]
+    for cpu in [None, *sets]:
+        env = {"SL_CPU": cpu} if cpu else None
+        for kv in ["auto"] if cpu else ["auto", "f16", "q8", "f32"]:
+            args = ["--kv", kv, "-c", "192"]
+            want, bad = evaluate(exe, path, ids, out, args, env)
+            _, words, _ = e2e.run([*text, "--kv", kv], env=env)
+            for kind in kinds:
+                what = f"{name} by default, SL_CPU {cpu}, --kv {kv}, {kind}"
+                got, worse = evaluate(exe, path, ids, out, [*args, "--device", kind], env)
+                tally.check(what, bad or worse or (None if got == want else "other bits"))
+                code, said, err = e2e.run([*text, "--kv", kv, "--device", kind], env=env)
+                same = code == 0 and json.loads(said)["tokens"] == json.loads(words)["tokens"]
+                tally.check(f"{what}, tokens", None if same else f"others: {err.strip()}")
+
+
 def check_line(exe, tally, args, text):
     code, _, err = e2e.run([exe, "run", "-p", "x", "-n", "1", "-m",
                             os.path.join(e2e.tiny(), "llama3"), *args])
@@ -100,7 +124,10 @@ def main():
     code, out, err = e2e.run([exe, "doctor", "--json"])
     if code != 0:
         sys.exit(f"doctor: {err}")
-    there = {c["name"].split(":")[0] for c in json.loads(out)["gpus"]} | {"sim"}
+    doctor = json.loads(out)
+    forms = ["avx512vnni", "avx2", "ref"]  # attention on f32, on 16-bit integers over latents, f32
+    sets = [s for s in forms if s in doctor["isa_native"].split() and s != doctor["isa"]]
+    there = {c["name"].split(":")[0] for c in doctor["gpus"]} | {"sim"}
     kinds = [k for k in sys.argv[2:] or ["sim", "vulkan", "cuda"] if k in there]
     if not kinds:
         print("exact: not run: none of the devices is there")
@@ -109,6 +136,8 @@ def main():
     with e2e.scratch() as tmp:
         for name in MODELS:
             check_model(exe, name, kinds, tmp, tally)
+            check_default(exe, name, [k for k in kinds if k != "sim"], sets, tmp,
+                          tally)
     for kind in kinds:
         if kind != "sim":
             check_lines(exe, kind, tally)

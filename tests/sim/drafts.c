@@ -13,9 +13,10 @@
  * small model is the model itself: its guesses are right where nothing is drawn. Freed blocks are
  * filled with NaN.
  *
- * drafts N SEED [--layout L] [--from FIRST] MODEL...: N trials of each model, on so many ranks; or
- * of these those from FIRST on, as a run goes on that was ended: 20 trials at a time depend on the
- * seed and their number alone, and say when they are over. Sources and numbers of drafts are gone
+ * drafts N SEED [--layout L] [--from FIRST] [--threads N] MODEL...: N trials of each model, on so
+ * many ranks; or of these those from FIRST on, as a run goes on that was ended: 20 trials at a time
+ * depend on the seed and their number alone, and say when they are over. --threads: not as drawn,
+ * for a run on fewer cores beside other work. Sources and numbers of drafts are gone
  * through in turn, and pairs of --acts and --kv, a new one after every 20 trials. What was reached
  * is counted, and what a run of that size must reach and did not is an error. */
 #include <stdio.h>
@@ -106,6 +107,7 @@ struct trial {
     int n_run;
     uint64_t rng;
     const char *layout;
+    int n_thread; /* 0: drawn */
     int right; /* of 8 guesses */
     int n_vocab, exact, n_defer; /* of the engines under way */
     bool has_mtp, any_mtp;                /* the model under way; one of them */
@@ -493,6 +495,7 @@ static void one_trial(sl_model *m, struct trial *t, uint64_t i, sl_acts acts, sl
                         .draft_always = most > 0 && pick(t, 4) > 0};
     o.kv_tokens = CTX + (pick(t, 3) ? pick(t, CTX * 2) : CTX * batch);
     if (t->layout) o.n_thread = BASE_MAX(o.n_thread, 4);
+    if (t->n_thread) o.n_thread = t->n_thread;
     if (t->has_mtp && how == MTP && pick(t, 3) == 0) o.draft_vocab = 1 + pick(t, t->n_vocab);
     t->n_run = 0;
     t->n_cell[how][most]++;
@@ -637,9 +640,10 @@ int main(int argc, char **argv)
     for (; argc > first + 2 && strncmp(argv[first], "--", 2) == 0; first += 2) {
         if (strcmp(argv[first], "--layout") == 0) t.layout = argv[first + 1];
         if (strcmp(argv[first], "--from") == 0) from = atoi(argv[first + 1]);
+        if (strcmp(argv[first], "--threads") == 0) t.n_thread = atoi(argv[first + 1]);
     }
     if (argc <= first) {
-        fprintf(stderr, "drafts N SEED [--layout L] [--from FIRST] MODEL...\n");
+        fprintf(stderr, "drafts N SEED [--layout L] [--from FIRST] [--threads N] MODEL...\n");
         return 2;
     }
     if (from < 0 || from >= atoi(argv[1])) {

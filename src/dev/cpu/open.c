@@ -110,7 +110,9 @@ static void cpu_info(const dev *d, struct dev_info *out)
                              .isa = cpu_isa_best(cpu_isa_mask()),
                              .n_thread = c->n_worker,
                              .acts = c->acts,
-                             .exact = c->exact};
+                             .exact = c->exact,
+                             .attn_bf16 = dev_cpu_bf16_attn(c, VEC_KV_F16),
+                             .attn_i16 = dev_cpu_i16_attn(c, VEC_KV_F16)};
 }
 
 static sl_status cpu_memory(const dev *d, int64_t *free_bytes, int64_t *total, sl_err *err)

@@ -78,6 +78,21 @@ void dev_gpu_fold(struct gpu *c, const struct dev_step *b, const struct gpu_span
     LAUNCH(c, GPU_fold, GRID(s->n_head, b->n_tok, 1), k);
 }
 
+sl_status dev_gpu_attn_kernels(struct gpu *c, sl_err *err)
+{
+    static const enum gpu_kernel of[GPU_N_ON][4] = {
+        {GPU_attn, GPU_mla, GPU_expand, GPU_expanded},
+        {GPU_attn16, GPU_mla16, GPU_expand16, GPU_expanded16},
+        {GPU_attn, GPU_mla_i16, GPU_expand, GPU_expanded},
+    };
+    const struct dev_shapes *p = &c->most;
+    const bool needs[4] = {p->d_v > 0, p->mla_r > 0, c->mla.n_made > 0, c->mla.n_made > 0};
+    for (int i = 0; i < 4 * GPU_N_ON; i++)
+        if (c->kv_forms >> i / 4 & 1u && needs[i % 4])
+            SL_TRY(dev_gpu_kernel(c, of[i / 4][i % 4], err));
+    return SL_OK;
+}
+
 /* PARTS partial results, and half as many rows of what was so far. */
 sl_status dev_gpu_attn_reserve(struct gpu *c, sl_err *err)
 {
@@ -85,7 +100,7 @@ sl_status dev_gpu_attn_reserve(struct gpu *c, sl_err *err)
     c->part_d = BASE_MAX(p->d_v, p->mla_r);
     if (c->part_d == 0) return SL_OK;
     SL_TRY(dev_gpu_kernel(c, GPU_fold, err));
-    if (p->d_v) SL_TRY(dev_gpu_kernel(c, GPU_attn, err));
+    SL_TRY(dev_gpu_attn_kernels(c, err));
     return dev_gpu_carve(c, 4 * (int64_t)(PARTS + PARTS / 2) * (c->part_d + 2), &c->parts, NULL,
                          err);
 }
@@ -136,11 +151,12 @@ void dev_gpu_attn(dev *d, const struct dev_step *b, const struct dev_attn *p)
            .scale = p->scale,
            .n_part = (uint32_t)spans.n_part,
            .n_tok = (uint32_t)b->n_tok};
+    enum gpu_kernel id = dev_gpu_bf16(c, kv->s.type) ? GPU_attn16 : GPU_attn;
     uint32_t x = (uint32_t)n_kv * groups(n_group, n_h), y = groups(b->n_tok, n_t);
-    if (!spans.n_part) LAUNCH(c, GPU_attn, GRID(x, y, 1), k);
+    if (!spans.n_part) LAUNCH(c, id, GRID(x, y, 1), k);
     for (int i = 0; spans.n_part && i < spans.n; i += spans.n_part) {
         k.span0 = (uint32_t)i;
-        LAUNCH(c, GPU_attn, GRID(x, y, spans.n_part), k);
+        LAUNCH(c, id, GRID(x, y, spans.n_part), k);
         dev_gpu_fold(c, b, &spans, i, &to);
     }
 }

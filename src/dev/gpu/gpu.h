@@ -228,6 +228,9 @@ struct gpu_moe {
 struct gpu_mla {
     uint64_t heads, lat, olat;
     struct gpu_act act;
+    uint64_t made, run; /* keys and values of a window of positions; rows folded so far */
+    int64_t n_made;     /* bytes of made */
+    uint64_t keys, values; /* W_kb and W_vb as floats */
 };
 
 /* Pinned memory through which the host sends, piece by piece. */
@@ -250,6 +253,9 @@ struct gpu {
     struct gpu_limits lim;
     bool fused, is_staged; /* is_staged: copies go through pinned memory in any case */
     bool exact;            /* quotients and roots are IEEE's */
+    bool is_exact;         /* --exact is asked for */
+    enum gpu_attn_form { GPU_ON_F32, GPU_ON_BF16, GPU_ON_I16, GPU_N_ON } attn; /* as the host's */
+    unsigned kv_forms; /* of caches so far, as bits */
     bool no_units, has_units; /* matrix units: are not wanted; are used */
     bool tiles;               /* products of many columns have kernels of their own */
     char units_text[96];
@@ -409,6 +415,17 @@ sl_status dev_gpu_mla_reserve(struct gpu *c, sl_err *err);
 /* Pinned memory for what is sent (send.c). */
 sl_status dev_gpu_send_reserve(struct gpu *c, sl_err *err);
 sl_status dev_gpu_attn_reserve(struct gpu *c, sl_err *err);
+/* Kernels of attention for the caches so far, after c->most is set. */
+sl_status dev_gpu_attn_kernels(struct gpu *c, sl_err *err);
+/* What attention over a cache of that type is on; I16: where latents are absorbed, else f32. */
+static inline enum gpu_attn_form dev_gpu_attn_on(const struct gpu *c, enum dev_kv_type t)
+{
+    return t == DEV_KV_F32 ? GPU_ON_F32 : c->attn;
+}
+static inline bool dev_gpu_bf16(const struct gpu *c, enum dev_kv_type t)
+{
+    return dev_gpu_attn_on(c, t) == GPU_ON_BF16;
+}
 /* The cards that list finds in a line, as far as it goes into n bytes. */
 typedef int dev_gpu_list_fn(struct dev_desc *out, int n, sl_err *err);
 void dev_gpu_list_text(dev_gpu_list_fn *list, char *buf, size_t n);

@@ -15,6 +15,7 @@
     X(rope, 64)            \
     X(put, 64)             \
     X(attn, 128)           \
+    X(attn16, 128)         \
     X(fold, 128)           \
     X(glu, 64)             \
     X(add, 64)             \
@@ -25,6 +26,12 @@
     X(sum, 64)             \
     X(combine, 64)         \
     X(mla, 128)            \
+    X(mla16, 128)          \
+    X(mla_i16, 128)        \
+    X(expand, 128)         \
+    X(expand16, 128)       \
+    X(expanded, 128)       \
+    X(expanded16, 128)     \
     X(group, 256)          \
     X(sums, 128)           \
     X(halves, 128)         \

@@ -38,7 +38,7 @@ int64_t dev_gpu_kv_bytes(const dev *d, const struct dev_kv_shape *s)
 
 enum dev_kv_type dev_gpu_kv_auto(const dev *d)
 {
-    return dev_gpu_of(d)->acts == DEV_ACTS_F32 ? DEV_KV_F32 : DEV_KV_F16;
+    return dev_kv_auto(dev_gpu_of(d)->cpu);
 }
 
 static sl_status open_group(struct gpu *c, const struct dev_kv_shape *s, int i,
@@ -60,6 +60,8 @@ sl_status dev_gpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl
     kv->s = *s;
     for (int i = 0; i < s->n_group; i++)
         SL_TRY(open_group(c, s, i, &kv->group[i], err));
+    c->kv_forms |= 1u << dev_gpu_attn_on(c, s->type);
+    SL_TRY(dev_gpu_attn_kernels(c, err));
     *out = &kv->head;
     return SL_OK;
 }

@@ -26,8 +26,8 @@ static sl_status open_half(struct gpu *c, struct gpu_mat *m, int half, const str
     SL_TRY(dev_gpu_kernel(c, dev_gpu_kernel_of(what, h->fmt), err));
     if (what == GPU_MV) what = c->has_units ? GPU_CM : GPU_MM;
     if (what != GPU_MF && c->tiles) SL_TRY(dev_gpu_kernel(c, dev_gpu_kernel_of(what, h->fmt), err));
-    return m->use == DEV_USE_EMBED ? dev_gpu_kernel(c, dev_gpu_kernel_of(GPU_ROW, h->fmt), err)
-                                   : SL_OK;
+    bool by_rows = m->use == DEV_USE_EMBED || m->use == DEV_USE_EXACT;
+    return by_rows ? dev_gpu_kernel(c, dev_gpu_kernel_of(GPU_ROW, h->fmt), err) : SL_OK;
 }
 
 static sl_status open_mat(struct gpu *c, const struct dev_image *im, enum dev_use use,

@@ -182,6 +182,9 @@ static sl_status open_as(struct gpu *c, const char *options, const struct dev_op
     c->log = p;
     SL_TRY(open_driver(c, err));
     SL_TRY(dev_open(dev_cpu_class.name, o, &c->cpu, err));
+    struct dev_info host;
+    dev_info_get(c->cpu, &host);
+    c->attn = host.attn_bf16 ? GPU_ON_BF16 : host.attn_i16 ? GPU_ON_I16 : GPU_ON_F32;
     return self_test(c, o, err);
 }
 
@@ -194,6 +197,7 @@ sl_status dev_gpu_open(const struct dev_class *cls, const struct gpu_driver *drv
     c->head.cls = cls;
     c->drv = drv;
     c->acts = o->acts;
+    c->is_exact = o->exact;
     c->no_units = o->no_units;
     c->grid_max = GPU_GRID_MAX;
     mem_arena_init(&c->arena, MEM_MISC, 0);
@@ -232,7 +236,6 @@ void dev_gpu_info(const dev *d, struct dev_info *out)
     dev_info_get(c->cpu, out);
     out->name = c->name;
     out->isa = c->lim.text;
-    out->exact = c->exact; /* whatever was asked for: its kernels have the CPU's order of sums */
     out->units = c->units_text;
 }
 
@@ -300,7 +303,7 @@ void dev_gpu_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker), v
 
 int64_t dev_gpu_keep_bytes(const dev *d, const struct dev_shapes *p)
 {
-    (void)d; /* latents are absorbed: nothing is kept of prompts */
+    (void)d; /* keys and values made of latents are made again in every step */
     (void)p;
     return 0;
 }

@@ -274,28 +274,50 @@ void dev_gpu_ffn(dev *d, const struct dev_step *b, const struct dev_ffn *p)
 
 /* ---- rows ---- */
 
+struct row_k {
+    uint64_t pieces, scale, ids, y;
+    uint32_t piece_tiles, tile_bytes, n_row, n_col;
+    int32_t row0;
+    float factor;
+};
+
+static struct row_k rows_of(const struct gpu_mat *w)
+{
+    const struct gpu_half *h = &w->half[0];
+    return (struct row_k){.pieces = h->p.table,
+                          .scale = w->scale,
+                          .piece_tiles = (uint32_t)h->p.per,
+                          .tile_bytes = (uint32_t)h->unit_bytes,
+                          .n_row = (uint32_t)w->head.rows,
+                          .n_col = (uint32_t)w->head.cols,
+                          .factor = 1};
+}
+
+static void launch_rows(struct gpu *c, const struct gpu_mat *w, const struct row_k *k, int n_row,
+                        int n_mat)
+{
+    LAUNCH(c, dev_gpu_kernel_of(GPU_ROW, w->half[0].fmt),
+           GRID(groups((w->head.cols + 7) / 8, 64), n_row, n_mat), *k);
+}
+
 void dev_gpu_embed(dev *d, const struct dev_step *b, const struct dev_embed *p)
 {
     struct gpu *c = dev_gpu_of(d);
     const struct gpu_mat *w = (const struct gpu_mat *)p->w;
-    const struct gpu_half *h = &w->half[0];
-    struct {
-        uint64_t pieces, scale, ids, y;
-        uint32_t piece_tiles, tile_bytes, n_row, n_col;
-        int32_t row0;
-        float factor;
-    } k = {h->p.table,
-           w->scale,
-           step_of(c, b)->ids,
-           at(p->y),
-           (uint32_t)h->p.per,
-           (uint32_t)h->unit_bytes,
-           (uint32_t)w->head.rows,
-           (uint32_t)w->head.cols,
-           p->row0,
-           p->scale};
-    LAUNCH(c, dev_gpu_kernel_of(GPU_ROW, h->fmt),
-           GRID(groups((w->head.cols + 7) / 8, 64), b->n_tok, 1), k);
+    struct row_k k = rows_of(w);
+    k.ids = step_of(c, b)->ids;
+    k.y = at(p->y);
+    k.row0 = p->row0;
+    k.factor = p->scale;
+    launch_rows(c, w, &k, b->n_tok, 1);
+}
+
+void dev_gpu_unpack(struct gpu *c, const dev_mat *mat, uint64_t y)
+{
+    const struct gpu_mat *w = (const struct gpu_mat *)mat;
+    struct row_k k = rows_of(w);
+    k.y = y;
+    launch_rows(c, w, &k, w->head.rows, w->n);
 }
 
 void dev_gpu_norm(dev *d, const struct dev_step *b, const struct dev_norm *p)

@@ -39,6 +39,8 @@ struct gpu_product {
     uint64_t ids; /* 0: the first matrix for all; else [n_row] whose each row is, of token / per */
     int per;
 };
+/* All matrices of a stack as floats, whose kernel DEV_USE_EXACT brings: y [n, rows, cols]. */
+void dev_gpu_unpack(struct gpu *c, const dev_mat *mat, uint64_t y);
 /* Both halves of a pair go side by side: gates, then ups. */
 void dev_gpu_product(struct gpu *c, const dev_mat *w, const struct gpu_product *p);
 
