@@ -323,8 +323,8 @@ typedef struct sl_engine_opts {
     /* "cpu": where a device can not be opened, or is too small, the CPU computes everything, with
      * a warning and sl_engine_info.fallback; never of what is not understood. NULL = an error. */
     const char *fallback;
-    /* 1: the same bits on every device and CPU, whichever computes which part: attention in f32,
-     * latents in one form, kv AUTO is f16. Slower on the CPU. 0 = what each does best. */
+    /* 1: the same bits on every machine: attention in f32, latents in one form, kv AUTO is f16.
+     * Slower. 0 = what the CPU does best, which all devices of the machine then do. */
     int exact, no_matrix_units; /* the latter 1: cards do not use theirs; REQUEST: there is none */
     /* Of every generated token so many experts, those of the smallest weights, are added one layer
      * with experts later: so they are computed beside the attention between, where place has them

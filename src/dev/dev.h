@@ -35,7 +35,7 @@ struct dev_opts {
     int n_thread; /* 0 = default */
     enum dev_acts acts;
     int no_hugepages;
-    int exact; /* 1: as all devices have the same bits: attention in f32, latents absorbed */
+    int exact; /* 1: as all machines have the same bits: attention in f32, latents absorbed */
     int no_units; /* 1: cards multiply without their matrix units; the bits are the same */
     int rank, n_rank; /* one of n_rank devices that share the CPUs: it takes the rank-th part of
                          them. n_rank 0 = the only one */

@@ -45,6 +45,13 @@ struct buf make_buf(int64_t n)
     return b;
 }
 
+/* CPUs' bf16 instructions make zeros of what is below 2^-126 on the way, other devices need not. */
+static bool is_same(float a, float b)
+{
+    if (!g.exact && fabsf(a) < 1e-30f && fabsf(b) < 1e-30f) return true;
+    return fp_to_bits(a) == fp_to_bits(b);
+}
+
 void same(const char *what, const struct buf *b)
 {
     float *got[2];
@@ -55,7 +62,7 @@ void same(const char *what, const struct buf *b)
     g.n_checked++;
     int64_t n_bad = 0, first = 0;
     for (int64_t i = b->n - 1; i >= 0; i--)
-        if (fp_to_bits(got[0][i]) != fp_to_bits(got[1][i])) {
+        if (!is_same(got[0][i], got[1][i])) {
             n_bad++;
             first = i;
         }
@@ -519,8 +526,8 @@ static void check_mla(const struct format *f, enum dev_kv_type type, int T)
         p.y = y.at[k];
         dev_attn_mla(g.d[k], &s, &p);
     }
-    snprintf(what, sizeof what, "latents %d + %d by %s, %d heads %d + %d, %d, cache %d, T %d, %d", r,
-             rope, f->name, H, nope, rope, v, type, T, g.expand_from);
+    snprintf(what, sizeof what, "latents %d + %d by %s, %d heads %d + %d, %d, cache %d, T %d, %d",
+             r, rope, f->name, H, nope, rope, v, type, T, g.expand_from);
     same(what, &y);
     free(q.x), free(y.x);
     close_both();
@@ -562,7 +569,7 @@ static void check_attns(void)
 {
     static const int windows[] = {0, 17, 150};
     for (int t = DEV_KV_BF16; t <= DEV_KV_F32; t++)
-        for (int trial = 0; trial < 8; trial++) {
+        for (int trial = 0; trial < 8; trial += 2 - g.exact) {
             struct attn_case c = {.h.C = rand_int(1, 3), .T = tokens[trial]};
             c.h.H = rand_int(1, 4) * c.h.C;
             c.h.d = rand_int(3, trial ? 160 : 300);
@@ -618,8 +625,8 @@ static void check_default_longs(void)
 
 static void default_mlas(void)
 {
-    for (int i = 0; i < 2 * GPU_N_FMT; i++)
-        check_mla(&formats[i / 2], (enum dev_kv_type)((i + i / 8) % 4),
+    for (int i = 0; i < GPU_N_FMT; i++)
+        check_mla(&formats[i], (enum dev_kv_type)((i + i / 8) % 4),
                   tokens[i * 3 % BASE_COUNT_OF(tokens)]);
 }
 

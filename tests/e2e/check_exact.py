@@ -77,6 +77,11 @@ def check_default(exe, name, kinds, sets, tmp, tally):
                 what = f"{name} by default, SL_CPU {cpu}, --kv {kv}, {kind}"
                 got, worse = evaluate(exe, path, ids, out, [*args, "--device", kind], env)
                 tally.check(what, bad or worse or (None if got == want else "other bits"))
+                if kv == "auto":
+                    split, bad = evaluate(exe, path, ids, out,
+                                          [*args, "--device", kind, "--cpu-moe"], env)
+                    tally.check(f"{what}, experts on the cpu",
+                                bad or (None if split == want else "other bits"))
                 code, said, err = e2e.run([*text, "--kv", kv, "--device", kind], env=env)
                 same = code == 0 and json.loads(said)["tokens"] == json.loads(words)["tokens"]
                 tally.check(f"{what}, tokens", None if same else f"others: {err.strip()}")
