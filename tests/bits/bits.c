@@ -8,7 +8,8 @@
  * with it, row by row: steps of one token; steps of random composition in company, over scattered
  * blocks, with 1 to N threads (3); what a prefix of a sequence gives; prompts in pieces with kept
  * keys and values (MLA); and a model with a tap on it. Blocks are filled with NaN before each run.
- * Where the model has an MTP layer, its rows are compared as well. Some sequences are all prompt,
+ * Where the model has an MTP layer, its rows are compared as well; of half of the random steps it
+ * makes its keys and values alone, and rows of each sequence's last token. Some sequences are all prompt,
  * others partly answer, so that both forms of MLA meet in a step.
  *
  * Prints one line: MODEL ACTS KV isa ISA rows N hash H brief B, H over the reference's bits, B over
@@ -43,7 +44,7 @@ struct job {
     enum dev_acts acts;
     enum dev_kv_type kv;
     int n_thread_max, n_vocab, n_bad;
-    bool quick, brief;
+    bool quick, brief, entries; /* entries: the MTP layer's alone, of some steps */
     uint64_t rng;
     int32_t ids[SEQ][LEN + 1];
     struct row want[SEQ][LEN], got[SEQ][LEN];
@@ -127,6 +128,32 @@ static int piece(struct job *j, enum cut cut, int turn, int seq, int rest)
     return kind == 0 ? 0 : kind == 1 ? 1 : pick(j, 1 + pick(j, 100));
 }
 
+/* The MTP layer's keys and values of the step b's tokens; then b is the last token of each of its
+ * sequences. */
+static void entries_alone(struct rig *r, struct dev_step *b)
+{
+    static int32_t ids[SEQ], pos[SEQ], hidden[SEQ];
+    static const int32_t one[SEQ + 1] = {0, 1, 2, 3, 4, 5};
+    struct dev_step s = *b;
+    struct model_rows none;
+    sl_err err;
+    s.pass = model_entries_pass(r->m, 0);
+    s.n_row = 0;
+    s.want = 0;
+    must(model_launch(r->m, r->kv, &s, &err), &err);
+    must(model_wait(r->m, &none, &err), &err);
+    for (int q = 0; q < b->n_seq; q++) {
+        hidden[q] = b->seq_tok0[q + 1] - 1;
+        ids[q] = b->ids[hidden[q]];
+        pos[q] = b->pos[hidden[q]];
+    }
+    b->ids = ids;
+    b->pos = pos;
+    b->hidden_row = hidden;
+    b->seq_tok0 = one;
+    b->n_tok = b->n_row = b->n_seq;
+}
+
 /* One step: n_new[s] tokens of each sequence from at[s] on. */
 static void step(struct job *j, struct rig *r, const int32_t *table, const int *at,
                  const int *n_new, bool keep)
@@ -172,12 +199,18 @@ static void step(struct job *j, struct rig *r, const int32_t *table, const int *
     for (int i = 0; i < n; i++)
         j->got[of[i]][pos[i]].main = row_hash(j, out.logits + (int64_t)i * j->n_vocab);
     if (!mtp) return;
+    for (int i = 0; i < n; i++) /* those that are not computed */
+        j->got[of[i]][pos[i]].mtp = j->want[of[i]][pos[i]].mtp;
     b.ids = next;
     b.pass = 1;
+    bool alone = j->entries && pick(j, 2);
+    if (alone) entries_alone(r, &b);
     must(model_launch(r->m, r->kv, &b, &err), &err);
     must(model_wait(r->m, &out, &err), &err);
-    for (int i = 0; i < n; i++)
-        j->got[of[i]][pos[i]].mtp = row_hash(j, out.logits + (int64_t)i * j->n_vocab);
+    for (int i = 0; i < b.n_row; i++) {
+        int t = alone ? b.hidden_row[i] : i;
+        j->got[of[t]][pos[t]].mtp = row_hash(j, out.logits + (int64_t)i * j->n_vocab);
+    }
 }
 
 static void play(struct job *j, struct rig *r, enum cut cut, bool keep)
@@ -274,7 +307,9 @@ static void run(struct job *j)
     for (int t = j->quick ? j->n_thread_max : 1; t <= j->n_thread_max; t++) {
         rig_open(j, &r, t, true);
         for (int k = j->quick; k < 2; k++) {
+            j->entries = true;
             play(j, &r, CUT_RANDOM, false);
+            j->entries = false;
             compare(j, "in company", t);
         }
         if (!j->brief) {
