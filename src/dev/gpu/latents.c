@@ -203,14 +203,14 @@ static sl_status make_heads(struct gpu *c, int n_row, int n_head, sl_err *err)
     return st;
 }
 
-/* Of as many spans as MADE_BYTES hold, at least one. */
+/* Of as many spans as MADE_BYTES hold, or a slab, at least one. */
 static sl_status reserve_made(struct gpu *c, sl_err *err)
 {
     const struct dev_shapes *p = &c->most;
     int64_t one = span_bytes(p->n_head, p->mla_nope + p->mla_rope, p->mla_v, false);
-    int64_t n = (p->max.n_ctx + SPAN - 1) / SPAN;
+    int64_t n = (p->max.n_ctx + SPAN - 1) / SPAN, most = BASE_MIN(MADE_BYTES, c->slab_bytes);
     if (p->max.mla_expand_from >= p->max.n_ctx) return SL_OK;
-    c->mla.n_made = one * BASE_MAX(BASE_MIN(n, MADE_BYTES / one), 1);
+    c->mla.n_made = one * BASE_MAX(BASE_MIN(n, most / one), 1);
     int64_t key = (int64_t)p->mla_r * p->mla_nope, value = (int64_t)p->mla_r * p->mla_v;
     SL_TRY(dev_gpu_carve(c, 4 * p->n_head * key, &c->mla.keys, NULL, err));
     SL_TRY(dev_gpu_carve(c, 4 * p->n_head * value, &c->mla.values, NULL, err));

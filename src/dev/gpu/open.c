@@ -197,7 +197,6 @@ sl_status dev_gpu_open(const struct dev_class *cls, const struct gpu_driver *drv
     c->head.cls = cls;
     c->drv = drv;
     c->acts = o->acts;
-    c->is_exact = o->exact;
     c->no_units = o->no_units;
     c->grid_max = GPU_GRID_MAX;
     mem_arena_init(&c->arena, MEM_MISC, 0);
