@@ -9,8 +9,8 @@
  * blocks, with 1 to N threads (3); what a prefix of a sequence gives; prompts in pieces with kept
  * keys and values (MLA); and a model with a tap on it. Blocks are filled with NaN before each run.
  * Where the model has an MTP layer, its rows are compared as well; of half of the random steps it
- * makes its keys and values alone, and rows of each sequence's last token. Some sequences are all prompt,
- * others partly answer, so that both forms of MLA meet in a step.
+ * makes its keys and values alone, and rows of each sequence's last token. Some sequences are all
+ * prompt, others partly answer, so that both forms of MLA meet in a step.
  *
  * Prints one line: MODEL ACTS KV isa ISA rows N hash H brief B, H over the reference's bits, B over
  * those of the rows that --brief computes.
