@@ -21,6 +21,26 @@ static void by_head(struct gpu *c, const dev_mat *mat, const struct gpu_rows *x,
     dev_gpu_product(c, mat, &q);
 }
 
+/* Where latents lie and how wide they are, as kernels' arguments have it. */
+struct rows_k {
+    uint32_t per, type, page, layers, blk_tok;
+    uint32_t r, nope, rope;
+};
+
+static struct rows_k rows_of(const struct dev_attn_mla *p)
+{
+    const struct gpu_kv *kv = (const struct gpu_kv *)p->kv;
+    const struct gpu_cache_group *g = &kv->group[p->group];
+    return (struct rows_k){.per = (uint32_t)g->p.per,
+                           .type = (uint32_t)kv->s.type,
+                           .page = (uint32_t)g->page,
+                           .layers = (uint32_t)g->n_layer << 16 | (uint32_t)p->layer,
+                           .blk_tok = (uint32_t)kv->s.blk_tok,
+                           .r = (uint32_t)p->r,
+                           .nope = (uint32_t)p->nope,
+                           .rope = (uint32_t)p->rope};
+}
+
 /* Tokens of prompts of a sequence from dev_limits.mla_expand_from on: [t[0], t[1]). */
 static bool expands(const struct gpu *c, const struct dev_step *b, int seq, int t[2])
 {
@@ -46,8 +66,8 @@ static void absorbed(struct gpu *c, const struct dev_step *b, const struct dev_a
     by_head(c, p->w_kb, &x, c->mla.lat, p->r);
     struct {
         uint64_t pieces, pos, seq_of, blk, lat, q, y, part, generated;
-        uint32_t per, type, page, layers, blk_tok;
-        uint32_t r, nope, rope, ld_blk;
+        struct rows_k rows;
+        uint32_t ld_blk;
         float scale;
         uint32_t n_part, span0, n_head, expand_from;
     } k = {.pieces = g->p.table,
@@ -59,14 +79,7 @@ static void absorbed(struct gpu *c, const struct dev_step *b, const struct dev_a
            .y = c->mla.olat,
            .part = dev_gpu_parts(c, &spans),
            .generated = t->generated,
-           .per = (uint32_t)g->p.per,
-           .type = (uint32_t)kv->s.type,
-           .page = (uint32_t)g->page,
-           .layers = (uint32_t)g->n_layer << 16 | (uint32_t)p->layer,
-           .blk_tok = (uint32_t)kv->s.blk_tok,
-           .r = (uint32_t)p->r,
-           .nope = (uint32_t)p->nope,
-           .rope = (uint32_t)p->rope,
+           .rows = rows_of(p),
            .ld_blk = (uint32_t)b->ld_blk,
            .scale = p->scale,
            .n_part = (uint32_t)spans.n_part,
@@ -115,8 +128,8 @@ static void make(struct gpu *c, const struct dev_step *b, const struct dev_attn_
     const struct gpu_step *t = step_of(c, b);
     struct {
         uint64_t pieces, pos, blk, keys, values, made;
-        uint32_t per, type, page, layers, blk_tok;
-        uint32_t r, nope, rope, v;
+        struct rows_k rows;
+        uint32_t v;
         uint32_t pos0, last, pad;
     } k = {.pieces = g->p.table,
            .pos = t->pos,
@@ -124,14 +137,7 @@ static void make(struct gpu *c, const struct dev_step *b, const struct dev_attn_
            .keys = c->mla.keys,
            .values = c->mla.values,
            .made = c->mla.made,
-           .per = (uint32_t)g->p.per,
-           .type = (uint32_t)kv->s.type,
-           .page = (uint32_t)g->page,
-           .layers = (uint32_t)g->n_layer << 16 | (uint32_t)p->layer,
-           .blk_tok = (uint32_t)kv->s.blk_tok,
-           .r = (uint32_t)p->r,
-           .nope = (uint32_t)p->nope,
-           .rope = (uint32_t)p->rope,
+           .rows = rows_of(p),
            .v = (uint32_t)p->v,
            .pos0 = (uint32_t)w->pos0,
            .last = (uint32_t)w->t[1] - 1};
