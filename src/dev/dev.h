@@ -76,7 +76,7 @@ struct dev_info {
     const char *isa;
     int n_thread;
     enum dev_acts acts;
-    bool exact;        /* its results are those of dev_opts.exact: asked for, or it has no others */
+    bool exact;        /* dev_opts.exact is asked for */
     bool attn_bf16, attn_i16; /* over caches that are not f32, attention is on bf16, attention over
                                  latents (absorbed) on 16-bit integers */
     const char *units; /* what products of prompts run on, of a card; else NULL */

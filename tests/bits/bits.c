@@ -199,11 +199,11 @@ static void step(struct job *j, struct rig *r, const int32_t *table, const int *
     for (int i = 0; i < n; i++)
         j->got[of[i]][pos[i]].main = row_hash(j, out.logits + (int64_t)i * j->n_vocab);
     if (!mtp) return;
-    for (int i = 0; i < n; i++) /* those that are not computed */
-        j->got[of[i]][pos[i]].mtp = j->want[of[i]][pos[i]].mtp;
     b.ids = next;
     b.pass = 1;
     bool alone = j->entries && pick(j, 2);
+    for (int i = 0; alone && i < n; i++) /* those that are not computed */
+        j->got[of[i]][pos[i]].mtp = j->want[of[i]][pos[i]].mtp;
     if (alone) entries_alone(r, &b);
     must(model_launch(r->m, r->kv, &b, &err), &err);
     must(model_wait(r->m, &out, &err), &err);

@@ -100,7 +100,6 @@ sl_status dev_gpu_attn_reserve(struct gpu *c, sl_err *err)
     c->part_d = BASE_MAX(p->d_v, p->mla_r);
     if (c->part_d == 0) return SL_OK;
     SL_TRY(dev_gpu_kernel(c, GPU_fold, err));
-    SL_TRY(dev_gpu_attn_kernels(c, err));
     return dev_gpu_carve(c, 4 * (int64_t)(PARTS + PARTS / 2) * (c->part_d + 2), &c->parts, NULL,
                          err);
 }

@@ -252,7 +252,6 @@ struct gpu {
     void *g;
     struct gpu_limits lim;
     bool fused, is_staged; /* is_staged: copies go through pinned memory in any case */
-    bool exact;            /* quotients and roots are IEEE's */
     enum gpu_attn_form { GPU_ON_F32, GPU_ON_BF16, GPU_ON_I16, GPU_N_ON } attn; /* as the host's */
     unsigned kv_forms; /* of caches so far, as bits */
     bool no_units, has_units; /* matrix units: are not wanted; are used */

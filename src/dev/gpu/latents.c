@@ -221,9 +221,8 @@ static sl_status reserve_made(struct gpu *c, sl_err *err)
     SL_TRY(dev_gpu_carve(c, 4 * p->n_head * key, &c->mla.keys, NULL, err));
     SL_TRY(dev_gpu_carve(c, 4 * p->n_head * value, &c->mla.values, NULL, err));
     SL_TRY(dev_gpu_carve(c, c->mla.n_made, &c->mla.made, NULL, err));
-    SL_TRY(dev_gpu_carve(c, 4 * (int64_t)p->max.n_tok * p->n_head * (p->mla_v + 2), &c->mla.run,
-                         NULL, err));
-    return dev_gpu_attn_kernels(c, err);
+    return dev_gpu_carve(c, 4 * (int64_t)p->max.n_tok * p->n_head * (p->mla_v + 2), &c->mla.run,
+                         NULL, err);
 }
 
 sl_status dev_gpu_mla_reserve(struct gpu *c, sl_err *err)

@@ -130,8 +130,7 @@ static sl_status judge_rest(struct gpu *c, const struct dev_opts *o, const float
         bad += v[1] != 0 && y[3 * i] != v[0] / v[1];
         bad += y[3 * i + 1] != sqrtf(fabsf(v[0]));
     }
-    c->exact = bad == 0;
-    if (c->exact || !o->exact) return SL_OK;
+    if (bad == 0 || !o->exact) return SL_OK;
     return SL_FAIL(err, UNSUPPORTED,
                    "%s: %s: --exact can not be held: %d of %d quotients and roots are not IEEE's",
                    c->name, c->lim.text, bad, 2 * N_TEST);

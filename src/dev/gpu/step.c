@@ -162,5 +162,6 @@ sl_status dev_gpu_reserve(dev *d, const struct dev_shapes *p, sl_err *err)
     SL_TRY(reserve_lists(c, err));
     SL_TRY(dev_gpu_attn_reserve(c, err));
     SL_TRY(dev_gpu_moe_reserve(c, err));
-    return dev_gpu_mla_reserve(c, err);
+    SL_TRY(dev_gpu_mla_reserve(c, err));
+    return dev_gpu_attn_kernels(c, err);
 }
