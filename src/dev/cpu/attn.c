@@ -8,6 +8,7 @@
  * one chain over the positions that the row sees, in rising order. Positions that a row does not
  * see never enter its arithmetic. */
 #include "dev/cpu/attn.h"
+#include "dev/cpu/ask.h"
 #include "dev/cpu/kv_page.h"
 #include "dev/cpu/span.h"
 
@@ -17,6 +18,7 @@
 
 struct attn_mem {
     float *q, *s, *k, *v;
+    struct cpu_ask next; /* keys or values of the next piece */
 };
 
 static struct attn_mem carve(float *mem, const struct attn *a, int n_row)
@@ -57,13 +59,6 @@ static void begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_
         }
 }
 
-/* Ask for what will be read a piece later. */
-static void fetch(const uint8_t *p, size_t n)
-{
-    for (size_t i = 0; i < n; i += 64)
-        __builtin_prefetch(p + i, 0, 2);
-}
-
 static const uint8_t *keys_at(const struct cpu_span_job *j, const struct cpu_unit *u, int p)
 {
     const struct attn *a = j->op;
@@ -84,27 +79,59 @@ static int last_of(const struct cpu_span_job *j, const struct cpu_unit *u)
     return j->b->pos[u->tok0 + u->n_tok - 1];
 }
 
-/* Keys of positions [p, p + 16 n) (p a multiple of 16) to k[d][PIECE]. */
+/* Rows of a product after which the next lines are asked for: of few rows as many as AVX2 has in a
+ * tile, of many a multiple of what any CPU has. */
+static int rows_at_once(int n_row)
+{
+    return n_row > 12 ? 12 : 3;
+}
+
+/* Keys or values of the piece at p, while a product of n_row rows uses those before them. */
+static struct cpu_ask ask_for(const struct cpu_span_job *j, const struct cpu_unit *u, int p,
+                              int n_row, bool keys)
+{
+    const struct cpu_kv *kv = ((const struct attn *)j->op)->kv;
+    int rows = rows_at_once(n_row);
+    struct cpu_ask x = {.n = 0};
+    for (int at = p; at < p + PIECE && at <= last_of(j, u); at += 16)
+        dev_cpu_ask_add(&x, keys ? keys_at(j, u, at) : values_at(j, u, at),
+                        keys ? kv->group_bytes : 16 * kv->row_bytes);
+    dev_cpu_ask_in(&x, PIECE / 16 + (n_row + rows - 1) / rows);
+    return x;
+}
+
+/* Keys of positions [p, p + 16 n) (p a multiple of 16) to m->k[d][PIECE]. */
 static void widen_keys(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int p,
-                       int n, float *k)
+                       int n, struct attn_mem *m)
 {
     const struct cpu_kv *kv = ((const struct attn *)j->op)->kv;
     for (int g = 0; g < n; g++, p += 16) {
-        if (p + PIECE <= last_of(j, u)) fetch(keys_at(j, u, p + PIECE), kv->group_bytes);
-        c->k.get_k(kv->t, keys_at(j, u, p), kv->s.d_k, k + 16 * g, PIECE);
+        dev_cpu_ask(&m->next);
+        c->k.get_k(kv->t, keys_at(j, u, p), kv->s.d_k, m->k + 16 * g, PIECE);
     }
 }
 
-/* Values of positions [p, end) to v[][ldv]. */
+/* Scores of the n groups of 16 positions in m->k, from position at of the span on. */
+static void score(struct cpu *c, struct attn_mem *m, int n_row, int d, int at, int n)
+{
+    int rows = rows_at_once(n_row);
+    for (int r = 0; r < n_row; r += rows) {
+        c->k.gemm_f32(m->q + (int64_t)r * d, d, 1, m->k, PIECE, m->s + r * VEC_SPAN + at, VEC_SPAN,
+                      BASE_MIN(rows, n_row - r), n, d, 0);
+        dev_cpu_ask(&m->next);
+    }
+}
+
+/* Values of positions [p, end) to m->v[][ldv]. */
 static void widen_values(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                         int p, int end, float *v)
+                         int p, int end, struct attn_mem *m)
 {
     const struct attn *a = j->op;
     const struct cpu_kv *kv = a->kv;
+    float *v = m->v;
     while (p < end) {
         int n = 16 - p % 16 < end - p ? 16 - p % 16 : end - p;
-        if (p + PIECE <= last_of(j, u))
-            fetch(values_at(j, u, p + PIECE), (size_t)n * kv->row_bytes);
+        dev_cpu_ask(&m->next);
         c->k.get_v(kv->t, values_at(j, u, p), (int64_t)kv->row_bytes, n, kv->s.d_v, v, a->ldv);
         v += (int64_t)n * a->ldv;
         p += n;
@@ -116,14 +143,19 @@ struct pv {
     const float *s, *v; /* v: row of position 0 of the span */
     float *o;
     int ldv, ldo;
+    struct cpu_ask *next;
 };
 
 static void weigh(const struct pv *x, int row0, int n_row, int lo, int hi)
 {
-    if (hi > lo)
-        x->c->k.gemm_f32(x->s + row0 * VEC_SPAN + lo, VEC_SPAN, 1, x->v + (int64_t)lo * x->ldv,
-                         x->ldv, x->o + (int64_t)row0 * x->ldo, x->ldo, n_row, x->ldv / 16, hi - lo,
-                         1);
+    int rows = rows_at_once(n_row);
+    if (hi <= lo) return;
+    for (int r = row0; r < row0 + n_row; r += rows) {
+        x->c->k.gemm_f32(x->s + r * VEC_SPAN + lo, VEC_SPAN, 1, x->v + (int64_t)lo * x->ldv, x->ldv,
+                         x->o + (int64_t)r * x->ldo, x->ldo, BASE_MIN(rows, row0 + n_row - r),
+                         x->ldv / 16, hi - lo, 1);
+        dev_cpu_ask(x->next);
+    }
 }
 
 /* o += weights times values of positions [a0, a1) of the span: those that all tokens see for all
@@ -170,9 +202,9 @@ static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct c
     }
     for (int at = from / PIECE * PIECE; at < to; at += PIECE) {
         int n = ((to - at < PIECE ? to - at : PIECE) + 15) / 16;
-        widen_keys(c, j, u, p0 + at, n, m.k);
-        c->k.gemm_f32(m.q, a->kv->s.d_k, 1, m.k, PIECE, m.s + at, VEC_SPAN, n_row, n, a->kv->s.d_k,
-                      0);
+        m.next = ask_for(j, u, p0 + at + PIECE, n_row, true);
+        widen_keys(c, j, u, p0 + at, n, &m);
+        score(c, &m, n_row, a->kv->s.d_k, at, n);
     }
     for (int r = 0; r < n_row; r++) {
         int lo, hi;
@@ -184,8 +216,9 @@ static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct c
     for (int at = from; at < to;) {
         int end = at / PIECE * PIECE + PIECE;
         if (end > to) end = to;
-        widen_values(c, j, u, p0 + at, p0 + end, m.v);
-        struct pv x = {c, m.s, m.v - (int64_t)at * a->ldv, out.o, a->ldv, j->ldo};
+        m.next = ask_for(j, u, p0 + at / PIECE * PIECE + PIECE, n_row, false);
+        widen_values(c, j, u, p0 + at, p0 + end, &m);
+        struct pv x = {c, m.s, m.v - (int64_t)at * a->ldv, out.o, a->ldv, j->ldo, &m.next};
         weigh_piece(&x, j, u, span, at, end);
         at = end;
     }

@@ -28,7 +28,26 @@ void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_step
     }
 }
 
+struct cpu_ask dev_cpu_mla_ask(const struct mla *a, const struct dev_step *b, struct mla_rows of,
+                               int n_time)
+{
+    const struct cpu_kv *kv = a->kv;
+    struct cpu_ask x = {.n = 0};
+    for (int p = of.p, n; p < of.end; p += n) {
+        n = BASE_MIN(of.end - p, kv->blk_tok - p % kv->blk_tok);
+        dev_cpu_ask_add(&x, dev_cpu_mla_row_at(a, b, of.seq, p), (size_t)n * kv->row_bytes);
+    }
+    dev_cpu_ask_in(&x, n_time);
+    return x;
+}
+
 /* ---- absorbed ---- */
+/* Positions whose rows are multiplied at a time, a tile or two, and of these are widened before the
+ * next lines are asked for. Rows of f32 are copied, more in a row: the CPU sees by itself what
+ * comes next. */
+#define PIECE 12
+#define WIDEN 4
+
 struct abs_mem {
     float *q, *s, *x; /* q [d_k][lanes], s [SPAN][lanes], x [SPAN][ldx] */
 };
@@ -71,16 +90,27 @@ static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct c
     const struct mla *a = j->op;
     struct abs_mem m = abs_carve(mem, a);
     int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = where[0] * VEC_SPAN;
+    int last = j->b->pos[c->mla.tok_list[u->tok0 + u->n_tok - 1]];
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
     for (int i = 0; i < n; i++) {
         hi[i] = dev_cpu_clamp_span(j->b->pos[c->mla.tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
         to = hi[i] > to ? hi[i] : to;
     }
-    for (int at = 0; at < to; at += VEC_PIECE) {
-        int k = to - at < VEC_PIECE ? to - at : VEC_PIECE;
+    for (int at = 0, k; at < to; at += k) {
         float *x = m.x + (int64_t)at * a->ldx;
-        dev_cpu_mla_widen(c, a, j->b, (struct mla_rows){u->seq, p0 + at, p0 + at + k}, x);
+        k = BASE_MIN(a->kv->t == VEC_KV_F32 ? VEC_PIECE : PIECE, to - at);
+        int p = at + k < VEC_SPAN ? p0 + at + k : where[1] * VEC_SPAN;
+        struct mla_rows of = {u->seq, p, BASE_MIN(p + PIECE, last + 1)};
+        struct cpu_ask next = {.n = 0};
+        if (a->kv->t != VEC_KV_F32) next = dev_cpu_mla_ask(a, j->b, of, PIECE / WIDEN + 1);
+        for (int i = 0, w; i < k; i += w) {
+            w = BASE_MIN(a->kv->t == VEC_KV_F32 ? VEC_PIECE : WIDEN, k - i);
+            of = (struct mla_rows){u->seq, p0 + at + i, p0 + at + i + w};
+            dev_cpu_ask(&next);
+            dev_cpu_mla_widen(c, a, j->b, of, x + (int64_t)i * a->ldx);
+        }
         c->k.gemm_f32(x, a->ldx, 1, m.q, ld, m.s + at * ld, ld, k, ld / 16, a->d_k, 0);
+        dev_cpu_ask(&next);
     }
     float mx[CPU_LANES], l[CPU_LANES];
     c->k.span_col_f32(m.s, ld, to, ld / 16, lo, hi, mx, l);

@@ -3,6 +3,7 @@
 #ifndef DEV_CPU_MLA_H
 #define DEV_CPU_MLA_H
 
+#include "dev/cpu/ask.h"
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/kv_page.h"
 
@@ -91,6 +92,9 @@ struct mla_rows {
 /* mla.c: widen the latent rows of those to x[][ldx]. */
 void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_step *b,
                        struct mla_rows of, float *x);
+/* mla.c: those that will be read next, to be asked for in n_time times. */
+struct cpu_ask dev_cpu_mla_ask(const struct mla *a, const struct dev_step *b, struct mla_rows of,
+                               int n_time);
 
 /* The materialised form: a unit is one head of one sequence. */
 struct mla_job {

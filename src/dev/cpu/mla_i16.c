@@ -7,7 +7,8 @@
 
 /* Positions whose rows are made and multiplied at a time: two tiles. They stay in the first-level
  * cache, beside the queries. */
-#define PIECE 12
+#define TILE 6
+#define PIECE (2 * TILE)
 #define WIDEN 4 /* and of these the f32 on the way */
 
 struct i16_mem {
@@ -86,9 +87,9 @@ void dev_cpu_abs_i16_begin(struct cpu *c, const struct cpu_span_job *j, const st
     }
 }
 
-/* Codes of positions [at, end) of the span that begins at p0. */
+/* Codes of positions [range[0], range[1]) of the span that begins at range[2]. */
 static void make_rows(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                      const struct i16_mem *m, const int range[3])
+                      const struct i16_mem *m, const int range[3], struct cpu_ask *next)
 {
     const struct mla *a = j->op;
     struct part part[2];
@@ -98,6 +99,7 @@ static void make_rows(struct cpu *c, const struct cpu_span_job *j, const struct 
     for (int at = range[0], n; at < range[1]; at += n) {
         int p = range[2] + at;
         n = range[1] - at < WIDEN ? range[1] - at : WIDEN;
+        dev_cpu_ask(next);
         if (f16) {
             n = n < blk - p % blk ? n : blk - p % blk;
             const uint8_t *from = dev_cpu_mla_row_at(a, j->b, u->seq, p);
@@ -115,16 +117,41 @@ static void make_rows(struct cpu *c, const struct cpu_span_job *j, const struct 
     }
 }
 
+/* Scores of positions [at, end), whose rows are made. */
+static void score(const struct mla *a, const struct i16_mem *m, int at, int end, int ld,
+                  struct cpu_ask *next)
+{
+    struct part part[2];
+    parts_of(a->p->r, a->p->rope, part);
+    int row = row_codes(a->p->r, a->p->rope);
+    for (int n; at < end; at += n) {
+        n = end - at < TILE ? end - at : TILE;
+        for (int k = 0; k < 2; k++)
+            kern_get()->attn_dot_i16(
+                &(struct attn_i16){.x = m->x + (int64_t)at * row + part[k].to,
+                                   .ldx = row,
+                                   .x_scale = m->x_scale + 2 * at + k,
+                                   .ld_scale = 2,
+                                   .q = m->q + (int64_t)part[k].to * ld,
+                                   .q_scale = m->q_scale + (ptrdiff_t)k * CPU_LANES,
+                                   .ld = ld,
+                                   .n_pair = (part[k].n + 1) / 2,
+                                   .n_pos = n,
+                                   .add = k,
+                                   .s = m->s + at * ld});
+        dev_cpu_ask(next);
+    }
+}
+
 void dev_cpu_abs_i16_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                           const int where[2], float *mem, struct cpu_part out)
 {
     const struct mla *a = j->op;
     struct i16_mem m;
-    struct part part[2];
     (void)carve(mem, a->p->r, a->p->rope, &m);
-    parts_of(a->p->r, a->p->rope, part);
     int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = where[0] * VEC_SPAN;
     int row = row_codes(a->p->r, a->p->rope);
+    int last = j->b->pos[c->mla.tok_list[u->tok0 + u->n_tok - 1]];
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
     for (int i = 0; i < n; i++) {
         hi[i] = dev_cpu_clamp_span(j->b->pos[c->mla.tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
@@ -132,20 +159,11 @@ void dev_cpu_abs_i16_span(struct cpu *c, const struct cpu_span_job *j, const str
     }
     for (int at = 0; at < to; at += PIECE) {
         int end = at + PIECE < to ? at + PIECE : to;
-        make_rows(c, j, u, &m, (const int[]){at, end, p0});
-        for (int k = 0; k < 2; k++)
-            kern_get()->attn_dot_i16(
-                &(struct attn_i16){.x = m.x + (int64_t)at * row + part[k].to,
-                                   .ldx = row,
-                                   .x_scale = m.x_scale + 2 * at + k,
-                                   .ld_scale = 2,
-                                   .q = m.q + (int64_t)part[k].to * ld,
-                                   .q_scale = m.q_scale + (ptrdiff_t)k * CPU_LANES,
-                                   .ld = ld,
-                                   .n_pair = (part[k].n + 1) / 2,
-                                   .n_pos = end - at,
-                                   .add = k,
-                                   .s = m.s + at * ld});
+        int p = end < VEC_SPAN ? p0 + end : where[1] * VEC_SPAN;
+        struct mla_rows of = {u->seq, p, BASE_MIN(p + PIECE, last + 1)};
+        struct cpu_ask next = dev_cpu_mla_ask(a, j->b, of, PIECE / WIDEN + PIECE / TILE);
+        make_rows(c, j, u, &m, (const int[]){at, end, p0}, &next);
+        score(a, &m, at, end, ld, &next);
     }
     float mx[CPU_LANES], l[CPU_LANES], w_scale[CPU_LANES];
     c->k.span_col_f32(m.s, ld, to, ld / 16, lo, hi, mx, l);
