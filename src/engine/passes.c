@@ -116,7 +116,7 @@ static void take_guesses(sl_engine *e, const struct model_rows *rows, int n_row,
 /* ---- passes ---- */
 
 /* Entries alone are worth a pass of their own where tokens without a row are so many. */
-#define ENTRIES_FROM 16
+#define ENTRIES_FROM 4
 
 /* Layers that run: no more than there may be drafts in a row. */
 static int n_layer_of(const sl_engine *e)
