@@ -28,26 +28,24 @@ void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_step
     }
 }
 
-struct cpu_ask dev_cpu_mla_ask(const struct mla *a, const struct dev_step *b, struct mla_rows of,
-                               int n_time)
+struct cpu_ask dev_cpu_mla_ask(const struct cpu *c, const struct cpu_span_job *j,
+                               const struct cpu_unit *u, const int where[2], int end, int n_time)
 {
+    const struct mla *a = j->op;
     const struct cpu_kv *kv = a->kv;
     struct cpu_ask x = {.n = 0};
-    for (int p = of.p, n; p < of.end; p += n) {
-        n = BASE_MIN(of.end - p, kv->blk_tok - p % kv->blk_tok);
-        dev_cpu_ask_add(&x, dev_cpu_mla_row_at(a, b, of.seq, p), (size_t)n * kv->row_bytes);
+    int p = end < VEC_SPAN ? where[0] * VEC_SPAN + end : where[1] * VEC_SPAN;
+    int last = j->b->pos[c->mla.tok_list[u->tok0 + u->n_tok - 1]];
+    int until = BASE_MIN(p + MLA_PIECE, last + 1);
+    for (int n; p < until; p += n) {
+        n = BASE_MIN(until - p, kv->blk_tok - p % kv->blk_tok);
+        dev_cpu_ask_add(&x, dev_cpu_mla_row_at(a, j->b, u->seq, p), (size_t)n * kv->row_bytes);
     }
     dev_cpu_ask_in(&x, n_time);
     return x;
 }
 
 /* ---- absorbed ---- */
-/* Positions whose rows are multiplied at a time, a tile or two, and of these are widened before the
- * next lines are asked for. Rows of f32 are copied, more in a row: the CPU sees by itself what
- * comes next. */
-#define PIECE 12
-#define WIDEN 4
-
 struct abs_mem {
     float *q, *s, *x; /* q [d_k][lanes], s [SPAN][lanes], x [SPAN][ldx] */
 };
@@ -89,8 +87,8 @@ static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct c
 {
     const struct mla *a = j->op;
     struct abs_mem m = abs_carve(mem, a);
+    bool f32 = a->kv->t == VEC_KV_F32; /* copied: the CPU sees by itself what comes next */
     int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = where[0] * VEC_SPAN;
-    int last = j->b->pos[c->mla.tok_list[u->tok0 + u->n_tok - 1]];
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
     for (int i = 0; i < n; i++) {
         hi[i] = dev_cpu_clamp_span(j->b->pos[c->mla.tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
@@ -98,14 +96,12 @@ static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct c
     }
     for (int at = 0, k; at < to; at += k) {
         float *x = m.x + (int64_t)at * a->ldx;
-        k = BASE_MIN(a->kv->t == VEC_KV_F32 ? VEC_PIECE : PIECE, to - at);
-        int p = at + k < VEC_SPAN ? p0 + at + k : where[1] * VEC_SPAN;
-        struct mla_rows of = {u->seq, p, BASE_MIN(p + PIECE, last + 1)};
         struct cpu_ask next = {.n = 0};
-        if (a->kv->t != VEC_KV_F32) next = dev_cpu_mla_ask(a, j->b, of, PIECE / WIDEN + 1);
+        k = BASE_MIN(f32 ? VEC_PIECE : MLA_PIECE, to - at);
+        if (!f32) next = dev_cpu_mla_ask(c, j, u, where, at + k, MLA_PIECE / MLA_MADE + 1);
         for (int i = 0, w; i < k; i += w) {
-            w = BASE_MIN(a->kv->t == VEC_KV_F32 ? VEC_PIECE : WIDEN, k - i);
-            of = (struct mla_rows){u->seq, p0 + at + i, p0 + at + i + w};
+            w = BASE_MIN(f32 ? VEC_PIECE : MLA_MADE, k - i);
+            struct mla_rows of = {u->seq, p0 + at + i, p0 + at + i + w};
             dev_cpu_ask(&next);
             dev_cpu_mla_widen(c, a, j->b, of, x + (int64_t)i * a->ldx);
         }

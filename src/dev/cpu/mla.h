@@ -92,9 +92,14 @@ struct mla_rows {
 /* mla.c: widen the latent rows of those to x[][ldx]. */
 void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_step *b,
                        struct mla_rows of, float *x);
-/* mla.c: those that will be read next, to be asked for in n_time times. */
-struct cpu_ask dev_cpu_mla_ask(const struct mla *a, const struct dev_step *b, struct mla_rows of,
-                               int n_time);
+/* Rows of the absorbed form in f32 and on integers that are multiplied at a time, a tile or two,
+ * and of these are made before the next lines are asked for. */
+#define MLA_PIECE 12
+#define MLA_MADE 4
+/* mla.c: the rows of the piece after position end of span where[0], perhaps in span where[1], to be
+ * asked for in n_time times. */
+struct cpu_ask dev_cpu_mla_ask(const struct cpu *c, const struct cpu_span_job *j,
+                               const struct cpu_unit *u, const int where[2], int end, int n_time);
 
 /* The materialised form: a unit is one head of one sequence. */
 struct mla_job {

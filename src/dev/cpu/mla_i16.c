@@ -5,15 +5,12 @@
 #include "dev/cpu/mla.h"
 #include "dev/cpu/span.h"
 
-/* Positions whose rows are made and multiplied at a time: two tiles. They stay in the first-level
- * cache, beside the queries. */
-#define TILE 6
-#define PIECE (2 * TILE)
-#define WIDEN 4 /* and of these the f32 on the way */
+/* A tile. The rows of a piece, two of them, stay in the first-level cache, beside the queries. */
+#define TILE (MLA_PIECE / 2)
 
 struct i16_mem {
     int16_t *q, *w, *x; /* q [row / 2][lanes][2], w [SPAN / 2][lanes][2], x [SPAN][ldx] */
-    float *s, *t;       /* [SPAN][lanes], [WIDEN][ldx], or a query and its codes */
+    float *s, *t;       /* [SPAN][lanes], [MLA_MADE][ldx], or a query and its codes */
     float *x_scale;     /* [SPAN][2] */
     float *q_scale;     /* [2][lanes] */
 };
@@ -38,7 +35,7 @@ static size_t carve(float *mem, int r, int rope, struct i16_mem *m)
 {
     size_t row = (size_t)row_codes(r, rope), wide = (size_t)dev_cpu_row_ld(r + rope, 4);
     size_t size[] = {(size_t)VEC_SPAN * CPU_LANES,
-                     WIDEN * wide + row,
+                     MLA_MADE * wide + row,
                      2 * VEC_SPAN,
                      2 * CPU_LANES,
                      row / 2 * CPU_LANES,
@@ -98,7 +95,7 @@ static void make_rows(struct cpu *c, const struct cpu_span_job *j, const struct 
     int f16 = a->kv->t == VEC_KV_F16 && part[0].n % 16 == 0 && part[1].n % 16 == 0;
     for (int at = range[0], n; at < range[1]; at += n) {
         int p = range[2] + at;
-        n = range[1] - at < WIDEN ? range[1] - at : WIDEN;
+        n = range[1] - at < MLA_MADE ? range[1] - at : MLA_MADE;
         dev_cpu_ask(next);
         if (f16) {
             n = n < blk - p % blk ? n : blk - p % blk;
@@ -151,17 +148,14 @@ void dev_cpu_abs_i16_span(struct cpu *c, const struct cpu_span_job *j, const str
     (void)carve(mem, a->p->r, a->p->rope, &m);
     int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = where[0] * VEC_SPAN;
     int row = row_codes(a->p->r, a->p->rope);
-    int last = j->b->pos[c->mla.tok_list[u->tok0 + u->n_tok - 1]];
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
     for (int i = 0; i < n; i++) {
         hi[i] = dev_cpu_clamp_span(j->b->pos[c->mla.tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
         to = hi[i] > to ? hi[i] : to;
     }
-    for (int at = 0; at < to; at += PIECE) {
-        int end = at + PIECE < to ? at + PIECE : to;
-        int p = end < VEC_SPAN ? p0 + end : where[1] * VEC_SPAN;
-        struct mla_rows of = {u->seq, p, BASE_MIN(p + PIECE, last + 1)};
-        struct cpu_ask next = dev_cpu_mla_ask(a, j->b, of, PIECE / WIDEN + PIECE / TILE);
+    for (int at = 0; at < to; at += MLA_PIECE) {
+        int end = at + MLA_PIECE < to ? at + MLA_PIECE : to;
+        struct cpu_ask next = dev_cpu_mla_ask(c, j, u, where, end, MLA_PIECE / MLA_MADE + 2);
         make_rows(c, j, u, &m, (const int[]){at, end, p0}, &next);
         score(a, &m, at, end, ld, &next);
     }
