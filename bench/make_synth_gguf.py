@@ -82,6 +82,11 @@ def raw(shape, q):
     cursors[q] = cursor
     return out.reshape(shape[:-1] + (shape[-1] // bs * nb,))
 
+def as_bf16(x):
+    """to the nearest bf16, in f32"""
+    u = x.view(np.uint32)
+    return ((u + 0x7fff + (u >> 16 & 1)) & 0xffff0000).astype(np.uint32).view(np.float32)
+
 T = a.type.lower()
 base = dict(f16=Q.F16,
             q4_0=Q.Q4_0,
@@ -137,8 +142,9 @@ class W:
         w.write_header_to_file(); w.write_kv_data_to_file(); w.write_ti_data_to_file()
         for name, shape, q, one in s.pend:
             if q is None:
-                x = (np.ones(shape, np.float32)
-                     if one else rng.standard_normal(shape, dtype=np.float32) * 0.02)
+                # as converters write vectors and routers of BF16 checkpoints: F32 that BF16 holds
+                x = (np.ones(shape, np.float32) if one else as_bf16(
+                    rng.standard_normal(shape, dtype=np.float32) * 0.02))
             else:
                 x = raw(shape, q)
                 if q == Q.F16: x = x.view(np.float16)

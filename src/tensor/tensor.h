@@ -159,6 +159,8 @@ struct weight {
 int weight_bits(const struct weight *w);
 /* True where the bytes of a row lie in one piece, row after row. */
 bool weight_by_row(const struct weight *w);
+/* F32 without a scale, row after row, every number of which is a bf16 too. Reads all of it. */
+bool weight_fits_bf16(const struct weight *w);
 /* Bytes of its values or codes, and from the first of them to after the last. */
 uint64_t weight_bytes(const struct weight *w);
 uint64_t weight_span(const struct weight *w);

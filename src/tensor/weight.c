@@ -48,6 +48,19 @@ void weight_dequant(const struct weight *w, int64_t r, int64_t col0, int64_t n, 
             dst[i] *= s;
 }
 
+bool weight_fits_bf16(const struct weight *w)
+{
+    bool plain = w->scheme == TENSOR_SCHEME_PLAIN && !w->col_bytes && !w->part_scale;
+    if (w->type != TENSOR_F32 || !plain || w->tensor_scale != 1.0f) return false;
+    for (int64_t r = 0; r < w->rows; r++)
+        for (int64_t c = 0; c < w->cols; c++) {
+            uint16_t low; /* little-endian, as everything in files */
+            memcpy(&low, w->data + (uint64_t)r * w->row_bytes + 4 * (uint64_t)c, 2);
+            if (low) return false;
+        }
+    return true;
+}
+
 uint64_t weight_bytes(const struct weight *w)
 {
     uint64_t n = 0;

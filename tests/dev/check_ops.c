@@ -198,6 +198,43 @@ static void check_matmul(void)
     }
 }
 
+/* Of a router in f32 whose numbers are bf16 half of the bytes are kept, and no bit of a product
+ * changes: against the same with a row more, which has a number that is none. */
+static void check_narrow(void)
+{
+    for (int trial = 0; trial < 8; trial++) {
+        dev *d = open_dev(1 + trial % 2, trial % 4 ? DEV_ACTS_AUTO : DEV_ACTS_F32);
+        int T = trial ? rand_int(1, 70) : 1, rows = 16 * rand_int(1, 9), cols = rand_int(40, 300);
+        struct weight wide = rand_weight(TENSOR_F32, rows + 1, cols);
+        float *v = get_mem(sizeof *v * (size_t)((rows + 1) * cols));
+        memcpy(v, wide.data, sizeof *v * (size_t)((rows + 1) * cols));
+        for (int i = 0; i < rows * cols; i++)
+            v[i] = fp_bf16_to_f32(fp_f32_to_bf16(v[i]));
+        v[rows * cols + cols / 2] = 1.0f + 0x1p-8f;
+        wide.data = (const uint8_t *)v;
+        struct weight narrow = weight_rows(&wide, 0, rows);
+        dev_mat *m[2] = {load(d, &narrow, NULL, 1, DEV_USE_EXACT),
+                         load(d, &wide, NULL, 1, DEV_USE_EXACT)};
+        if (dev_mat_bytes(m[0]) * 2 * (rows + 16) != dev_mat_bytes(m[1]) * rows)
+            FAIL("bytes of a router of bf16 numbers: %d of %d", (int)dev_mat_bytes(m[0]),
+                 (int)dev_mat_bytes(m[1]));
+        reserve(d, 70, NULL, 0);
+        float *x = rand_array((int64_t)T * cols), *y[2];
+        struct dev_step b = {.n_tok = T};
+        for (int i = 0; i < 2; i++) {
+            dev_act *a = act_for(d, m[i], cols, T);
+            y[i] = get_mem(sizeof(float) * (size_t)(T * (rows + 1)));
+            dev_prep(d, &b, &(struct dev_prep){.x = x, .n = cols, .act = a});
+            struct dev_matmul p = {.act = a, .n_row = T, .n_mat = 1, .w = {m[i]}, .y = {y[i]}};
+            p.ldy[0] = rows + 1;
+            dev_matmul(d, &b, &p);
+        }
+        for (int t = 0; t < T; t++)
+            same_bits("router of bf16 numbers", y[0] + t * (rows + 1), y[1] + t * (rows + 1), rows);
+        dev_close(d);
+    }
+}
+
 static void check_embed(void)
 {
     dev *d = open_dev(2, DEV_ACTS_AUTO);
@@ -722,6 +759,7 @@ void check_ops(void)
     check_rope();
     check_embed();
     check_matmul();
+    check_narrow();
     check_heads();
     check_ffn();
     check_ffn_beside_wider();

@@ -276,7 +276,7 @@ sl_status dev_cpu_mat_pack(dev *d, const struct dev_weights *of, const struct de
     struct cpu *c = dev_cpu_of(d);
     struct cpu_mat *w = NULL;
     struct par_counter counter;
-    SL_TRY(dev_cpu_mat_of_weights(c, of, &w, err));
+    SL_TRY(dev_cpu_mat_of_weights(c, of, false, &w, err));
     uint64_t n_tile = ((uint64_t)w->m.n_row + 15) / 16;
     struct dev_image im = {
         .fmt = {kern_mm_fmt_name(w->m.fmt), w->stride2 ? kern_mm_fmt_name(w->m2.fmt) : NULL},

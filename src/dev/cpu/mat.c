@@ -40,13 +40,24 @@ static sl_status check_shapes(const struct weight *first, const struct weight *w
                    (long long)w->rows, (long long)w->cols);
 }
 
+static bool all_fit_bf16(const struct weight *w, int n)
+{
+    int i = 0;
+    while (i < n && weight_fits_bf16(&w[i]))
+        i++;
+    return i == n;
+}
+
 /* The run format of n matrices: that of all, or decoded where they differ (a quantiser left one as
  * it was; the scales of one allow an f16, and those of another do not). Of some of a longer stack:
- * that of all of it. */
-static sl_status choose_fmt(const struct cpu *c, const struct weight *w, int n, int *fmt,
-                            sl_err *err)
+ * that of all of it. What is used exactly meets activations in f32 whether it is f32 or bf16, with
+ * the same result: routers, which converters write as f32, are bf16 where that holds them and the
+ * caller asks for it (narrow), for half of the bytes. */
+static sl_status choose_fmt(const struct cpu *c, const struct dev_weights *of,
+                            const struct weight *w, bool narrow, int *fmt, sl_err *err)
 {
     bool decode = false;
+    int n = of->n;
     if (c->some) {
         w = w == c->some->of.first ? c->some->all_first : c->some->all_second;
         n = c->some->n_all;
@@ -58,6 +69,7 @@ static sl_status choose_fmt(const struct cpu *c, const struct weight *w, int n, 
         decode = f != *fmt || (w[i].scheme == TENSOR_SCHEME_GROUP && f == kern_mm_decoded(1));
     }
     if (decode) *fmt = kern_mm_decoded(c->acts == DEV_ACTS_F32);
+    if (narrow && of->use == DEV_USE_EXACT && *fmt == MM_f32 && all_fit_bf16(w, n)) *fmt = MM_bf16;
     return SL_OK;
 }
 
@@ -148,8 +160,8 @@ void dev_cpu_mat_add(struct cpu *c, struct cpu_mat *w, enum dev_use use)
     c->n_col_max = c->n_col_max > w->m.n_col ? c->n_col_max : w->m.n_col;
 }
 
-sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct dev_weights *of, struct cpu_mat **out,
-                                 sl_err *err)
+sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct dev_weights *of, bool narrow,
+                                 struct cpu_mat **out, sl_err *err)
 {
     const struct weight *first = of->first, *second = of->second;
     int n = of->n, fmt, fmt2;
@@ -161,9 +173,9 @@ sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct dev_weights *of, st
         SL_TRY(check_shapes(first, &first[i], err));
         if (second) SL_TRY(check_shapes(first, &second[i], err));
     }
-    SL_TRY(choose_fmt(c, first, n, &fmt, err));
+    SL_TRY(choose_fmt(c, of, first, narrow, &fmt, err));
     fmt2 = fmt;
-    if (second) SL_TRY(choose_fmt(c, second, n, &fmt2, err));
+    if (second) SL_TRY(choose_fmt(c, of, second, narrow, &fmt2, err));
     const struct cpu_stack s = {{fmt, fmt2}, n, first->rows, first->cols, second != NULL};
     SL_TRY(dev_cpu_mat_new(c, &s, out, err));
     for (int i = 0; i < n; i++) {
@@ -188,7 +200,7 @@ sl_status dev_cpu_mat_load(dev *d, const struct dev_weights *of, dev_mat **out, 
 {
     struct cpu *c = dev_cpu_of(d);
     struct cpu_mat *w = NULL;
-    SL_TRY(dev_cpu_mat_of_weights(c, of, &w, err));
+    SL_TRY(dev_cpu_mat_of_weights(c, of, true, &w, err));
     SL_TRY(dev_cpu_mat_memory(c, w, err));
     dev_cpu_mat_add(c, w, of->use);
     struct pack_job j = {w, of, (w->m.n_row + 15) / 16, 0, 0};

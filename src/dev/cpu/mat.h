@@ -48,10 +48,11 @@ struct cpu_stack {
 /* Everything but bytes and scales (which are 0). Errors: NOMEM. */
 sl_status dev_cpu_mat_new(struct cpu *c, const struct cpu_stack *s, struct cpu_mat **out,
                           sl_err *err) BASE_MUST_USE;
-/* The same, with scales, for weights, which it checks to belong together. Errors: NOMEM, FORMAT,
- * UNSUPPORTED. */
-sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct dev_weights *of, struct cpu_mat **out,
-                                 sl_err *err) BASE_MUST_USE;
+/* The same, with scales, for weights, which it checks to belong together. narrow: f32 that is used
+ * exactly may be kept as bf16, where that is the same numbers; packed files keep what they were
+ * made of. Errors: NOMEM, FORMAT, UNSUPPORTED. */
+sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct dev_weights *of, bool narrow,
+                                 struct cpu_mat **out, sl_err *err) BASE_MUST_USE;
 /* Memory for all of its matrices. Errors: NOMEM. */
 sl_status dev_cpu_mat_memory(struct cpu *c, struct cpu_mat *w, sl_err *err) BASE_MUST_USE;
 /* Its bytes and scales are there: choose its form and let the workspace know of it. */
