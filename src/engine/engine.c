@@ -366,6 +366,7 @@ sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err)
         return SL_FAIL(err, REQUEST,
                        "place-from: peer: %.120s is a packed file, which every rank maps: disk",
                        io_pack_path(pack));
+    e->mtp.small = e->mtp.on && !pack;
     struct model_opts mo = {.n_tok_max = e->n_chunk + e->n_seat,
                             .n_seq_max = e->n_seat,
                             .n_ctx = e->n_ctx,
@@ -380,6 +381,7 @@ sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err)
                             .no_mtp = !e->mtp.on,
                             .n_draft_vocab = e->opts.draft_vocab,
                             .draft_ids = e->mtp.ids,
+                            .small_heads = e->mtp.small,
                             .combine = e->combine,
                             .pack = pack,
                             .progress = e->opts.progress,

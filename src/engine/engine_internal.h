@@ -257,6 +257,7 @@ struct engine_mtp_item {
 /* The MTP layer, as the drafter. */
 struct engine_mtp {
     bool on, must; /* must: or the engine does not open */
+    bool small;    /* its head: model_opts.small_heads */
     int32_t *next; /* [n_tok_max] tokens after those of the step, where they were known before */
     struct engine_mtp_item *item; /* [n_seq_max] of the plan */
     int32_t *from; /* [n_blk] of blocks that have all entries: where their chain begins; else -1 */

@@ -137,6 +137,8 @@ static sl_status weigh(sl_engine *e, sl_err *err)
     SL_TRY(engine_hot_bytes(e, err));
     SL_TRY(engine_stream_bytes(e, err));
     if (e->opts.draft_model) e->place.bytes[p->on[MODEL_ATTN]] += e->opts.draft_model->bytes;
+    if (e->mtp.on && e->m->cfg.n_mtp && !e->m->pack)
+        e->place.bytes[p->on[MODEL_HEAD]] += model_small_head_bytes(&e->m->cfg, e->m->io);
     return tell(e, err);
 }
 

@@ -91,7 +91,8 @@ static struct record_head head_of(const sl_engine *e)
     struct dev_info di;
     dev_info_get(e->d, &di);
     struct record_head h = {.model = e->record_model,
-                            .acts = (int32_t)di.acts + (e->opts.exact ? RECORD_EXACT : 0),
+                            .acts = (int32_t)di.acts + (e->opts.exact ? RECORD_EXACT : 0) +
+                                    (e->mtp.small ? RECORD_SMALL : 0),
                             .kv = (int32_t)e->kv_shape.type,
                             .n_ctx = e->n_ctx,
                             .n_seq_max = e->n_seq_max,
@@ -256,7 +257,7 @@ sl_status sl_record_opts(const void *p, size_t n, sl_engine_opts *opts, sl_err *
     struct record_head h;
     SL_TRY(engine_record_read_head(&r, &h, err));
     opts->acts = (sl_acts)(h.acts & (RECORD_EXACT - 1));
-    opts->exact = h.acts >= RECORD_EXACT;
+    opts->exact = (h.acts & RECORD_EXACT) != 0;
     opts->kv = kv[h.kv];
     opts->n_ctx = h.n_ctx;
     opts->n_seq_max = h.n_seq_max;
@@ -283,13 +284,18 @@ static sl_status check_head(const sl_engine *e, const struct record_head *h, sl_
         return SL_FAIL(err, REQUEST, "the recording is of another model than %.100s", e->m->name);
     const int form = RECORD_EXACT - 1;
     SL_TRY(differs("precision of activations (acts)", h->acts & form, own.acts & form, err));
-    SL_TRY(differs("form for all devices (exact)", h->acts > form, own.acts > form, err));
+    SL_TRY(differs("form for all devices (exact)", !!(h->acts & RECORD_EXACT),
+                   !!(own.acts & RECORD_EXACT), err));
     SL_TRY(differs("type of the KV cache", h->kv, own.kv, err));
     SL_TRY(differs("block of the KV cache in tokens", h->blk_tok, own.blk_tok, err));
     SL_TRY(differs("context", h->n_ctx, own.n_ctx, err));
     SL_TRY(differs("number of sequences", h->n_seq_max, own.n_seq_max / n, err));
     SL_TRY(differs("chunk", h->n_chunk, own.n_chunk / n, err));
     SL_TRY(differs("number of passes of a step", h->n_pass, own.n_pass, err));
+    if ((h->acts ^ own.acts) & RECORD_SMALL)
+        return SL_FAIL(err, REQUEST, "the recording's MTP layer %s a packed file, this engine's %s",
+                       h->acts & RECORD_SMALL ? "is not of" : "is of",
+                       own.acts & RECORD_SMALL ? "is not" : "is");
     SL_TRY(differs("number of experts that come late", h->n_defer, own.n_defer, err));
     SL_TRY(differs("form of experts' outputs (combine)", h->combine, own.combine, err));
     SL_TRY(

@@ -11,6 +11,7 @@
 #define RECORD_VERSION 5
 #define RECORD_HEAD 132 /* bytes of the header */
 #define RECORD_EXACT 4 /* in acts: sl_engine_opts.exact */
+#define RECORD_SMALL 8 /* in acts: model_opts.small_heads */
 #define RECORD_PASS_MAX 17 /* arch reads 16 MTP layers at most */
 #define RECORD_ISA 24
 #define RECORD_PROGRAM 28
@@ -23,7 +24,7 @@ enum { /* flags of a step */
 
 struct record_head {
     uint64_t model;   /* hash of what the model is */
-    int32_t acts, kv; /* enum dev_acts, and RECORD_EXACT; dev_kv_type */
+    int32_t acts, kv; /* enum dev_acts, and RECORD_*; dev_kv_type */
     int32_t n_ctx, n_seq_max, n_chunk, blk_tok, n_vocab;
     int32_t n_blk[DEV_KV_GROUPS];                  /* 0 = the cache has no such group */
     int32_t n_pass;                                /* of a step: 1, and one of each MTP layer */

@@ -52,9 +52,9 @@ sl_status engine_record_read_head(struct rd *r, struct record_head *h, sl_err *e
             return bad(20, "a size in the header is not possible", err);
     }
     if (h->blk_tok < 16 || h->blk_tok > 4096 || h->n_seq_max > 4096 ||
-        h->n_pass > RECORD_PASS_MAX || h->acts < 0 || h->acts > RECORD_EXACT + DEV_ACTS_F32 ||
-        h->kv < 0 || h->kv > DEV_KV_F32 || h->n_defer < 0 || h->n_defer > LIMIT_MAX ||
-        h->combine < 0 || h->combine > DEV_COMBINE_Q8)
+        h->n_pass > RECORD_PASS_MAX || h->acts < 0 ||
+        h->acts > RECORD_SMALL + RECORD_EXACT + DEV_ACTS_F32 || h->kv < 0 || h->kv > DEV_KV_F32 ||
+        h->n_defer < 0 || h->n_defer > LIMIT_MAX || h->combine < 0 || h->combine > DEV_COMBINE_Q8)
         return bad(20, "a number in the header is not possible", err);
     return SL_OK;
 }

@@ -204,9 +204,8 @@ sl_status model_load_layer(struct model *m, int il, struct layer *l, sl_err *err
     return (l->is_moe ? model_load_moe : model_load_dense)(m, il, l, err);
 }
 
-/* One outside of the layers; its rows are divided as those of the role, which MTP layers have. */
-static struct want want_global(const struct model *m, enum arch_global g, enum arch_role role,
-                               enum dev_use use)
+struct want model_want_global(const struct model *m, enum arch_global g, enum arch_role role,
+                              enum dev_use use)
 {
     struct want w = {
         .role = role, .n = 1, .rows = m->cfg.n_vocab, .cols = m->cfg.d_model, .use = use};
@@ -217,7 +216,7 @@ static struct want want_global(const struct model *m, enum arch_global g, enum a
 static sl_status load_global(struct model *m, enum arch_global g, enum arch_role role,
                              enum dev_use use, dev_mat **out, sl_err *err)
 {
-    struct want w = want_global(m, g, role, use);
+    struct want w = model_want_global(m, g, role, use);
     return model_load_matrix(m, &w, out, err);
 }
 
@@ -238,9 +237,7 @@ sl_status model_load_globals(struct model *m, sl_err *err)
     return SL_OK;
 }
 
-/* Is there a tensor of that name with other bytes than the main one's? Published files hold the
- * embedding and the head a second time. */
-static bool differs(const struct model *m, const char *name, const char *other)
+bool model_load_differs(const struct model *m, const char *name, const char *other)
 {
     if (m->opts.pack) return io_pack_find(m->opts.pack, name) != NULL;
     const struct tensor *a = io_find(m->io, name), *b = io_find(m->io, other);
@@ -255,67 +252,7 @@ static sl_status load_mtp_embed(struct model *m, int il, dev_mat **out, sl_err *
     const struct arch_cfg *c = &m->cfg;
     struct want w = model_want(m, il, ROLE_MTP_EMBED, c->n_vocab, c->d_model, DEV_USE_EMBED);
     *out = m->embed;
-    if (!differs(m, w.name, arch_global_name(m->kind, GLOBAL_EMBED))) return SL_OK;
-    return model_load_matrix(m, &w, out, err);
-}
-
-/* Rows id[n] of a matrix as one of their own, in *owned: as they are stored where a row's bytes lie
- * together, else as BF16. */
-static sl_status gather_rows(const struct weight *all, const int32_t *id, int64_t n, void **owned,
-                             struct weight *out, sl_err *err)
-{
-    bool as_is = all->scheme == TENSOR_SCHEME_PLAIN && weight_by_row(all) && !all->n_part;
-    uint64_t row = as_is ? all->row_bytes : (uint64_t)all->cols * 2;
-    void *line = NULL;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)all->cols, sizeof(float), &line, err));
-    sl_status st = mem_alloc_array(MEM_SCRATCH, (size_t)n, (size_t)row, owned, err);
-    for (int64_t i = 0; i < n && !st; i++) {
-        uint8_t *to = (uint8_t *)*owned + (uint64_t)i * row;
-        if (as_is) {
-            memcpy(to, all->data + (uint64_t)id[i] * row, (size_t)row);
-            continue;
-        }
-        weight_dequant(all, id[i], 0, all->cols, line);
-        for (int64_t k = 0; k < all->cols; k++)
-            ((uint16_t *)(void *)to)[k] = fp_f32_to_bf16(((float *)line)[k]);
-    }
-    mem_free(line);
-    *out = (struct weight){.name = all->name,
-                           .type = as_is ? all->type : TENSOR_BF16,
-                           .rows = n,
-                           .cols = all->cols,
-                           .data = *owned,
-                           .row_bytes = row,
-                           .tensor_scale = as_is ? all->tensor_scale : 1.0f};
-    return st;
-}
-
-/* Of a head the rows of draft_ids. */
-static sl_status load_draft_rows(struct model *m, struct want *w, dev_mat **out, sl_err *err)
-{
-    struct weight all, rows;
-    void *owned = NULL;
-    SL_TRY(model_load_weight(m, w->name, w, &all, err));
-    sl_status st = gather_rows(&all, m->opts.draft_ids, m->n_draft_vocab, &owned, &rows, err);
-    w->rows = w->first = m->n_draft_vocab;
-    if (!st) st = model_load_part(m, w, &rows, NULL, out, err);
-    mem_free(owned);
-    return st;
-}
-
-/* The same of its head; or some rows of either. */
-static sl_status load_mtp_head(struct model *m, int il, dev_mat **out, sl_err *err)
-{
-    const struct arch_cfg *c = &m->cfg;
-    enum arch_global same = c->tied_head ? GLOBAL_EMBED : GLOBAL_HEAD;
-    struct want w = model_want(m, il, ROLE_MTP_HEAD, c->n_vocab, c->d_model, DEV_USE_MATMUL);
-    *out = m->head;
-    if (!differs(m, w.name, arch_global_name(m->kind, same))) {
-        if (!m->n_draft_vocab) return SL_OK;
-        w = want_global(m, same, ROLE_MTP_HEAD, w.use);
-    }
-    if (m->opts.draft_ids && m->n_draft_vocab) return load_draft_rows(m, &w, out, err);
-    w.first = m->n_draft_vocab;
+    if (!model_load_differs(m, w.name, arch_global_name(m->kind, GLOBAL_EMBED))) return SL_OK;
     return model_load_matrix(m, &w, out, err);
 }
 
@@ -335,6 +272,6 @@ sl_status model_load_mtp(struct model *m, int i, sl_err *err)
     if (io_find(m->io, name))
         SL_TRY(model_load_vector(m, name, ROLE_MTP_HEAD_NORM, D, &t->head_norm, err));
     SL_TRY(load_mtp_embed(m, il, &t->embed, err));
-    SL_TRY(load_mtp_head(m, il, &t->head, err));
+    SL_TRY(model_load_mtp_head(m, i, err));
     return model_load_layer(m, il, &t->layer, err);
 }

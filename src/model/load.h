@@ -25,6 +25,9 @@ struct want {
 /* One matrix of a layer under its usual name. */
 struct want model_want(const struct model *m, int il, enum arch_role role, int64_t rows,
                        int64_t cols, enum dev_use use);
+/* One outside of the layers; its rows are divided as those of the role, which MTP layers have. */
+struct want model_want_global(const struct model *m, enum arch_global g, enum arch_role role,
+                              enum dev_use use);
 
 /* n bytes more for that role. */
 void model_load_count(struct model *m, enum arch_role role, int64_t n);
@@ -69,6 +72,12 @@ sl_status model_load_unbiased(const struct model *m, const char *name, enum arch
 /* Feed-forward blocks of a layer (load_ffn.c): dense, or experts with their router. */
 sl_status model_load_dense(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
 sl_status model_load_moe(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
+/* Is there a tensor of that name with other bytes than the main one's? Published files hold the
+ * embedding and the head a second time for MTP layers. */
+bool model_load_differs(const struct model *m, const char *name, const char *other);
+/* The head of MTP layer i (mtp_head.c), as model_opts wants it: its own, or the model's; of either
+ * all rows or some; as they are stored, or in 4 bits. */
+sl_status model_load_mtp_head(struct model *m, int i, sl_err *err) BASE_MUST_USE;
 /* Of one expert of a layer, all rows of a role's matrix, from the source. Threads: any one. */
 sl_status model_load_expert(const struct model *m, int il, enum arch_role role, int expert,
                             struct weight *w, sl_err *err) BASE_MUST_USE;

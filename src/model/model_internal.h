@@ -67,6 +67,7 @@ struct mtp {
     float *enorm, *hnorm, *head_norm;
     dev_mat *eh;
     dev_mat *embed, *head; /* own ones, or those of the model; of head the rows of n_draft_vocab */
+    bool has_head; /* of its own */
 };
 
 /* What a device has of a model's step: what the parts that lie there need (buffers.c). */

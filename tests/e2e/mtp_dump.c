@@ -24,7 +24,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "mtp_dump: %s: no two numbers\n", argv[2]);
         return 2;
     }
-    if (mtp_logits(argv[1], &(struct mtp_text){ids, n - 1, n, false}, &z, &n_vocab, &err)) {
+    if (mtp_logits(argv[1], &(struct mtp_text){ids, n - 1, n, false, false}, &z, &n_vocab, &err)) {
         fprintf(stderr, "mtp_dump: %s\n", err.text);
         return 1;
     }

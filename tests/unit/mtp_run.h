@@ -16,6 +16,7 @@ struct mtp_text {
     int n;              /* 1 .. MTP_MAX_TOK */
     int chunk;          /* tokens a step */
     bool entries;       /* of a step's tokens all but the last one have a pass for entries alone */
+    bool small;         /* model_opts.small_heads */
 };
 
 /* The layer's entries of the k tokens of pass b; then b is the last token alone. */
@@ -97,6 +98,7 @@ static sl_status mtp_logits(const char *path, const struct mtp_text *t, float **
                            .n_ctx = MTP_MAX_TOK,
                            .blk_tok = MTP_BLK,
                            .n_logit_max = MTP_MAX_TOK,
+                           .small_heads = t->small,
                            .kv = DEV_KV_F32};
     SL_TRY_OUT(io_open(path, false, &io, fail));
     SL_TRY_OUT(dev_open(NULL, &(struct dev_opts){.n_thread = 2, .acts = DEV_ACTS_F32}, &d, fail));

@@ -7,6 +7,7 @@
 
 #include "base/argmax.h"
 #include "engine_drafts.h"
+#include "model/model_internal.h"
 #include "mtp_run.h"
 
 TEST(engine_refuses_a_vocabulary_for_drafts_that_it_can_not_use)
@@ -31,13 +32,15 @@ TEST(engine_refuses_a_vocabulary_for_drafts_that_it_can_not_use)
     }
 }
 
-/* What the layer says of ids [n + 1] alone, among the ids that are in, or NULL: all, or where
- * n_first is not 0 the first of them: draft[i] guesses ids[i + 2]. */
-static void drafts_alone(const int32_t *ids, int n, int n_first, const bool *in, int32_t *draft)
+/* What the layer, with a head in 4 bits where small, says of ids [n + 1] alone, among those that are
+ * in, or NULL: all, or where n_first is not 0 the first of them: draft[i] guesses ids[i + 2]. */
+static void drafts_alone(const int32_t *ids, int n, bool small, int n_first, const bool *in,
+                         int32_t *draft)
 {
     float *logits = NULL;
     int n_vocab = 0;
-    ASSERT_OK(mtp_logits(DEMO, &(struct mtp_text){ids, n, 5, false}, &logits, &n_vocab, &err));
+    struct mtp_text t = {ids, n, 5, false, small};
+    ASSERT_OK(mtp_logits(DEMO, &t, &logits, &n_vocab, &err));
     for (int i = 0; i < n; i++) {
         float *row = logits + (int64_t)i * n_vocab;
         for (int k = 0; in && k < n_vocab; k++)
@@ -77,7 +80,7 @@ static int drafts_among(const char *path, const char *layout, int n_first, const
         memcpy(ids + n_prompt, a.id, (size_t)a.n * sizeof *ids);
         int n = n_prompt + a.n;
         assert_in_range(n, 20, MTP_MAX_TOK);
-        drafts_alone(ids, n - 1, list ? 0 : n_first, list ? in : NULL, draft);
+        drafts_alone(ids, n - 1, e->mtp.small, list ? 0 : n_first, list ? in : NULL, draft);
         for (int known = n_prompt + 1; known < n - 1;) { /* the last token is never a draft */
             bool right = draft[known - 2] == ids[known];
             n_draft++;
@@ -161,6 +164,23 @@ TEST(engine_drafts_of_the_mtp_layer_are_those_of_the_sequence_alone)
     int all = drafts_of_the_layer(DEMO, NULL, 0), some = drafts_of_the_layer(DEMO, NULL, 512);
     assert_true(all > 20 && some > 10 && some < all);
     assert_int_equal(drafts_of_the_layer(DEMO, "tp=2", 512), some);
+}
+
+TEST(engine_has_a_small_copy_of_a_wide_head_for_drafts)
+{
+    sl_model *m;
+    sl_engine *e;
+    ASSERT_OK(open_opts(DEMO, &(sl_engine_opts){.draft = "mtp"}, &m, &e));
+    const dev_mat *own = e->net->head, *small = e->net->mtp[0].head;
+    assert_true(e->mtp.small && small != own && dev_mat_rows(small) == dev_mat_rows(own));
+    assert_int_equal(dev_mat_bytes(own) * 9, dev_mat_bytes(small) * 32); /* 16 bits, and 4.5 */
+    assert_int_equal(model_small_head_bytes(&m->cfg, m->io), dev_mat_bytes(small));
+    sl_engine_close(e);
+    sl_model_close(m);
+    ASSERT_OK(open_opts(DEMO, &(sl_engine_opts){.draft = NULL}, &m, &e));
+    assert_false(e->mtp.small);
+    sl_engine_close(e);
+    sl_model_close(m);
 }
 
 TEST(engine_drafts_of_a_packed_mtp_layer_are_the_same)

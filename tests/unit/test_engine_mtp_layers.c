@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several MTP layers: layer j makes guess j, and those after the last are fed back. */
 #include "engine_drafts.h"
-#include "model/model.h"
+#include "model/model_internal.h"
 #include "test.h"
 
 #define MODEL "mock=f32:" TEST_DATA "/mtp2"
@@ -58,6 +58,7 @@ TEST(engine_layer_j_makes_guess_j)
     struct answer a = {0};
     fill(ids);
     ASSERT_OK(open_most(MODEL, "mtp", 3, &m, &e));
+    assert_true(e->net->mtp[0].head != e->net->head && e->net->mtp[1].head == e->net->mtp[0].head);
     assert_int_equal(model_n_mtp(e->net), 2);
     by_hand(e, want);
     sl_request q = {.ids = ids,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/log.h"
@@ -250,6 +251,37 @@ TEST(engine_replay_names_what_differs)
     assert_non_null(strstr(err.text, "version 1:"));
     sl_model_close(other);
     sl_model_close(m);
+}
+
+/* The head of an MTP layer has 4 bits where the model is not packed. */
+TEST(engine_replay_tells_a_packed_mtp_layer_from_its_source)
+{
+    static const char *const says[] = {"MTP layer is not of a packed file, this engine's is",
+                                       "MTP layer is of a packed file, this engine's is not"};
+    const char *device = getenv("SL_DEVICE");
+    char path[64];
+    sl_pack_info pack;
+    sl_replay_info info;
+    struct sums sum = {0};
+    sl_model *m[2];
+    if (device && strcmp(device, "cpu") != 0) skip(); /* packed files are in the CPU's layout */
+    snprintf(path, sizeof path, "record_test_%ld.packed", (long)getpid());
+    ASSERT_OK(sl_pack(DEMO, path, NULL, &pack, &err));
+    open_model("demo", &m[0]);
+    ASSERT_OK(sl_model_open(path, NULL, &m[1], &err));
+    for (int i = 0; i < 2; i++) {
+        record(m[i], NULL, "mtp", 11, &sum);
+        ASSERT_OK(replay(m[i], 1, &info));
+        assert_int_equal(info.n_differ, 0);
+        assert_int_equal(replay(m[1 - i], 1, &info), SL_REQUEST);
+        if (!strstr(err.text, says[i])) fail_msg("%s", err.text);
+        record(m[i], NULL, NULL, 11, &sum); /* without the layer they are the same */
+        ASSERT_OK(replay(m[1 - i], 1, &info));
+        assert_int_equal(info.n_differ, 0);
+    }
+    sl_model_close(m[1]);
+    sl_model_close(m[0]);
+    remove(path);
 }
 
 /* Cut at any byte, or with any byte changed: an error that names a byte, or, where the cut is

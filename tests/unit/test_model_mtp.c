@@ -55,7 +55,8 @@ static void run(const char *file, const struct json *seq, const float *blob, int
     assert_int_equal(ints(text_json_get(seq, "argmax"), want), n);
     const float *ref = blob + text_json_get(seq, "offset")->i;
     snprintf(path, sizeof path, "%s/%s", TEST_TINY, file);
-    ASSERT_OK(mtp_logits(path, &(struct mtp_text){ids, n, chunk, false}, &all, &n_vocab, &err));
+    struct mtp_text t = {ids, n, chunk, false, false};
+    ASSERT_OK(mtp_logits(path, &t, &all, &n_vocab, &err));
     assert_int_equal(n_vocab, want_vocab);
     double worst = 0;
     for (int i = 0; i < n; i++) {
@@ -78,7 +79,7 @@ static void entries_alone(const char *file, const struct json *seq)
     float *all[2];
     int32_t ids[MTP_MAX_TOK + 1];
     int n = ints(text_json_get(seq, "ids"), ids) - 1, n_vocab = 0, n_same = 0;
-    struct mtp_text t = {ids, n, 7, false};
+    struct mtp_text t = {ids, n, 7, false, false};
     snprintf(path, sizeof path, "%s/%s", TEST_TINY, file);
     for (int i = 0; i < 2; i++) {
         t.entries = i == 1;
@@ -91,6 +92,35 @@ static void entries_alone(const char *file, const struct json *seq)
         n_same++;
     }
     assert_true(n_same >= 2);
+    mem_free(all[0]);
+    mem_free(all[1]);
+}
+
+/* A head in 4 bits: of its rows rounded so, and of its places most have the same best token. */
+TEST(model_mtp_heads_of_4_bits_guess_as_the_file_s_do)
+{
+    static const char demo[] = TEST_DATA "/../../models/demo/demo.gguf";
+    sl_err err;
+    float *all[2];
+    int32_t ids[MTP_MAX_TOK + 1];
+    int n = MTP_MAX_TOK, n_vocab = 0, n_alike = 0;
+    double off = 0, size = 0;
+    for (int i = 0; i <= n; i++)
+        ids[i] = 300 + i * 131 % 3000;
+    for (int i = 0; i < 2; i++) {
+        struct mtp_text t = {ids, n, 16, false, i == 1};
+        ASSERT_OK(mtp_logits(demo, &t, &all[i], &n_vocab, &err));
+    }
+    for (int i = 0; i < n; i++) {
+        const float *a = all[0] + (int64_t)i * n_vocab, *b = all[1] + (int64_t)i * n_vocab;
+        n_alike += best(a, n_vocab) == best(b, n_vocab);
+        for (int k = 0; k < n_vocab; k++) {
+            off += (a[k] - b[k]) * (a[k] - b[k]);
+            size += a[k] * a[k];
+        }
+    }
+    assert_true(n_alike > n * 3 / 4);
+    assert_true(off > 1e-6 * size && off < 0.03 * size); /* rounded, by a sixteenth at most */
     mem_free(all[0]);
     mem_free(all[1]);
 }
