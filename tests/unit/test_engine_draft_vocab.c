@@ -32,8 +32,8 @@ TEST(engine_refuses_a_vocabulary_for_drafts_that_it_can_not_use)
     }
 }
 
-/* What the layer, with a head in 4 bits where small, says of ids [n + 1] alone, among those that are
- * in, or NULL: all, or where n_first is not 0 the first of them: draft[i] guesses ids[i + 2]. */
+/* What the layer, with a head in 4 bits where small, says of ids [n + 1] alone: draft[i] guesses
+ * ids[i + 2], among those that are in; NULL: among all, or where n_first is not 0 the first. */
 static void drafts_alone(const int32_t *ids, int n, bool small, int n_first, const bool *in,
                          int32_t *draft)
 {
