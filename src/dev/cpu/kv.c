@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The KV cache: [n_blk][L] pages in every group of layers. A block's pages of all layers of the
- * group lie together, so that memory that is touched for the first time comes evenly: in the other
- * order every layer reaches a new huge page at about the same token, and that step takes ten times
- * as long. */
+/* The KV cache: pages of blocks and layers, in every group of layers. Those of a few blocks of all
+ * layers of the group lie together, so that memory that is touched for the first time comes evenly:
+ * were all of a layer's together, every layer would reach a new huge page at about the same token,
+ * and that step take ten times as long. */
+#include <limits.h>
+
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/kv_page.h"
 #include "dev/cpu/mem.h"
@@ -25,6 +27,30 @@ static void layout(const struct dev_kv_shape *s, int group, struct cpu_kv *kv)
         kv->head_bytes = kv->row_bytes * blk;
     }
     kv->page_bytes = size_round((kv->k_head_bytes + kv->head_bytes) * heads, 64);
+    bool alike = kv->k_head_bytes == kv->head_bytes || !kv->k_head_bytes;
+    bool many = g->n_blk >= CPU_KV_NEAR && g->n_blk < INT_MAX / 2;
+    bool near = g->kind != DEV_KV_STATE && alike && many && kv->head_bytes % 64 == 0;
+    kv->n_near = near ? CPU_KV_NEAR : 1;
+    kv->s.n_blk = (g->n_blk + kv->n_near - 1) / kv->n_near * kv->n_near;
+}
+
+/* What a page consists of: n runs of bytes, step apart. */
+struct runs {
+    size_t n, bytes, step;
+};
+
+static struct runs runs_of(const struct cpu_kv *kv)
+{
+    size_t heads = (size_t)kv->s.n_head * (kv->k_head_bytes ? 2 : 1);
+    if (kv->n_near == 1) return (struct runs){1, kv->page_bytes, 0};
+    return (struct runs){heads, kv->head_bytes, (size_t)kv->n_near * kv->head_bytes};
+}
+
+static void fill_page(const struct cpu_kv *kv, int layer, int blk, int value)
+{
+    struct runs r = runs_of(kv);
+    for (size_t i = 0; i < r.n; i++)
+        memset(dev_cpu_page(kv, layer, blk) + i * r.step, value, r.bytes);
 }
 
 int64_t dev_cpu_kv_bytes(const dev *d, const struct dev_kv_shape *s)
@@ -55,7 +81,7 @@ static sl_status open_group(struct cpu *c, const struct dev_kv_shape *s, int gro
     const struct dev_kv_group *g = &s->group[group];
     uint64_t n;
     layout(s, group, kv);
-    if (!size_mul(kv->page_bytes, (uint64_t)g->n_layer * (uint64_t)g->n_blk, &n) ||
+    if (!size_mul(kv->page_bytes, (uint64_t)g->n_layer * (uint64_t)kv->s.n_blk, &n) ||
         n > SIZE_MAX / 4)
         return SL_FAIL(err, NOMEM, "kv cache: %d blocks of %zu bytes in %d layers do not fit",
                        g->n_blk, kv->page_bytes, g->n_layer);
@@ -100,8 +126,11 @@ struct cpu_place dev_cpu_place(const struct cpu *c, const struct cpu_kv *kv, int
 
 void dev_cpu_kv_copy(const struct cpu_kv *kv, int src, int dst)
 {
+    struct runs r = runs_of(kv);
     for (int l = 0; l < kv->s.n_layer; l++)
-        memcpy(dev_cpu_page(kv, l, dst), dev_cpu_page(kv, l, src), kv->page_bytes);
+        for (size_t i = 0; i < r.n; i++)
+            memcpy(dev_cpu_page(kv, l, dst) + i * r.step, dev_cpu_page(kv, l, src) + i * r.step,
+                   r.bytes);
 }
 
 struct touch {
@@ -114,7 +143,8 @@ static void touch_block(struct cpu *c, void *arg, int i, int worker)
     const struct touch *t = arg;
     (void)c;
     (void)worker;
-    memset(dev_cpu_page(t->kv, 0, t->blk[i]), 0, t->kv->page_bytes * (size_t)t->kv->s.n_layer);
+    for (int l = 0; l < t->kv->s.n_layer; l++)
+        fill_page(t->kv, l, t->blk[i], 0);
 }
 
 void dev_cpu_kv_touch(dev *d, dev_kv *kv, int group, const int32_t *blk, int n)
@@ -128,8 +158,7 @@ void dev_cpu_kv_poison(dev *d, dev_kv *kv_, int group, int blk)
     (void)d;
     const struct cpu_kv *kv = dev_cpu_kv_of(kv_, group);
     for (int l = 0; l < kv->s.n_layer; l++)
-        memset(dev_cpu_page(kv, l, blk), 0xff,
-               kv->page_bytes); /* NaN as f32, f16, bf16; q8: NaN scales */
+        fill_page(kv, l, blk, 0xff); /* NaN as f32, f16, bf16; q8: NaN scales */
 }
 
 static void copy_part(uint8_t *own, uint8_t *page, size_t n, bool set)
@@ -145,8 +174,11 @@ int64_t dev_cpu_kv_page(dev_kv *kv_, const struct dev_kv_at *at, void *page, boo
     ASSERT(h0 + n <= all && at->blk >= 0 && at->blk < kv->s.n_blk);
     if (page) {
         uint8_t *own = dev_cpu_page(kv, at->layer, at->blk), *p = page;
-        copy_part(own, p + h0 * key, n * key, set);
-        copy_part(own + n * key, p + all * key + h0 * value, n * value, set);
+        for (size_t h = 0; h < n; h++) {
+            copy_part(own + dev_cpu_key_at(kv, (int)h, 0), p + (h0 + h) * key, key, set);
+            copy_part(own + dev_cpu_value_at(kv, (int)h, 0), p + all * key + (h0 + h) * value,
+                      value, set);
+        }
     }
     return (int64_t)(all * (key + value));
 }

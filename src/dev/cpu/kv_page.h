@@ -8,8 +8,12 @@
 
 struct cpu;
 
+#define CPU_KV_NEAR 4 /* blocks: those of a span of attention, 128 positions */
+
 /* The pages of a group of layers. That of one block in one layer: GQA: C heads of keys (groups of
- * 16 positions, transposed), then C heads of values (rows). MLA: rows. */
+ * 16 positions, transposed), then C heads of values (rows). MLA: rows. n_near blocks in a row have
+ * theirs interleaved: the keys of a head of all of them lie together, and so do its values, because
+ * memory is read faster in runs of some 32 KiB than of 8. */
 struct cpu_kv {
     struct dev_kv_group s;
     int id; /* which group */
@@ -18,7 +22,8 @@ struct cpu_kv {
     size_t group_bytes, row_bytes;   /* a group of 16 keys; a row of values, or of latents */
     size_t k_head_bytes, head_bytes; /* keys of one head in a page; rows of one head */
     size_t page_bytes;
-    uint8_t *base; /* [n_blk][L] pages */
+    int n_near;    /* CPU_KV_NEAR, or 1 */
+    uint8_t *base; /* [n_blk / n_near][L][n_near] pages */
 };
 struct cpu_cache {
     struct dev_kv head;
@@ -32,7 +37,9 @@ static inline const struct cpu_kv *dev_cpu_kv_of(const dev_kv *kv, int group)
 
 static inline uint8_t *dev_cpu_page(const struct cpu_kv *kv, int layer, int blk)
 {
-    return kv->base + ((size_t)blk * (size_t)kv->s.n_layer + (size_t)layer) * kv->page_bytes;
+    size_t near = (size_t)kv->n_near, first = (size_t)blk / near, in = (size_t)blk % near;
+    return kv->base + (first * (size_t)kv->s.n_layer + (size_t)layer) * near * kv->page_bytes +
+           in * kv->head_bytes;
 }
 /* The block of position pos of sequence seq. */
 static inline uint8_t *dev_cpu_page_of(const struct cpu_kv *kv, int layer, const struct dev_step *b,
@@ -40,15 +47,15 @@ static inline uint8_t *dev_cpu_page_of(const struct cpu_kv *kv, int layer, const
 {
     return dev_cpu_page(kv, layer, b->blk[kv->id][(int64_t)seq * b->ld_blk + pos / kv->blk_tok]);
 }
-/* In a page, from head h's position `in` on: keys (of the group of 16 that it is in) and values. */
+/* From a page on, to head h's position `in`: keys (of the group of 16 that it is in) and values. */
 static inline size_t dev_cpu_key_at(const struct cpu_kv *kv, int h, int in)
 {
-    return (size_t)h * kv->k_head_bytes + (size_t)(in / 16) * kv->group_bytes;
+    return (size_t)h * (size_t)kv->n_near * kv->k_head_bytes + (size_t)(in / 16) * kv->group_bytes;
 }
 static inline size_t dev_cpu_value_at(const struct cpu_kv *kv, int h, int in)
 {
-    return (size_t)kv->s.n_head * kv->k_head_bytes + (size_t)h * kv->head_bytes +
-           (size_t)in * kv->row_bytes;
+    size_t heads = (size_t)kv->s.n_head * kv->k_head_bytes + (size_t)h * kv->head_bytes;
+    return (size_t)kv->n_near * heads + (size_t)in * kv->row_bytes;
 }
 /* For dev_op_times, when operators are timed: keys and values that the step's tokens see in one
  * layer, each once, and attention's products. */
