@@ -366,7 +366,7 @@ sl_status engine_load(sl_engine *e, int64_t kv_tokens, sl_err *err)
         return SL_FAIL(err, REQUEST,
                        "place-from: peer: %.120s is a packed file, which every rank maps: disk",
                        io_pack_path(pack));
-    e->mtp.small = e->mtp.on && !pack;
+    e->mtp.small = e->mtp.on && !pack && model_small_head_bytes(&e->m->cfg, e->m->io);
     struct model_opts mo = {.n_tok_max = e->n_chunk + e->n_seat,
                             .n_seq_max = e->n_seat,
                             .n_ctx = e->n_ctx,

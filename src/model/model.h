@@ -170,7 +170,8 @@ struct model_placed {
 };
 void model_place_bytes(const struct model_placed *w, const io_model *io,
                        int64_t bytes[MODEL_DEV_MAX]);
-/* What small_heads adds to the weights of a model whose MTP layers use its head. */
+/* What small_heads adds to the weights of a model whose MTP layers use its head; 0: that is not
+ * wide enough for it to matter. */
 int64_t model_small_head_bytes(const struct arch_cfg *c, const io_model *io);
 /* Of those, the experts' on device i. */
 int64_t model_place_experts(const struct model_place *p, const struct arch_cfg *c,
@@ -247,8 +248,8 @@ struct model_opts {
                           0 = among all */
     const int32_t *draft_ids; /* NULL, or [n_draft_vocab], a multiple of 16, rising: rows of their
                                  heads are these ids'. UNSUPPORTED: pack is all there is */
-    /* MTP layers' heads of 8 bits a weight and more are rounded to 4: their logits choose among
-     * drafts. Not where pack is all there is. */
+    /* MTP layers' heads of 8 bits a weight and more are rounded to 4, because their logits choose
+     * among drafts and nothing else. Not where pack is all there is. */
     bool small_heads;
     /* Two models of the same steps on one device. The second, without MTP layers, is opened first
      * and takes passes number first_pass: its workspace and its program come with the model that is

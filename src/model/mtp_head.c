@@ -4,7 +4,6 @@
  * pass of such a layer reads, and a draft that is wrong more often costs less than it saves. */
 #include <string.h>
 
-#include "base/fp.h"
 #include "model/load.h"
 
 /* Rows of a matrix, copied. */
@@ -18,22 +17,27 @@ struct copy {
     float *line; /* [n_worker, cols] */
 };
 
-/* As they are stored: their bytes lie together. */
+/* The bytes of a row lie together, and are all that there is of it. */
 static bool lies_by_row(const struct weight *w)
 {
     return w->scheme == TENSOR_SCHEME_PLAIN && weight_by_row(w) && !w->n_part;
+}
+
+static bool is_as_is(const struct copy *c)
+{
+    return c->type == c->all->type && lies_by_row(c->all);
 }
 
 static void copy_run(void *arg, int worker, int n_worker)
 {
     const struct copy *c = arg;
     float *line = c->line + worker * c->all->cols;
-    bool as_is = c->type == c->all->type && lies_by_row(c->all);
+    bool as_is = is_as_is(c);
     for (int64_t i = c->n * worker / n_worker; i < c->n * (worker + 1) / n_worker; i++) {
         int64_t from = c->id ? c->id[i] : i;
         uint8_t *to = c->to + (uint64_t)i * c->row_bytes;
         if (as_is) {
-            memcpy(to, c->all->data + (uint64_t)from * c->row_bytes, (size_t)c->row_bytes);
+            memcpy(to, c->all->data + (uint64_t)from * c->all->row_bytes, (size_t)c->row_bytes);
             continue;
         }
         weight_dequant(c->all, from, 0, c->all->cols, line);
@@ -55,7 +59,6 @@ static sl_status copy_rows(struct model *m, struct copy *c, void **owned, struct
     struct dev_info info;
     void *line = NULL;
     dev_info_get(m->d, &info);
-    bool as_is = c->type == all->type;
     if (!tensor_bytes(c->type, (uint64_t)all->cols, &c->row_bytes))
         return SL_FAIL(err, FORMAT, "%s: rows of %lld", all->name, (long long)all->cols);
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)(all->cols * BASE_MAX(info.n_thread, 1)),
@@ -71,7 +74,7 @@ static sl_status copy_rows(struct model *m, struct copy *c, void **owned, struct
                            .cols = all->cols,
                            .data = *owned,
                            .row_bytes = c->row_bytes,
-                           .tensor_scale = as_is ? all->tensor_scale : 1.0f};
+                           .tensor_scale = is_as_is(c) ? all->tensor_scale : 1.0f};
     return st;
 }
 
