@@ -253,7 +253,7 @@ TEST(engine_replay_names_what_differs)
     sl_model_close(m);
 }
 
-/* The head of an MTP layer has 4 bits where the model is not packed. */
+/* Where the model is not packed, a wide head of an MTP layer has 4 bits. */
 TEST(engine_replay_tells_a_packed_mtp_layer_from_its_source)
 {
     static const char *const says[] = {"MTP layer is not of a packed file, this engine's is",
