@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step in two halves, each some of its sequences: while what one has sent is on its way to other
- * ranks (dev_moe_phase), operators of the other run. */
+/* A step in parts. In two halves, each some of its sequences: while what one has sent is on its way
+ * to other ranks (dev_moe_phase), operators of the other run. Or with all of its tokens first, and
+ * then with few of them. */
 #ifndef DEV_HALVES_H
 #define DEV_HALVES_H
 
@@ -24,5 +25,9 @@ struct dev_halves {
 /* On step s, which begins with it. Halves take turns: the first until it has sent something, then
  * the second, and so on. */
 void dev_halves_run(const struct dev_halves *h, dev_kv *kv, const struct dev_step *s);
+
+/* Run more operators, of one device that has halves, on few, some of the tokens of the step that
+ * dev_prog_run has begun: nothing is copied, and what is kept of prompts stays. */
+void dev_prog_more(dev_prog *p, dev_kv *kv, const struct dev_step *few);
 
 #endif

@@ -298,10 +298,11 @@ sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s, sl_err
         }
     }
     if (t.d) tell(p, &t);
+    if (p->fn && p->op[p->n_op - 1].layer >= 0) p->fn(p->user, p->op[p->n_op - 1].layer);
     return SL_OK;
 }
 
-/* ---- in two halves ---- */
+/* ---- in parts ---- */
 
 bool dev_has_halves(const dev *d)
 {
@@ -358,6 +359,16 @@ void dev_halves_run(const struct dev_halves *h, dev_kv *kv, const struct dev_ste
     h->merge(h->user);
     for (int i = 0; i < h->tail->n_op;)
         i = run_some(h->tail, kv, s, i);
+}
+
+void dev_prog_more(dev_prog *p, dev_kv *kv, const struct dev_step *s)
+{
+    dev *d = p->d[0];
+    ASSERT(p->n_dev == 1);
+    if (kv != p->kv) bind(p, kv);
+    d->cls->half(d, s, 0);
+    for (int at = 0; at < p->n_op;)
+        at = run_some(p, kv, s, at);
 }
 
 int dev_prog_fused(const dev_prog *p, int n_tok)

@@ -128,6 +128,11 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
 /* Final norm (+ pending r), hidden states, and logits of the rows that are wanted, of the head's
  * ids: those of cut. */
 void model_head_emit(struct emit *e, const float *norm, const dev_mat *head, enum model_cut cut);
+/* The embedding, or what the stage before gives, and n layers. */
+void model_begin_emit(struct emit *e, int n);
+/* A pass that ends in the last layer, where its keys and values are stored: op[n_body] is the first
+ * of that layer as a whole, and of the head. */
+void model_few_emit(struct emit *e);
 /* An MTP pass; i from 0. */
 void model_mtp_emit(struct emit *e, int i);
 /* All of a pass; and operators of one at most. */

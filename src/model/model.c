@@ -155,7 +155,8 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     SL_TRY(arch_unused(io, &m->cfg, &m->arena, &m->unused, err));
     SL_TRY(open_dims(m, err));
     if (m->opts.n_ctx <= 0) m->opts.n_ctx = m->cfg.n_ctx_train;
-    int n_mtp = opts->no_mtp ? 0 : count_mtp(m, io);
+    int n_file = count_mtp(m, io), n_mtp = opts->no_mtp ? 0 : n_file;
+    m->has_mtp = n_file > 0;
     m->keeps_hidden = n_mtp > 0;
     m->n_mtp = model_is_last(&m->dims) ? n_mtp : 0;
     m->cfg.n_mtp = m->n_mtp;
@@ -179,6 +180,7 @@ sl_status model_open_parts(const io_model *io, dev *d, const struct model_opts *
     if (!st) st = model_stream_open(*out, err);
     if (!st) st = model_buffers_open(*out, err);
     if (!st) st = model_micro_open(*out, err);
+    if (!st) st = model_few_open(*out, err);
     if (st) {
         model_close(*out);
         *out = NULL;
@@ -214,6 +216,7 @@ sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, 
     if (!st && !o.first_pass) st = model_progs_open(m, plain, m->prog, err);
     if (!st && m->stream.slab) st = model_progs_open(m, streams, m->stream.prog, err);
     if (!st && !o.first_pass) st = model_micro_progs(m, err);
+    if (!st) st = model_few_progs(m, err);
     if (!st && o.beside) st = model_progs_open(o.beside, plain, o.beside->prog, err);
     if (!st && o.stream_from == MODEL_STREAM_AUTO && m->stream.slab) st = model_stream_try(m, err);
     if (st)
@@ -248,6 +251,7 @@ void model_close(model *m)
         dev_prog_close(m->stream.prog[i]);
     }
     model_micro_close(m);
+    model_few_close(m);
     mem_arena_fini(&m->arena); /* device memory belongs to the device */
     mem_free(m);
 }

@@ -172,6 +172,12 @@ struct model_micro {
     struct dev_step step[2];
     int32_t *seq_tok0; /* of the second */
 };
+/* A step whose last layer has few of its tokens (few.c). tok NULL: none is such a step. */
+struct model_few {
+    dev_prog *body, *tail;                   /* with all tokens; with the few */
+    struct dev_step step;                    /* of the few */
+    int32_t *tok, *pos, *row_tok, *seq_tok0; /* of it; tok: which tokens of the whole they are */
+};
 /* What comes first of the sequences and tokens of each group. */
 struct model_first {
     int32_t n_seq[DIST_RANK_MAX], n_tok[DIST_RANK_MAX];
@@ -214,6 +220,7 @@ struct model {
     struct stream stream;
     int n_mtp;           /* kept */
     bool keeps_hidden;   /* a later pass reads the hidden states of all tokens */
+    bool has_mtp;        /* the file has MTP layers, kept or not */
     int n_draft_vocab;   /* rows of their heads; 0 = all of the vocabulary */
     dev_mat *embed, *head;
     float *norm;
@@ -230,6 +237,7 @@ struct model {
     struct model_pieces pieces; /* of several stages */
     struct model_own own;       /* of several ranks with sequences of their own */
     struct model_micro micro;
+    struct model_few few;
     uint8_t *finite, *n_bad; /* host [n_seq_max] */
     /* host copies of a step's results, where the device's memory is not the host's; else NULL */
     float *host_logits, *host_hidden, *host_row; /* as logits, hidden, a row of hidden */
@@ -380,6 +388,17 @@ bool model_micro_cut(const int32_t *seq_tok0, const int32_t *n_seq, int n_dp,
                      struct model_first *out);
 /* The step, of which model_own_take has taken its part, in halves; false: it is not cut. */
 bool model_micro_run(struct model *m, dev_kv *kv, const struct dev_step *all);
+/* few.c: its arrays, of a model that has such steps; its programs. Errors: NOMEM, as dev_prog_open.
+ */
+sl_status model_few_open(struct model *m, sl_err *err) BASE_MUST_USE;
+sl_status model_few_progs(struct model *m, sl_err *err) BASE_MUST_USE;
+void model_few_close(struct model *m);
+/* Which tokens of s go on to the end: into f->step, in f's arrays. False: too many. */
+bool model_few_choose(const struct dev_step *s, struct model_few *f);
+/* Run a pass that is such a step, whose rest is then m->step; else *done is false. Errors: as
+ * dev_prog_run. */
+sl_status model_few_run(struct model *m, dev_kv *kv, const struct dev_step *s, bool *done,
+                        sl_err *err) BASE_MUST_USE;
 /* How operators that are listed give rows to experts. */
 static inline const struct dev_spread *model_spread_of(const struct model *m)
 {

@@ -86,7 +86,7 @@ struct dev_step model_pieces_rest(const struct dev_step *s, struct model_pieces 
 static sl_status run_one(struct model *m, dev_kv *kv, const struct dev_step *s, sl_err *err)
 {
     int D = m->cfg.d_model;
-    bool near = dev_is_host(m->d), takes = m->dims.stage > 0 && s->pass == 0;
+    bool few, near = dev_is_host(m->d), takes = m->dims.stage > 0 && s->pass == 0;
     float *x = near ? model_side(m, MODEL_ATTN)->x : m->stage;
     dev_prog *p = NULL;
     const struct dev_ranks *ranks = m->ranks.join.n_rank > 1 ? &m->ranks.join : NULL;
@@ -96,6 +96,8 @@ static sl_status run_one(struct model *m, dev_kv *kv, const struct dev_step *s, 
     if (takes) dist_take(m->opts.dist, x, of.n, D);
     const struct side *in = model_late_in(m), *out = model_late_out(m); /* without shares */
     if (takes && in) dist_take(m->opts.dist, model_late_rows(m, in), s->n_tok, D);
+    SL_TRY(model_few_run(m, kv, s, &few, err));
+    if (few) return SL_OK;
     SL_TRY(model_stream_prog(m, s, &p, err));
     SL_TRY(dev_prog_run(p ? p : m->prog[s->pass], kv, s, err));
     if (model_is_last(&m->dims)) return SL_OK;

@@ -25,7 +25,7 @@ static void pass_late(struct emit *e, const struct side *s, bool out)
     e->late = (struct late){.side = out ? NULL : s};
 }
 
-static void main_emit(struct emit *e)
+void model_begin_emit(struct emit *e, int n)
 {
     const struct model *m = e->m;
     const struct model_dims *d = &m->dims;
@@ -35,8 +35,15 @@ static void main_emit(struct emit *e)
     else
         pass_on(e, false);
     pass_late(e, model_late_in(m), false);
-    for (int i = d->layer0; i < d->layer0 + d->n_layer; i++)
+    for (int i = d->layer0; i < d->layer0 + n; i++)
         model_layer_emit(e, &m->layer[i], i, i == d->layer0);
+}
+
+static void main_emit(struct emit *e)
+{
+    const struct model *m = e->m;
+    const struct model_dims *d = &m->dims;
+    model_begin_emit(e, d->n_layer);
     e->n_body = e->n;
     if (model_is_last(d)) {
         model_head_emit(e, m->norm, m->head, MODEL_CUT_VOCAB);
@@ -72,10 +79,11 @@ static int passes(const struct model *m)
 /* The operators of all of a model's passes; how many. */
 static int all_emit(struct model *m, bool streams, struct dev_op *op)
 {
-    struct emit e = {.op = op, .n_max = passes(m) * model_op_max(m), .streams = streams};
+    struct emit e = {.op = op, .n_max = (passes(m) + 1) * model_op_max(m), .streams = streams};
     model_emit_begin(&e, m);
     for (int i = 0; i < passes(m); i++)
         model_pass_emit(&e, i);
+    if (m && m->few.tok) model_few_emit(&e);
     return e.n;
 }
 
@@ -90,8 +98,8 @@ sl_status model_reserve(struct model *m, sl_err *err)
                              .mla_expand_from = m->expand_from,
                              .keep_bytes = m->opts.keep_bytes};
     void *p = NULL;
-    int n_max = (m->stream.slab ? 2 : 1) * passes(m) * model_op_max(m);
-    if (other) n_max += passes(other) * model_op_max(other);
+    int n_max = (m->stream.slab ? 2 : 1) * (passes(m) + 1) * model_op_max(m);
+    if (other) n_max += (passes(other) + 1) * model_op_max(other);
     sl_status st = SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_max, sizeof(struct dev_op), &p, err));
     struct dev_op *op = p;

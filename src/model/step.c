@@ -29,6 +29,9 @@ sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *e
     if (model_is_own(m) && model_micro_run(m, kv, all)) return SL_OK;
     if (m->dims.n_stage > 1) return model_stages_run(m, kv, all, err);
     dev_prog *p = NULL;
+    bool done;
+    SL_TRY(model_few_run(m, kv, s, &done, err));
+    if (done) return SL_OK;
     if (!m->tap_fn) SL_TRY(model_stream_prog(m, s, &p, err));
     if (!p) p = (m->tap_fn ? m->tap_prog : m->prog)[s->pass - m->opts.first_pass];
     return dev_prog_run(p, kv, s, err);
@@ -38,6 +41,7 @@ void model_watch(model *m, void (*fn)(void *user, int layer), void *user)
 {
     if (m->dims.n_stage > 1 || model_is_own(m) || m->opts.n_late || !m->prog[0]) return;
     dev_prog_watch(m->prog[0], fn, user);
+    if (m->few.body) dev_prog_watch(m->few.body, fn, user);
 }
 
 /* The rows of logits that are wanted, where they are to be read. */
