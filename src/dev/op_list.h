@@ -15,6 +15,8 @@
     OP(attn, dev_attn)                                                                             \
     OP(attn_mla, dev_attn_mla)                                                                     \
     OP(scan, dev_scan)                                                                             \
+    OP(delta, dev_delta)                                                                           \
+    OP(gate, dev_gate)                                                                             \
     OP(ffn, dev_ffn)                                                                               \
     OP(route, dev_route)                                                                           \
     OP(moe, dev_moe)                                                                               \

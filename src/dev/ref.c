@@ -60,6 +60,12 @@ static const struct dev_ref attn_mla_refs[] = {KV(dev_attn_mla, kv),
                                                END};
 static const struct dev_ref scan_refs[] = {KV(dev_scan, kv), BUF(dev_scan, x), BUF(dev_scan, y),
                                            END};
+static const struct dev_ref delta_refs[] = {
+    KV(dev_delta, kv),     BUF(dev_delta, q.p),   BUF(dev_delta, k.p),  BUF(dev_delta, v.p),
+    BUF(dev_delta, z.p),   BUF(dev_delta, a.p),   BUF(dev_delta, b.p),  BUF(dev_delta, conv),
+    BUF(dev_delta, decay), BUF(dev_delta, dt),    BUF(dev_delta, norm), BUF(dev_delta, y),
+    END};
+static const struct dev_ref gate_refs[] = {BUF(dev_gate, x), BUF(dev_gate, g), END};
 static const struct dev_ref ffn_refs[] = {
     ACT(dev_ffn, act), MAT(dev_ffn, gate_up), MAT(dev_ffn, down),  ACT(dev_ffn, h_act),
     BUF(dev_ffn, h),   BUF(dev_ffn, y),       BUF(dev_ffn, h_all), END};

@@ -28,6 +28,12 @@ static void add_moe(struct dev_shapes *s, const struct dev_moe *p)
     at_least(&s->d_ff_expert, BASE_MAX(dev_mat_rows(p->gate_up), dev_mat_cols(p->down)));
 }
 
+static void add_delta(struct dev_shapes *s, const struct dev_delta *p)
+{
+    at_least(&s->delta_k, p->d_k);
+    at_least(&s->delta_v, p->d_v * (p->n_v / p->n_k));
+}
+
 static void add(struct dev_shapes *s, const struct dev_op *op)
 {
     switch (op->kind) {
@@ -38,6 +44,9 @@ static void add(struct dev_shapes *s, const struct dev_op *op)
         break;
     case DEV_OP_attn_mla:
         add_mla(s, &op->u.attn_mla);
+        break;
+    case DEV_OP_delta:
+        add_delta(s, &op->u.delta);
         break;
     case DEV_OP_matmul_heads:
         at_least(&s->n_head, op->u.matmul_heads.n_head);

@@ -38,6 +38,11 @@
  * rope_pairs_f32   the same for pairs (2i, 2i + 1).
  * softmax_f32      w = exp(x - max) / sum over n, in place.
  * sigmoid_f32      x = 1 / (1 + exp(-x)) over n, in place.
+ * gate_f32         x *= 1 / (1 + exp(-g)) over n, in place.
+ * conv_silu_f32    y = silu(sum_i w[i * ldw + .] * row[i][.]) over n, i < n_row rising.
+ * delta_f32        the gated delta rule of a head for n_tok tokens, whose state is s[i * ld + j],
+ *                  i < d_k, j < d_v, of rows that are zeros from d_v on up to 16 * n: see
+ *                  struct vec_delta.
  *
  * sum_f32          the sum of n values.
  *
@@ -74,6 +79,11 @@
     X(rope_pairs_f32, void, (float *x, const float *cs, int n))                                    \
     X(softmax_f32, void, (float *x, int n))                                                        \
     X(sigmoid_f32, void, (float *x, int n))                                                        \
+    X(gate_f32, void, (float *x, const float *g, int n))                                           \
+    X(conv_silu_f32, void,                                                                         \
+      (float *y, const float *const *row, const float *w, int64_t ldw, int n_row, int n))          \
+    X(delta_f32, void,                                                                             \
+      (float *s, int64_t ld, int d_k, int d_v, const struct vec_delta *t, int n_tok))              \
     X(sum_f32, float, (const float *x, int64_t n))                                                 \
     X(gemm_f32, void,                                                                              \
       (const float *a, int64_t lda, int64_t lda_k, const float *b, int64_t ldb, float *c,          \
@@ -115,6 +125,15 @@ static inline size_t vec_v_row_bytes(int t, int d)
     if (t == VEC_KV_Q8) n += (size_t)(d + 31) / 32 * 4;
     return (n + 15) / 16 * 16;
 }
+
+/* A token of the gated delta rule (Yang et al., arXiv 2412.06464): s = decay * s, then d = beta *
+ * (v - s^T k), s += k d^T, o = s^T q. k, q [d_k], v, o [d_v]; o may be v. */
+struct vec_delta {
+    const float *k, *q, *v;
+    float *o;
+    float decay, beta;
+};
+#define VEC_DELTA_TOK 16 /* tokens at once, at most */
 
 struct vec_kern {
 #define X(op, ret, args) ret(*op) args;

@@ -154,6 +154,94 @@ static void check_silu_mul_f32(void (*f)(float *, const float *, const float *, 
         near(a[i], silu(g[i]) * u[i], 12 * U * fabs(silu(g[i]) * u[i]) + 1e-35);
 }
 
+static void check_gate_f32(void (*f)(float *, const float *, int))
+{
+    int n = rand_size();
+    float *g = rand_v(n, rand_int(0, 3) ? 6.0f : 120.0f), *x = rand_v(n, 2), *a = copy_v(x, n),
+          *b = copy_v(x, n);
+    f(a, g, n);
+    kern_gate_f32_ref(b, g, n);
+    same(a, b, 4 * (size_t)n);
+    for (int i = 0; i < n; i++) {
+        double want = x[i] / (1 + exp(-(double)g[i]));
+        near(a[i], want, 12 * U * fabs(want) + 1e-35);
+    }
+}
+
+static void check_conv_silu_f32(void (*f)(float *, const float *const *, const float *, int64_t,
+                                          int, int))
+{
+    int n = rand_size(), n_row = rand_int(1, 8), ld = n + rand_int(0, 9);
+    const float *row[8];
+    float *w = rand_v((int64_t)n_row * ld, 1), *a = rand_v(n, 1), *b = rand_v(n, 1);
+    for (int k = 0; k < n_row; k++)
+        row[k] = rand_v(n, 2);
+    f(a, row, w, ld, n_row, n);
+    kern_conv_silu_f32_ref(b, row, w, ld, n_row, n);
+    same(a, b, 4 * (size_t)n);
+    for (int i = 0; i < n; i++) {
+        double sum = 0, size = 0;
+        for (int k = 0; k < n_row; k++) {
+            sum += (double)w[k * ld + i] * row[k][i];
+            size += fabs((double)w[k * ld + i] * row[k][i]);
+        }
+        near(a[i], silu(sum), (n_row + 14) * U * size + 1e-35);
+    }
+}
+
+/* The definition, in double, of tokens that the kernel is given at once or in parts. */
+static void delta_by_hand(double *s, const struct vec_delta *t, int d_k, int d_v, double *o)
+{
+    for (int c = 0; c < d_v; c++) {
+        double r = 0;
+        o[c] = 0;
+        for (int i = 0; i < d_k; i++)
+            r += (s[i * d_v + c] *= (double)t->decay) * (double)t->k[i];
+        for (int i = 0; i < d_k; i++) {
+            s[i * d_v + c] += (double)t->k[i] * (double)t->beta * ((double)t->v[c] - r);
+            o[c] += s[i * d_v + c] * (double)t->q[i];
+        }
+    }
+}
+
+static void check_delta_f32(void (*f)(float *, int64_t, int, int, const struct vec_delta *, int))
+{
+    int d_k = 2 * rand_int(1, 40), d_v = rand_int(1, 70), n = rand_int(1, VEC_DELTA_TOK);
+    int ld = (d_v + 15) / 16 * 16, cut = rand_int(0, n);
+    double s[80 * 70], o[70], size = 1 / sqrt(d_k);
+    float *a = rand_v((int64_t)d_k * ld, 1), *b;
+    struct vec_delta t[VEC_DELTA_TOK], t_ref[VEC_DELTA_TOK];
+    for (int i = 0; i < d_k; i++)
+        for (int c = 0; c < ld; c++) {
+            if (c < d_v)
+                s[i * d_v + c] = (double)a[i * ld + c];
+            else
+                a[i * ld + c] = 0;
+        }
+    b = copy_v(a, (int64_t)d_k * ld);
+    for (int j = 0; j < n; j++) {
+        t[j] = t_ref[j] = (struct vec_delta){.k = rand_v(d_k, (float)size * 1.7f),
+                                             .q = rand_v(d_k, (float)size),
+                                             .v = rand_v(d_v, 2),
+                                             .decay = 1 - fabsf(rand_f()) * 0.3f,
+                                             .beta = fabsf(rand_f())};
+        t[j].o = rand_v(d_v, 1);
+        t_ref[j].o = rand_int(0, 1) ? rand_v(d_v, 1) : copy_v(t[j].v, d_v);
+        if (rand_int(0, 1)) t[j].v = t[j].o = copy_v(t[j].v, d_v); /* o may be v */
+    }
+    kern_delta_f32_ref(b, ld, d_k, d_v, t_ref, n);
+    for (int j = 0; j < n; j++) {
+        delta_by_hand(s, &t_ref[j], d_k, d_v, o);
+        for (int c = 0; c < d_v; c++)
+            near(t_ref[j].o[c], o[c], 60.0 * (j + 2) * d_k * U);
+    }
+    if (cut) f(a, ld, d_k, d_v, t, cut);
+    if (cut < n) f(a, ld, d_k, d_v, t + cut, n - cut);
+    same(a, b, 4 * (size_t)d_k * (size_t)ld);
+    for (int j = 0; j < n; j++)
+        same(t[j].o, t_ref[j].o, 4 * (size_t)d_v);
+}
+
 static void check_silu_pairs_f32(void (*f)(float *, const float *, int))
 {
     int n = rand_size(), t = (n + 15) / 16;

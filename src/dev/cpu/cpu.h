@@ -106,6 +106,8 @@ int64_t dev_cpu_kv_bytes(const dev *d, const struct dev_kv_shape *s);
 enum dev_kv_type dev_cpu_kv_auto(const dev *d);
 sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
 void dev_cpu_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
+/* delta.c: values that a worker needs for it. */
+size_t dev_cpu_delta_floats(const struct dev_shapes *p);
 void dev_cpu_half(dev *d, const struct dev_step *s, int i);
 void dev_cpu_kv_touch(dev *d, dev_kv *kv, int group, const int32_t *blk, int n);
 void dev_cpu_kv_poison(dev *d, dev_kv *kv, int group, int blk);

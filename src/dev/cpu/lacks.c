@@ -36,6 +36,16 @@ static const char *mla_lacks(const struct cpu *c, const struct dev_attn_mla *p)
     return p->n_head > w->n_head ? "more heads than were reserved" : NULL;
 }
 
+static const char *delta_lacks(const struct cpu *c, const struct dev_delta *p)
+{
+    if (p->n_v % p->n_k || p->d_k % 2) return "heads of such shapes";
+    if (p->d_k > c->most.delta_k || p->d_v * (p->n_v / p->n_k) > c->most.delta_v)
+        return "wider heads than were reserved";
+    return p->d_k > DEV_DELTA_WIDTH || p->d_v > DEV_DELTA_WIDTH || p->n_conv > DEV_DELTA_CONV
+               ? "wider heads or convolutions than it has room for"
+               : NULL;
+}
+
 static const char *ffn_lacks(const struct dev_ffn *p)
 {
     const struct cpu_act *h = (const struct cpu_act *)p->h_act;
@@ -54,6 +64,8 @@ const char *dev_cpu_lacks(const dev *d, const struct dev_op *op)
         return op->u.attn.n_head > c->most.n_head ? "more heads than were reserved" : NULL;
     case DEV_OP_attn_mla:
         return mla_lacks(c, &op->u.attn_mla);
+    case DEV_OP_delta:
+        return delta_lacks(c, &op->u.delta);
     case DEV_OP_ffn:
         return ffn_lacks(&op->u.ffn);
     case DEV_OP_route:

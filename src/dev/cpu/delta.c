@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention by a state, and gates. A unit of work is a key head of a sequence with its value heads:
+ * its tokens in their order, so that the sums have one order however a prompt is cut into steps. Of
+ * all sequences the same head comes first: a worker has some of each. A state has the value heads
+ * of every key head one after another, [d_k, d_v rounded up to 16] each, and then the convolution's
+ * last inputs, [n_conv - 1, channels]. */
+#include <math.h>
+#include <string.h>
+
+#include "dev/cpu/cpu.h"
+#include "dev/cpu/kv_page.h"
+#include "dev/cpu/rows.h"
+
+#define NORM_EPS 1e-6f /* of the lengths of queries and keys: the published code's */
+#define NS_VALUE 0.3   /* of a state's value and a token, about */
+
+struct delta_job {
+    const struct dev_delta *p;
+    const struct dev_step *b;
+    int n_each; /* value heads of a key head */
+};
+
+/* A unit under way. */
+struct unit {
+    const struct delta_job *job;
+    const struct vec_kern *kern;
+    int seq, j, tok0, n_tok;
+    float *state, *past;  /* of its first value head; inputs before the step's, of all channels */
+    float *q, *k, *v;     /* [VEC_DELTA_TOK] rows, of v n_each times */
+    float *one_k, *one_q; /* [d_k] what lengths are multiplied by */
+};
+
+size_t dev_cpu_delta_floats(const struct dev_shapes *p)
+{
+    size_t k = (size_t)p->delta_k, v = (size_t)p->delta_v;
+    return VEC_DELTA_TOK * (2 * k + v) + 2 * k;
+}
+
+static int head_of(const struct delta_job *job, int j, int i)
+{
+    return job->p->tiled ? i * job->p->n_k + j : j * job->n_each + i;
+}
+
+/* Where the unit's rows begin, of its value head i. */
+static const float *row_of(const struct unit *u, const struct dev_heads *x, int i, int t)
+{
+    return x->p + (u->tok0 + t) * x->ld + u->j * x->key + i * x->val;
+}
+
+static int64_t channels(const struct dev_delta *p)
+{
+    return 2ll * p->n_k * p->d_k + (int64_t)p->n_v * p->d_v;
+}
+
+/* Channels that lie together: of a head's queries, keys or values. */
+struct channels {
+    const struct dev_heads *x;
+    int i; /* value head of the unit */
+    int64_t at;
+    int n;
+};
+
+static struct channels queries(const struct unit *u)
+{
+    const struct dev_delta *p = u->job->p;
+    return (struct channels){&p->q, 0, (int64_t)u->j * p->d_k, p->d_k};
+}
+
+static struct channels keys(const struct unit *u)
+{
+    const struct dev_delta *p = u->job->p;
+    return (struct channels){&p->k, 0, (int64_t)(p->n_k + u->j) * p->d_k, p->d_k};
+}
+
+static struct channels values(const struct unit *u, int i)
+{
+    const struct dev_delta *p = u->job->p;
+    int64_t at = 2ll * p->n_k * p->d_k + (int64_t)head_of(u->job, u->j, i) * p->d_v;
+    return (struct channels){&p->v, i, at, p->d_v};
+}
+
+/* The input of token t of the step; before its first one it is of the past. */
+static const float *input(const struct unit *u, const struct channels *c, int t)
+{
+    const struct dev_delta *p = u->job->p;
+    return t < 0 ? u->past + (t + p->n_conv - 1) * channels(p) + c->at : row_of(u, c->x, c->i, t);
+}
+
+/* Tokens [t0, t0 + n). */
+static void convolve(const struct unit *u, struct channels c, int t0, int n, float *y)
+{
+    const struct dev_delta *p = u->job->p;
+    const float *row[DEV_DELTA_CONV];
+    for (int t = t0; t < t0 + n; t++, y += c.n) {
+        for (int k = 0; k < p->n_conv; k++)
+            row[k] = input(u, &c, t - p->n_conv + 1 + k);
+        u->kern->conv_silu_f32(y, row, p->conv + c.at, channels(p), p->n_conv, c.n);
+    }
+}
+
+/* The last inputs become those of the past. */
+static void keep(const struct unit *u, struct channels c)
+{
+    const struct dev_delta *p = u->job->p;
+    for (int k = 0; k < p->n_conv - 1; k++)
+        memmove(u->past + k * channels(p) + c.at, input(u, &c, u->n_tok - p->n_conv + 1 + k),
+                (size_t)c.n * sizeof(float));
+}
+
+static float decay_of(float decay, float x)
+{
+    double y = (double)x;
+    return (float)exp((double)decay * (y > 30.0 ? y : log1p(exp(y))));
+}
+
+static float sigmoid(float x)
+{
+    return (float)(1.0 / (1.0 + exp(-(double)x)));
+}
+
+/* Value head i of tokens [t0, t0 + n), whose queries and keys are there. */
+static void one_head(const struct unit *u, int i, int t0, int n)
+{
+    const struct dev_delta *p = u->job->p;
+    struct vec_delta t[VEC_DELTA_TOK];
+    int h = head_of(u->job, u->j, i), ld = (p->d_v + 15) / 16 * 16;
+    float *v = u->v + (size_t)i * VEC_DELTA_TOK * (size_t)p->d_v;
+    convolve(u, values(u, i), t0, n, v);
+    for (int k = 0; k < n; k++) {
+        float *y = p->y + ((int64_t)(u->tok0 + t0 + k) * p->n_v + h) * p->d_v;
+        t[k] = (struct vec_delta){
+            .k = u->k + k * p->d_k,
+            .q = u->q + k * p->d_k,
+            .v = v + k * p->d_v,
+            .o = y,
+            .decay = decay_of(p->decay[h], *row_of(u, &p->a, i, t0 + k) + p->dt[h]),
+            .beta = sigmoid(*row_of(u, &p->b, i, t0 + k))};
+    }
+    u->kern->delta_f32(u->state + (int64_t)i * p->d_k * ld, ld, p->d_k, p->d_v, t, n);
+    for (int k = 0; k < n; k++) {
+        u->kern->rmsnorm_f32(t[k].o, t[k].o, p->norm, p->d_v, p->eps);
+        u->kern->silu_mul_f32(t[k].o, row_of(u, &p->z, i, t0 + k), t[k].o, p->d_v);
+    }
+}
+
+static void tokens(const struct unit *u, int t0, int n)
+{
+    const struct dev_delta *p = u->job->p;
+    float eps = NORM_EPS / (float)p->d_k; /* of the mean of squares, where theirs is of the sum */
+    convolve(u, queries(u), t0, n, u->q);
+    convolve(u, keys(u), t0, n, u->k);
+    for (int k = 0; k < n; k++) {
+        float *q = u->q + k * p->d_k, *key = u->k + k * p->d_k;
+        u->kern->rmsnorm_f32(q, q, u->one_q, p->d_k, eps);
+        u->kern->rmsnorm_f32(key, key, u->one_k, p->d_k, eps);
+    }
+    for (int i = 0; i < u->job->n_each; i++)
+        one_head(u, i, t0, n);
+}
+
+static void carve(struct unit *u, float *mem)
+{
+    const struct dev_delta *p = u->job->p;
+    float root = sqrtf((float)p->d_k);
+    u->q = mem;
+    u->k = u->q + VEC_DELTA_TOK * p->d_k;
+    u->v = u->k + VEC_DELTA_TOK * p->d_k;
+    u->one_k = u->v + (int64_t)VEC_DELTA_TOK * u->job->n_each * p->d_v;
+    u->one_q = u->one_k + p->d_k;
+    for (int i = 0; i < p->d_k; i++) {
+        u->one_k[i] = 1.0f / root; /* the mean's root to the sum's */
+        u->one_q[i] = 1.0f / (float)p->d_k;
+    }
+}
+
+/* A sequence begins with zeros. */
+static void clear(const struct unit *u)
+{
+    const struct dev_delta *p = u->job->p;
+    size_t ld = ((size_t)p->d_v + 15) / 16 * 16, n = (size_t)u->job->n_each * (size_t)p->d_k * ld;
+    memset(u->state, 0, n * sizeof(float));
+    for (int i = -2; i < u->job->n_each; i++) {
+        struct channels c = i == -2 ? queries(u) : i == -1 ? keys(u) : values(u, i);
+        for (int k = 0; k < p->n_conv - 1; k++)
+            memset(u->past + k * channels(p) + c.at, 0, (size_t)c.n * sizeof(float));
+    }
+}
+
+static void run_unit(struct cpu *c, void *arg, int at, int worker)
+{
+    const struct delta_job *job = arg;
+    const struct dev_delta *p = job->p;
+    const struct dev_step *b = job->b;
+    const struct cpu_kv *kv = dev_cpu_kv_of(p->kv, p->group);
+    struct unit u = {.job = job, .kern = &c->k, .seq = at % b->n_seq, .j = at / b->n_seq};
+    float *page = (float *)(void *)dev_cpu_page(kv, p->layer, b->seat[u.seq]);
+    int64_t head = (int64_t)p->d_k * ((p->d_v + 15) / 16 * 16);
+    u.tok0 = b->seq_tok0[u.seq];
+    u.n_tok = b->seq_tok0[u.seq + 1] - u.tok0;
+    if (!u.n_tok) return;
+    u.state = page + u.j * job->n_each * head;
+    u.past = page + p->n_v * head;
+    carve(&u, c->scratch[worker].attn);
+    if (b->pos[u.tok0] == 0) clear(&u);
+    for (int t = 0; t < u.n_tok; t += VEC_DELTA_TOK)
+        tokens(&u, t, BASE_MIN(VEC_DELTA_TOK, u.n_tok - t));
+    keep(&u, queries(&u));
+    keep(&u, keys(&u));
+    for (int i = 0; i < job->n_each; i++)
+        keep(&u, values(&u, i));
+}
+
+void dev_cpu_delta(dev *d, const struct dev_step *b, const struct dev_delta *p)
+{
+    struct delta_job job = {p, b, p->n_v / p->n_k};
+    double n_tok = (double)b->n_tok / BASE_MAX(b->n_seq, 1);
+    ASSERT(b->seat && dev_cpu_kv_of(p->kv, p->group)->s.d_k >=
+                          dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv));
+    dev_cpu_for_rows(dev_cpu_of(d), b->n_seq * p->n_k,
+                     NS_VALUE * n_tok * job.n_each * p->d_k * p->d_v, run_unit, &job);
+}
+
+/* ---- gates ---- */
+
+static void gate_row(struct cpu *c, void *arg, int t, int worker)
+{
+    const struct dev_gate *p = arg;
+    float *x = p->x + (int64_t)t * p->n_head * p->n;
+    const float *g = p->g + t * p->ldg;
+    (void)worker;
+    if (p->one) {
+        c->k.scale_f32(x, sigmoid(*g), (int64_t)p->n_head * p->n);
+        return;
+    }
+    for (int h = 0; h < p->n_head; h++)
+        c->k.gate_f32(x + h * p->n, g + h * p->ldg_h, p->n);
+}
+
+void dev_cpu_gate(dev *d, const struct dev_step *b, const struct dev_gate *p)
+{
+    dev_cpu_for_rows(dev_cpu_of(d), b->n_tok, p->n_head * p->n * 0.5, gate_row, (void *)p);
+}

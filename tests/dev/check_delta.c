@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention by a state against its definition in double, sequences in pieces of random lengths
+ * whose states are copied between places, heads in every order that files have; and gates. */
+#include "check.h"
+
+enum { S = 3, PLACES = 7, T_MAX = 40, HEADS = 8, WIDTH = 40 };
+
+/* Inputs of one kind: of token t, key head j, its value head i. */
+struct input {
+    float *p;
+    int64_t ld, key, val;
+};
+
+static double of(const struct input *x, int t, int j, int i, int c)
+{
+    return (double)x->p[t * x->ld + j * x->key + i * x->val + c];
+}
+
+struct delta_case {
+    struct dev_delta p;
+    struct input q, k, v, z, a, b; /* of one sequence after the other, T tokens each */
+    int T, n_each;
+    int64_t ld;
+    float *rows;
+};
+
+static struct input input_at(const struct delta_case *c, int64_t at, int64_t key, int64_t val)
+{
+    return (struct input){c->rows + at, c->ld, key, val};
+}
+
+/* Queries, keys, values, gates, a and b of a token lie in a row: kinds one after another, or those
+ * of a key head together. */
+static void lay(struct delta_case *c)
+{
+    const struct dev_delta *p = &c->p;
+    int64_t dk = p->d_k, dv = p->d_v, n = p->n_k, m = c->n_each, V = m * dv;
+    bool grouped = !p->tiled && rand_int(0, 1);
+    c->ld = n * (2 * dk + 2 * V + 2 * m) + rand_int(0, 5);
+    c->rows = rand_array(S * c->T * c->ld);
+    if (grouped) {
+        int64_t key = 2 * dk + 2 * V, at = n * key;
+        c->q = input_at(c, 0, key, 0);
+        c->k = input_at(c, dk, key, 0);
+        c->v = input_at(c, 2 * dk, key, dv);
+        c->z = input_at(c, 2 * dk + V, key, dv);
+        c->b = input_at(c, at, 2 * m, 1);
+        c->a = input_at(c, at + m, 2 * m, 1);
+        return;
+    }
+    int64_t key = p->tiled ? 1 : m, val = p->tiled ? n : 1, at = 2 * n * dk;
+    c->q = input_at(c, 0, dk, 0);
+    c->k = input_at(c, n * dk, dk, 0);
+    c->v = input_at(c, at, key * dv, val * dv);
+    c->z = input_at(c, at + n * V, key * dv, val * dv);
+    c->a = input_at(c, at + 2 * n * V, key, val);
+    c->b = input_at(c, at + 2 * n * V + n * m, key, val);
+}
+
+static int64_t channels(const struct dev_delta *p)
+{
+    return 2ll * p->n_k * p->d_k + (int64_t)p->n_v * p->d_v;
+}
+
+static int head_of(const struct delta_case *c, int j, int i)
+{
+    return c->p.tiled ? i * c->p.n_k + j : j * c->n_each + i;
+}
+
+/* Channel c of head (j, i) after the convolution, which is channel ch of all. */
+static double convolved(const struct delta_case *c, const struct input *x, const int at[4],
+                        int64_t ch)
+{
+    double sum = 0;
+    for (int k = 0; k < c->p.n_conv; k++) {
+        int t = at[0] - c->p.n_conv + 1 + k;
+        if (t >= 0)
+            sum += (double)c->p.conv[k * channels(&c->p) + ch] * of(x, t, at[1], at[2], at[3]);
+    }
+    return sum / (1 + exp(-sum));
+}
+
+/* Value head i of key head j of one sequence: y [T, d_v]. */
+static void by_hand(const struct delta_case *c, int j, int i, double *y)
+{
+    const struct dev_delta *p = &c->p;
+    double s[WIDTH * WIDTH] = {0}, q[WIDTH], k[WIDTH];
+    int h = head_of(c, j, i);
+    for (int t = 0; t < c->T; t++) {
+        double qq = 1e-6, kk = 1e-6, mean = 0;
+        for (int n = 0; n < p->d_k; n++) {
+            q[n] = convolved(c, &c->q, (const int[]){t, j, 0, n}, (int64_t)j * p->d_k + n);
+            k[n] =
+                convolved(c, &c->k, (const int[]){t, j, 0, n}, (int64_t)(p->n_k + j) * p->d_k + n);
+            qq += q[n] * q[n];
+            kk += k[n] * k[n];
+        }
+        double x = of(&c->a, t, j, i, 0) + (double)p->dt[h];
+        double decay = exp((double)p->decay[h] * log1p(exp(x)));
+        double beta = 1 / (1 + exp(-of(&c->b, t, j, i, 0)));
+        for (int m = 0; m < p->d_v; m++) {
+            double r = 0, *o = &y[t * p->d_v + m];
+            double v = convolved(c, &c->v, (const int[]){t, j, i, m},
+                                 2ll * p->n_k * p->d_k + (int64_t)h * p->d_v + m);
+            for (int n = 0; n < p->d_k; n++)
+                r += (s[n * p->d_v + m] *= decay) * k[n] / sqrt(kk);
+            *o = 0;
+            for (int n = 0; n < p->d_k; n++) {
+                s[n * p->d_v + m] += k[n] / sqrt(kk) * beta * (v - r);
+                *o += s[n * p->d_v + m] * q[n] / sqrt(qq * p->d_k);
+            }
+            mean += *o * *o / p->d_v;
+        }
+        for (int m = 0; m < p->d_v; m++) {
+            double z = of(&c->z, t, j, i, m);
+            y[t * p->d_v + m] *=
+                (double)p->norm[m] / sqrt(mean + (double)p->eps) * z / (1 + exp(-z));
+        }
+    }
+}
+
+static void compare_seq(struct delta_case *c, int seq, const float *y)
+{
+    double want[T_MAX * WIDTH], tol[T_MAX * WIDTH];
+    float got[T_MAX * WIDTH];
+    struct delta_case at = *c;
+    struct input *x[] = {&at.q, &at.k, &at.v, &at.z, &at.a, &at.b};
+    for (int n = 0; n < 6; n++)
+        x[n]->p += seq * c->T * c->ld;
+    for (int j = 0; j < c->p.n_k; j++)
+        for (int i = 0; i < c->n_each; i++) {
+            int h = head_of(c, j, i), n = c->T * c->p.d_v;
+            by_hand(&at, j, i, want);
+            for (int m = 0; m < n; m++) {
+                int t = m / c->p.d_v, e = m % c->p.d_v;
+                got[m] = y[((int64_t)t * c->p.n_v + h) * c->p.d_v + e];
+                tol[m] = 2e-5 * (1 + fabs(want[m]));
+            }
+            compare("delta", got, want, tol, n);
+        }
+}
+
+static struct dev_heads heads(const struct input *x, const struct delta_case *c, const float *rows)
+{
+    return (struct dev_heads){rows + (x->p - c->rows), x->ld, x->key, x->val};
+}
+
+static void point(struct delta_case *c, const float *rows, float *y)
+{
+    c->p.q = heads(&c->q, c, rows);
+    c->p.k = heads(&c->k, c, rows);
+    c->p.v = heads(&c->v, c, rows);
+    c->p.z = heads(&c->z, c, rows);
+    c->p.a = heads(&c->a, c, rows);
+    c->p.b = heads(&c->b, c, rows);
+    c->p.y = y;
+}
+
+static void make(struct delta_case *c)
+{
+    struct dev_delta *p = &c->p;
+    *c = (struct delta_case){.T = rand_int(2, T_MAX), .n_each = rand_int(1, 3)};
+    p->group = DEV_KV_STATE;
+    p->layer = 1;
+    p->n_k = rand_int(1, 3);
+    p->n_v = p->n_k * c->n_each;
+    p->d_k = 2 * rand_int(1, WIDTH / 2);
+    p->d_v = rand_int(1, WIDTH);
+    p->n_conv = rand_int(1, 5);
+    p->tiled = rand_int(0, 1);
+    p->eps = 1e-2f; /* the norm of a few small values is no divisor */
+    lay(c);
+    float *decay = rand_array(p->n_v), *norm = rand_array(p->d_v);
+    for (int h = 0; h < p->n_v; h++)
+        decay[h] = -fabsf(decay[h]);
+    p->decay = decay;
+    p->norm = norm;
+    p->dt = rand_array(p->n_v);
+    p->conv = rand_array(p->n_conv * channels(p));
+}
+
+/* A step under way: how far every sequence is, and where its state lies. */
+struct run {
+    int at[S], who[S];
+    int32_t place[S], pos[S * T_MAX], tok0[S + 1], seat[S], copy[3 * S];
+};
+
+/* Some tokens of some sequences; of one that goes on the state may move, and the old place is lost.
+ */
+static struct dev_step next_step(struct run *r, const struct delta_case *c, float *rows)
+{
+    struct dev_step b = {.pos = r->pos, .seq_tok0 = r->tok0, .seat = r->seat, .copy = r->copy};
+    r->tok0[0] = 0;
+    for (int s = 0; s < S; s++) {
+        int k = rand_int(0, c->T - r->at[s]);
+        if (!k) continue;
+        if (r->at[s] && rand_int(0, 1)) {
+            int32_t to = 0;
+            while (to == r->place[0] || to == r->place[1] || to == r->place[2])
+                to++;
+            memcpy(r->copy + 3 * b.n_copy++, (int32_t[]){DEV_KV_STATE, r->place[s], to},
+                   3 * sizeof *r->copy);
+            r->place[s] = to;
+        }
+        memcpy(rows + b.n_tok * c->ld, c->rows + (s * c->T + r->at[s]) * c->ld,
+               sizeof *rows * (size_t)(k * c->ld));
+        for (int i = 0; i < k; i++)
+            r->pos[b.n_tok++] = r->at[s] + i;
+        r->seat[b.n_seq] = r->place[s];
+        r->who[b.n_seq++] = s;
+        r->tok0[b.n_seq] = b.n_tok;
+    }
+    return b;
+}
+
+static void check_case(dev *d, struct delta_case *c)
+{
+    struct dev_delta *p = &c->p;
+    int n = p->n_v * p->d_v, left = S;
+    int64_t state = dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv);
+    const struct dev_kv_group none = {.n_blk = 1, .n_head = 1, .d_k = 8};
+    struct dev_kv_shape shape = {
+        DEV_KV_F32, 16, 3, {none, none, {DEV_KV_STATE, 2, PLACES, 1, (int)state, 0}}};
+    struct run r = {.place = {4, 0, 2}};
+    float *y = rand_array(S * c->T * n), *part = rand_array(S * c->T * n),
+          *rows = rand_array(S * c->T * c->ld);
+    MUST(dev_kv_open(d, &shape, &p->kv, &err_));
+    for (int i = 0; i < PLACES; i++)
+        dev_kv_poison(d, p->kv, DEV_KV_STATE, i);
+    point(c, rows, part);
+    while (left) {
+        struct dev_step b = next_step(&r, c, rows);
+        dev_step_begin(d, p->kv, &b);
+        dev_delta(d, &b, p);
+        for (int q = 0; q < b.n_seq; q++) {
+            int s = r.who[q], k = r.tok0[q + 1] - r.tok0[q];
+            memcpy(y + (s * c->T + r.at[s]) * n, part + r.tok0[q] * n, sizeof *y * (size_t)(k * n));
+            r.at[s] += k;
+            left -= r.at[s] == c->T;
+        }
+    }
+    for (int s = 0; s < S; s++)
+        compare_seq(c, s, y + s * c->T * n);
+    struct dev_step all = {
+        .n_tok = c->T, .n_seq = 1, .pos = r.pos, .seq_tok0 = (int32_t[]){0, c->T}, .seat = r.seat};
+    for (int t = 0; t < c->T; t++)
+        r.pos[t] = t;
+    point(c, c->rows, part);
+    dev_step_begin(d, p->kv, &all);
+    dev_delta(d, &all, p);
+    same_bits("delta in one piece", part, y, (int64_t)c->T * n);
+}
+
+static void check_gate(dev *d)
+{
+    for (int trial = 0; trial < 8; trial++) {
+        int T = rand_int(1, 20), H = rand_int(1, 4), n = rand_int(1, 70);
+        bool one = rand_int(0, 1);
+        int64_t ldh = n + rand_int(0, 70), ldg = one ? rand_int(1, 3) : H * ldh;
+        float *x = rand_array((int64_t)T * H * n), *g_ = rand_array(T * ldg);
+        double want[20 * 4 * 70], tol[20 * 4 * 70];
+        for (int i = 0; i < T * H * n; i++) {
+            int t = i / (H * n), h = i / n % H;
+            double v = (double)g_[t * ldg + (one ? 0 : h * ldh + i % n)];
+            want[i] = x[i] / (1 + exp(-v));
+            tol[i] = 20 * U * fabs(want[i]);
+        }
+        struct dev_step b = {.n_tok = T};
+        dev_gate(d, &b,
+                 &(struct dev_gate){
+                     .x = x, .g = g_, .n = n, .n_head = H, .ldg = ldg, .ldg_h = ldh, .one = one});
+        compare("gate", x, want, tol, (int64_t)T * H * n);
+    }
+}
+
+void check_delta(void)
+{
+    dev *d = NULL;
+    MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 2, .acts = DEV_ACTS_F32}, &d, &err_));
+    const struct dev_op most = {.kind = DEV_OP_delta,
+                                .u.delta = {.n_k = 1, .n_v = 3, .d_k = WIDTH, .d_v = WIDTH}};
+    reserve(d, S * T_MAX, &most, 1);
+    for (int trial = 0; trial < 12; trial++) {
+        struct delta_case c;
+        make(&c);
+        check_case(d, &c);
+    }
+    check_gate(d);
+    dev_close(d);
+}
