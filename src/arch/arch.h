@@ -24,8 +24,9 @@ struct arch_keys; /* where keys of GGUF go: arch/row.h */
 /* What rope rotates together of the n_rot values of a head: i and i + n_rot / 2, or 2 i and
  * 2 i + 1. */
 enum arch_rope_style { ARCH_ROPE_HALF, ARCH_ROPE_PAIRS };
-/* SCAN: a recurrence in place of attention over the queries (dev_scan). No file has it: tests. */
-enum arch_mixer { ARCH_GQA, ARCH_MLA, ARCH_SCAN };
+/* SCAN: a recurrence in place of attention over the queries (dev_scan). No file has it: tests.
+ * DELTA: gated DeltaNet, a convolution and a recurrence of matrices. */
+enum arch_mixer { ARCH_GQA, ARCH_MLA, ARCH_SCAN, ARCH_DELTA };
 enum arch_ffn { ARCH_DENSE, ARCH_MOE };
 
 /* What one layer is made of. */
@@ -72,8 +73,19 @@ struct arch_cfg {
     double attn_scale; /* of q k^T, YaRN's mscale_all_dim included */
     /* MLA */
     int q_lora, kv_lora, d_nope, d_rope, d_v; /* q_lora 0 = plain q projection */
+    /* gated delta layers: heads of keys and of values, widths of one, taps of the convolution;
+     * 0 = there are no such layers */
+    int n_delta_k, n_delta_v, d_delta_k, d_delta_v, n_conv;
+    bool delta_tiled; /* value head h goes with key head h mod n_delta_k, else with h div (n_delta_v
+                         / n_delta_k) */
+    bool attn_gate; /* GQA: q is, head by head, the query and a gate as wide, [2 H d, D]: the output
+                       of attention is multiplied by sigmoid(gate) */
+    bool norm_one;  /* in this file the weights of norms are less 1, but for the delta layers' own */
+    int n_mtp_left; /* MTP layers that a GGUF file has after the others, and that are not read */
     /* experts */
     int n_expert, n_expert_used, n_shared, d_ff_expert;
+    int d_ff_shared;  /* of all shared experts together; 0 = n_shared * d_ff_expert */
+    bool shared_gate; /* what they say is multiplied by sigmoid(w x), one number a token */
     int n_dense_lead; /* leading dense layers */
     bool route_sigmoid, route_norm, route_bias, group_max;
     int n_group, n_group_used;
@@ -109,6 +121,11 @@ bool arch_scale_used(const struct arch_cfg *c, enum arch_role role);
  * what coarser activations lose does not average out over so few columns, in mixtures of experts
  * they choose another expert now and then, and exact ones cost them milliseconds. */
 bool arch_wants_f32(const io_model *m, const struct arch_cfg *cfg);
+/* The width of all shared experts together; 0 = there are none. */
+int64_t arch_d_shared(const struct arch_cfg *c);
+/* Do folders of the architecture have the delta layers' projections in two matrices, DELTA_QKVZ and
+ * DELTA_BA, whose rows go by key head? */
+bool arch_packs_delta(const struct arch_cfg *c);
 /* Has the role's matrix a place for a bias? */
 bool arch_takes_bias(const struct arch_cfg *c, enum arch_role role);
 /* Is a plain bias of that matrix part of the model? In folders only where the configuration says
@@ -125,6 +142,8 @@ bool arch_is_beside_text(const io_model *m, const struct arch_name *id);
  * optional tensor that others have, or is no MTP layer though nextn_predict_layers counts it. */
 sl_status arch_unused(const io_model *m, const struct arch_cfg *cfg, struct arena *a,
                       const char **text, sl_err *err) BASE_MUST_USE;
+/* Is it one of MTP layers that are not read (mtp.* of folders, n_mtp_left)? */
+bool arch_is_mtp_left(const struct arch_cfg *c, const char *name, const struct arch_name *id);
 /* Parameters in all, and read for one token at batch 1. From the tensors' shapes. */
 void arch_count_params(const io_model *m, const struct arch_cfg *cfg, int64_t *total,
                        int64_t *active);

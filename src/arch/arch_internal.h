@@ -13,6 +13,9 @@ sl_status arch_gguf_layers(const io_model *m, struct arch_cfg *c, sl_err *err) B
 sl_status arch_hf_common(const struct json *o, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 sl_status arch_cfg_check(const struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 
+/* ---- delta.c: sizes of gated delta layers. FORMAT, UNSUPPORTED ---- */
+sl_status arch_check_delta(const struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+
 /* ---- keys.c: UNSUPPORTED names a key that changes what the model computes, is not obeyed, and is
  * not at its neutral value ---- */
 sl_status arch_keys_hf(const struct json *config, const struct arch_cfg *c,

@@ -153,6 +153,7 @@ sl_status arch_cfg_check(const struct arch_cfg *c, sl_err *err)
     if (c->n_rot < 2 || c->n_rot % 2 || (!c->kv_lora && c->n_rot > c->d_head))
         return SL_FAIL(err, FORMAT, "rotated dimensions %d of a head of %d", c->n_rot, c->d_head);
     if (c->n_expert) SL_TRY(check_moe(c, err));
+    if (c->n_delta_k) SL_TRY(arch_check_delta(c, err));
     if (c->rope_kind != ARCH_ROPE_PLAIN && !(c->rope_factor >= 1e-3 && c->rope_factor <= 1e6))
         return SL_FAIL(err, FORMAT, "rope scaling factor %g", c->rope_factor);
     if (c->rope_kind == ARCH_ROPE_LLAMA3 &&
@@ -253,6 +254,11 @@ struct arch_naming arch_naming_in(const struct arch_cfg *c, enum io_kind kind)
 bool arch_permutes_qk(const struct arch_cfg *c)
 {
     return c->row->permutes_qk;
+}
+
+bool arch_packs_delta(const struct arch_cfg *c)
+{
+    return c->row->delta_packed;
 }
 
 const char *arch_tool_family(const struct arch_cfg *c)

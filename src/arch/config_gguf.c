@@ -65,24 +65,35 @@ sl_status arch_gguf_flag(const io_model *m, const char *key, bool def, bool *out
     return st;
 }
 
-/* Some numbers may be one or one per layer; only equal ones are supported. */
-static sl_status layers_int(const io_model *m, const char *key, struct arch_range in, int *out,
-                            sl_err *err)
+bool arch_gguf_array(const io_model *m, const char *key, struct io_array *out)
+{
+    char full[128];
+    full_key(m, key, full, sizeof full);
+    return io_meta_array(m, full, out, NULL) == SL_OK;
+}
+
+/* Some numbers may be one or one per layer; only equal ones are supported, but for layers that have
+ * none of what is counted (some0). */
+static sl_status layers_int(const io_model *m, const char *key, struct arch_range in, bool some0,
+                            int *out, sl_err *err)
 {
     char full[128];
     struct io_array arr;
     full_key(m, key, full, sizeof full);
     if (io_meta_array(m, full, &arr, NULL) != SL_OK) return arch_gguf_int(m, key, in, out, err);
     int64_t first = 0, v = 0;
+    bool any = false;
     for (uint64_t i = 0; i < arr.n; i++) {
+        if (some0 && io_array_i64(&arr, i, &v) && v == 0) continue;
         if (!io_array_i64(&arr, i, &v) || (double)v < in.lo || (double)v > in.hi)
             return SL_FAIL(err, FORMAT, "%s: %s[%llu] is not in %lld .. %lld", io_path(m), full,
                            (unsigned long long)i, (long long)in.lo, (long long)in.hi);
-        if (i == 0) first = v;
+        if (!any) first = v;
+        any = true;
         if (v != first)
             return SL_FAIL(err, UNSUPPORTED, "%s: %s differs between layers", io_path(m), full);
     }
-    if (!arr.n) return SL_FAIL(err, FORMAT, "%s: %s is empty", io_path(m), full);
+    if (!any) return SL_FAIL(err, FORMAT, "%s: %s is empty", io_path(m), full);
     *out = (int)first;
     return SL_OK;
 }
@@ -147,11 +158,13 @@ sl_status arch_gguf_common(const io_model *m, struct arch_cfg *c, sl_err *err)
                        c->n_mtp);
     c->n_layer -= c->n_mtp;
     SL_TRY(arch_gguf_int(m, "embedding_length", ARCH_RANGE(-1, 8, 1 << 20), &c->d_model, err));
-    SL_TRY(layers_int(m, "feed_forward_length", ARCH_RANGE(0, 0, 1 << 22), &c->d_ff, err));
-    SL_TRY(arch_gguf_int(m, "context_length", ARCH_RANGE(-1, 1, 1 << 28), &c->n_ctx_train, err));
-    SL_TRY(layers_int(m, "attention.head_count", ARCH_RANGE(-1, 1, 4096), &c->n_head, err));
-    SL_TRY(layers_int(m, "attention.head_count_kv", ARCH_RANGE(c->n_head, 1, 4096), &c->n_head_kv,
+    SL_TRY(layers_int(m, "feed_forward_length", ARCH_RANGE(0, 0, 1 << 22), false, &c->d_ff,
                       err));
+    SL_TRY(arch_gguf_int(m, "context_length", ARCH_RANGE(-1, 1, 1 << 28), &c->n_ctx_train, err));
+    SL_TRY(
+        layers_int(m, "attention.head_count", ARCH_RANGE(-1, 1, 4096), false, &c->n_head, err));
+    SL_TRY(layers_int(m, "attention.head_count_kv", ARCH_RANGE(c->n_head, 1, 4096),
+                      c->row->no_keys, &c->n_head_kv, err));
     double eps = 0;
     SL_TRY(arch_gguf_real(m, "attention.layer_norm_rms_epsilon", ARCH_RANGE(-1, 0, 1), &eps, err));
     c->norm_eps = (float)eps;

@@ -32,7 +32,7 @@ void arch_count_params(const io_model *m, const struct arch_cfg *cfg, int64_t *t
         arch_name_parse(&cfg->naming, s, &id);
         if (arch_is_beside_text(m, &id)) continue;
         *total += n;
-        if (id.layer >= cfg->n_layer) continue; /* MTP */
+        if (id.layer >= cfg->n_layer || arch_is_mtp_left(cfg, s, &id)) continue; /* MTP */
         if (id.global == GLOBAL_EMBED) {
             if (cfg->tied_head) act += (double)n;
         } else if (strstr(s, "_exps.") || strstr(s, ".experts.")) {

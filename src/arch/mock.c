@@ -82,7 +82,7 @@ static sl_status gqa(struct list *l, sl_err *err)
     int64_t D = c->d_model, nq = (int64_t)c->n_head * c->d_head,
             nk = (int64_t)c->n_head_kv * c->d_head;
     const struct row mat[] = {
-        {ROLE_Q, nq, D, true}, {ROLE_K, nk, D, true}, {ROLE_V, nk, D, true}, {ROLE_O, D, nq, true}};
+        {ROLE_Q, c->attn_gate ? 2 * nq : nq, D, true}, {ROLE_K, nk, D, true}, {ROLE_V, nk, D, true}, {ROLE_O, D, nq, true}};
     const struct row norm[] = {{ROLE_Q_NORM, c->d_q_norm, 0, c->qk_norm},
                                {ROLE_K_NORM, c->d_k_norm, 0, c->qk_norm}};
     SL_TRY(matrices(l, mat, BASE_COUNT_OF(mat), err));
@@ -110,6 +110,29 @@ static sl_status mla(struct list *l, sl_err *err)
     return gains(l, norm, BASE_COUNT_OF(norm), err);
 }
 
+static sl_status delta(struct list *l, sl_err *err)
+{
+    const struct arch_cfg *c = l->c;
+    int64_t D = c->d_model, nv = c->n_delta_v, v = nv * c->d_delta_v,
+            qkv = 2 * (int64_t)c->n_delta_k * c->d_delta_k + v;
+    bool packed = arch_packs_delta(c);
+    const struct row mat[] = {{ROLE_DELTA_QKVZ, qkv + v, D, packed},
+                              {ROLE_DELTA_BA, 2 * nv, D, packed},
+                              {ROLE_DELTA_QKV, qkv, D, !packed},
+                              {ROLE_DELTA_Z, v, D, !packed},
+                              {ROLE_DELTA_B, nv, D, !packed},
+                              {ROLE_DELTA_A, nv, D, !packed},
+                              {ROLE_DELTA_O, D, v, true}};
+    const struct row conv = {ROLE_DELTA_CONV, qkv, c->n_conv, true},
+                     norm = {ROLE_DELTA_NORM, c->d_delta_v, 0, true},
+                     vec[] = {{ROLE_DELTA_DT, nv, 0, true}, {ROLE_DELTA_DECAY, nv, 0, true}};
+    SL_TRY(matrices(l, mat, BASE_COUNT_OF(mat), err));
+    SL_TRY(add(l, &conv, "weight", IO_MOCK_EXACT, err));
+    for (int i = 0; i < 2; i++)
+        SL_TRY(add(l, &vec[i], "weight", IO_MOCK_SMALL, err));
+    return gains(l, &norm, 1, err);
+}
+
 static sl_status gated(struct list *l, const enum arch_role role[3], int64_t F, sl_err *err)
 {
     int64_t D = l->c->d_model;
@@ -129,7 +152,9 @@ static sl_status moe(struct list *l, sl_err *err)
     for (l->expert = 0; l->expert < c->n_expert; l->expert++)
         SL_TRY(gated(l, one, F, err));
     l->expert = 0;
-    return c->n_shared ? gated(l, all, F * c->n_shared, err) : SL_OK;
+    SL_TRY(add(l, &(struct row){ROLE_SHEXP_GATE, 1, D, c->shared_gate}, "weight", IO_MOCK_EXACT,
+               err));
+    return c->n_shared ? gated(l, all, arch_d_shared(c), err) : SL_OK;
 }
 
 static sl_status layer(struct list *l, sl_err *err)
@@ -138,6 +163,7 @@ static sl_status layer(struct list *l, sl_err *err)
     const struct arch_cfg *c = l->c;
     int64_t D = c->d_model;
     bool is_mtp = l->layer >= c->n_layer;
+    enum arch_mixer mixer = c->layer[l->layer].mixer;
     const struct row norm[] = {{ROLE_ATTN_NORM, D, 0, true},
                                {ROLE_FFN_NORM, D, 0, true},
                                {ROLE_MTP_ENORM, D, 0, is_mtp},
@@ -145,7 +171,7 @@ static sl_status layer(struct list *l, sl_err *err)
                                {ROLE_MTP_HEAD_NORM, D, 0, is_mtp}};
     SL_TRY(gains(l, norm, BASE_COUNT_OF(norm), err));
     SL_TRY(matrices(l, &(struct row){ROLE_MTP_EH, D, 2 * D, is_mtp}, 1, err));
-    SL_TRY((c->layer[l->layer].mixer == ARCH_MLA ? mla : gqa)(l, err));
+    SL_TRY((mixer == ARCH_MLA ? mla : mixer == ARCH_DELTA ? delta : gqa)(l, err));
     return c->layer[l->layer].ffn == ARCH_MOE ? moe(l, err) : gated(l, dense, c->d_ff, err);
 }
 

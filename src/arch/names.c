@@ -35,20 +35,16 @@ void arch_name_put(const struct arch_naming *by, const struct arch_name *id, cha
     enum arch_role role = (enum arch_role)id->role;
     const char *name = arch_role_name(by, role), *suffix = id->suffix;
     if (role == ROLE_ROUTER_BIAS) suffix = by->kind == IO_GGUF ? "bias" : selection_bias;
-    if (by->kind == IO_GGUF) {
-        snprintf(buf, (size_t)n, "blk.%d.%s.%s", id->layer, name, suffix);
-        return;
-    }
-    const char *hole = strstr(name, "%d");
+    const char *layer = by->kind == IO_GGUF ? "blk" : "model.layers", *hole = strstr(name, "%d");
     if (hole)
         snprintf(part, sizeof part, "%.*s%d%s", (int)(hole - name), name, id->expert, hole + 2);
     else
         snprintf(part, sizeof part, "%s", name);
     if (str_ends(part, ".")) {
-        snprintf(buf, (size_t)n, "model.layers.%d.%.*s", id->layer, (int)strlen(part) - 1, part);
+        snprintf(buf, (size_t)n, "%s.%d.%.*s", layer, id->layer, (int)strlen(part) - 1, part);
         return;
     }
-    snprintf(buf, (size_t)n, "model.layers.%d.%s.%s", id->layer, part, suffix);
+    snprintf(buf, (size_t)n, "%s.%d.%s.%s", layer, id->layer, part, suffix);
 }
 
 void arch_tensor_name(const struct arch_naming *by, enum arch_role role, int layer,

@@ -9,8 +9,8 @@
 #include "io/io.h"
 #include "tensor/per_head.h"
 
-/* X(ROLE, GGUF name within the block, HF name within the layer); "" = that kind has none; an HF
- * name that ends with '.' is the tensor's own, without a suffix. The roles of PER_HEAD_LIST, whose
+/* X(ROLE, GGUF name within the block, HF name within the layer); "" = that kind has none; a name
+ * that ends with '.' is the tensor's own, without a suffix. The roles of PER_HEAD_LIST, whose
  * rows are the same and a word more, come after these. */
 #define ARCH_ROLE_LIST(X)                                                                          \
     X(ATTN_NORM, "attn_norm", "input_layernorm")                                                   \
@@ -41,6 +41,18 @@
     X(GATE_SHEXP, "ffn_gate_shexp", "mlp.shared_experts.gate_proj")                                \
     X(UP_SHEXP, "ffn_up_shexp", "mlp.shared_experts.up_proj")                                      \
     X(DOWN_SHEXP, "ffn_down_shexp", "mlp.shared_experts.down_proj")                                \
+    X(SHEXP_GATE, "ffn_gate_inp_shexp", "mlp.shared_expert_gate")                                  \
+    X(DELTA_QKV, "attn_qkv", "linear_attn.in_proj_qkv")                                            \
+    X(DELTA_Z, "attn_gate", "linear_attn.in_proj_z")                                               \
+    X(DELTA_B, "ssm_beta", "linear_attn.in_proj_b")                                                \
+    X(DELTA_A, "ssm_alpha", "linear_attn.in_proj_a")                                               \
+    X(DELTA_QKVZ, "ssm_in", "linear_attn.in_proj_qkvz")                                            \
+    X(DELTA_BA, "ssm_ba", "linear_attn.in_proj_ba")                                                \
+    X(DELTA_CONV, "ssm_conv1d", "linear_attn.conv1d")                                              \
+    X(DELTA_DT, "ssm_dt.bias.", "linear_attn.dt_bias.")                                            \
+    X(DELTA_DECAY, "ssm_a.", "linear_attn.A_log.")                                                 \
+    X(DELTA_NORM, "ssm_norm", "linear_attn.norm")                                                  \
+    X(DELTA_O, "ssm_out", "linear_attn.out_proj")                                                  \
     X(MTP_EH, "nextn.eh_proj", "eh_proj")                                                          \
     X(MTP_ENORM, "nextn.enorm", "enorm")                                                           \
     X(MTP_HNORM, "nextn.hnorm", "hnorm")                                                           \

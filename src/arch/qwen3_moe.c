@@ -12,7 +12,7 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
     return arch_gguf_router(m, true, false, c, err);
 }
 
-static sl_status read_layers(const struct json *o, struct arch_cfg *c, sl_err *err)
+sl_status arch_hf_sparse_layers(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
     int step = 1;
     SL_TRY(arch_hf_int(o, "decoder_sparse_step", ARCH_RANGE(1, 1, 1024), &step, err));
@@ -44,7 +44,17 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
                            err));
         SL_TRY(arch_hf_bool(o, "norm_topk_prob", false, &c->route_norm, err));
     }
-    return read_layers(o, c, err);
+    return arch_hf_sparse_layers(o, c, err);
+}
+
+void arch_jw_sparse_layers(const struct arch_cfg *c, struct json_w *w)
+{
+    text_jw_key_int(w, "decoder_sparse_step", 1);
+    text_jw_key(w, "mlp_only_layers");
+    text_jw_arr(w);
+    for (int i = 0; i < c->n_layer; i++)
+        if (c->layer[i].ffn != ARCH_MOE) text_jw_int(w, i);
+    text_jw_arr_end(w);
 }
 
 static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,
@@ -62,12 +72,7 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
     text_jw_key_int(w, "num_experts_per_tok", c->n_expert_used);
     text_jw_key_int(w, "moe_intermediate_size", c->d_ff_expert);
     text_jw_key_bool(w, "norm_topk_prob", c->route_norm);
-    text_jw_key_int(w, "decoder_sparse_step", 1);
-    text_jw_key(w, "mlp_only_layers");
-    text_jw_arr(w);
-    for (int i = 0; i < c->n_layer; i++)
-        if (c->layer[i].ffn != ARCH_MOE) text_jw_int(w, i);
-    text_jw_arr_end(w);
+    arch_jw_sparse_layers(c, w);
     return SL_OK;
 }
 

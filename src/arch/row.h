@@ -26,6 +26,28 @@
     ARCH_GGUF_KEYS_MOE_SHARED ARCH_GGUF_KEYS_MTP                                                   \
         "|rope.scaling.yarn_log_multiplier|attention.key_length_mla|attention.value_length_mla|"   \
         "attention.q_lora_rank|attention.kv_lora_rank"
+/* of gated delta layers, and of the experts beside them */
+#define ARCH_HF_KEYS_DELTA                                                                         \
+    "partial_rotary_factor|mrope_section|mrope_interleaved|full_attention_interval|"               \
+    "attn_output_gate|mamba_ssm_dtype|linear_num_key_heads|linear_num_value_heads|"                \
+    "linear_key_head_dim|linear_value_head_dim|linear_conv_kernel_dim"
+#define ARCH_HF_KEYS_DELTA_MOE                                                                     \
+    "num_experts|num_local_experts|num_experts_per_tok|moe_intermediate_size|norm_topk_prob|"      \
+    "shared_expert_intermediate_size"
+#define ARCH_GGUF_KEYS_DELTA                                                                       \
+    "full_attention_interval|ssm.conv_kernel|ssm.state_size|ssm.group_count|ssm.time_step_rank|"   \
+    "ssm.inner_size|ssm.v_head_reordered|rope.dimension_sections|rope.mrope_*|attention.scale"     \
+    ARCH_GGUF_KEYS_MTP
+#define ARCH_GGUF_KEYS_DELTA_MOE                                                                   \
+    ARCH_GGUF_KEYS_MOE "|expert_shared_count|expert_shared_feed_forward_length"
+/* Names that these have otherwise. */
+#define ARCH_DELTA_ALIAS                                                                           \
+    {ROLE_FFN_NORM, "post_attention_norm", NULL},                                                  \
+        {ROLE_GATE_SHEXP, NULL, "mlp.shared_expert.gate_proj"},                                    \
+        {ROLE_UP_SHEXP, NULL, "mlp.shared_expert.up_proj"},                                        \
+    {                                                                                              \
+        ROLE_DOWN_SHEXP, NULL, "mlp.shared_expert.down_proj"                                       \
+    }
 
 /* Groups of experts of a published model, by the numbers of its experts and layers: of GGUF files
  * that do not say them. n_expert 0 ends a list. */
@@ -60,6 +82,8 @@ struct arch {
     const struct arch_alias *alias; /* names that differ from the usual ones; NULL = none */
     bool permutes_qk;               /* see arch_permutes_qk */
     bool ffn_scale_unused;          /* by llama.cpp: see arch_scale_used */
+    bool delta_packed;              /* see arch_packs_delta */
+    bool no_keys; /* layers without keys: attention.head_count_kv may have zeros */
     int window_every; /* the window is in all but every n-th layer of a GGUF file without a pattern;
                          0 = in all */
     bool yarn_real;   /* what GGUF files, which can not say it, mean by YaRN */
@@ -100,6 +124,13 @@ sl_status arch_gguf_moe(const io_model *m, struct arch_cfg *c, sl_err *err) BASE
  * with what holds where a file does not say. */
 sl_status arch_gguf_router(const io_model *m, bool norm, bool sigmoid, struct arch_cfg *c,
                            sl_err *err) BASE_MUST_USE;
+/* "<arch>.key" where it is an array: false = it is not. */
+bool arch_gguf_array(const io_model *m, const char *key, struct io_array *out);
+/* Gated delta layers, and the gate of attention in the others. tiled: see delta_tiled. */
+sl_status arch_gguf_delta(const io_model *m, bool tiled, struct arch_cfg *c,
+                          sl_err *err) BASE_MUST_USE;
+/* Their experts, and the shared one. */
+sl_status arch_gguf_delta_moe(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* Has the file that tensor of the first layer? Where no key says it, the tensors do. */
 bool arch_gguf_has(const io_model *m, const struct arch_cfg *c, enum arch_role role);
 
@@ -139,6 +170,17 @@ struct arch_moe_v3 {
 };
 sl_status arch_hf_moe_v3(const struct json *o, const struct arch_moe_v3 *def, struct arch_cfg *c,
                          sl_err *err) BASE_MUST_USE;
+/* decoder_sparse_step and mlp_only_layers: which layers have experts. */
+sl_status arch_hf_sparse_layers(const struct json *o, struct arch_cfg *c,
+                                sl_err *err) BASE_MUST_USE;
+/* Gated delta layers, the gate of attention in the others, and their rope. */
+sl_status arch_hf_delta(const struct json *o, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* Their experts, and the shared one. def: what holds where a configuration does not say. */
+struct arch_delta_moe {
+    int n_expert, n_used;
+};
+sl_status arch_hf_delta_moe(const struct json *o, const struct arch_delta_moe *def,
+                            struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* dual_chunk_attention_config (Qwen2.5-1M): within the first chunk that is ordinary attention, so
  * the context ends there (n_ctx_train). After arch_hf_rope. */
 sl_status arch_hf_dual_chunk(const struct json *o, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
@@ -173,6 +215,10 @@ sl_status arch_put_moe(const struct arch_cfg *c, const struct arch_keys *k,
  * gating, groups. Errors: none. */
 sl_status arch_put_moe_shared(const struct arch_cfg *c, const struct arch_keys *k,
                               sl_err *err) BASE_MUST_USE;
+/* Keys of gated delta layers and of their experts. UNSUPPORTED: an order of layers that GGUF can
+ * not say. */
+sl_status arch_put_delta(const struct arch_cfg *c, const struct arch_keys *k,
+                         sl_err *err) BASE_MUST_USE;
 
 /* ---- writing config.json (write_hf.c) ---- */
 /* The shortest decimal that is the same number, as f32 where it came from one. */
@@ -189,5 +235,11 @@ sl_status arch_jw_window(const struct arch_cfg *c, const io_model *src, bool use
 /* n_routed_experts and all that DeepSeek's router has. func, method: scoring_func, topk_method. */
 void arch_jw_moe_shared(const struct arch_cfg *c, const char *func, const char *method,
                         struct json_w *w);
+/* decoder_sparse_step and mlp_only_layers. */
+void arch_jw_sparse_layers(const struct arch_cfg *c, struct json_w *w);
+/* Members of gated delta layers and of their experts; UNSUPPORTED as arch_jw_heads, but for what a
+ * head rotates. */
+sl_status arch_jw_delta(const struct arch_cfg *c, const io_model *src, struct json_w *w,
+                        sl_err *err) BASE_MUST_USE;
 
 #endif

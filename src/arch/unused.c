@@ -88,6 +88,19 @@ static bool attention_reads(const struct arch_cfg *c, enum arch_role role)
     }
 }
 
+static bool is_delta(int role)
+{
+    return role >= ROLE_DELTA_QKV && role <= ROLE_DELTA_O;
+}
+
+/* Does the layer have the role in place of its feed-forward network? */
+static bool mixer_reads(const struct arch_cfg *c, const struct arch_name *id)
+{
+    if (c->layer[id->layer].mixer == ARCH_DELTA || is_delta(id->role))
+        return c->layer[id->layer].mixer == ARCH_DELTA && is_delta(id->role);
+    return attention_reads(c, (enum arch_role)id->role);
+}
+
 static bool ffn_reads(const struct arch_cfg *c, const struct arch_name *id)
 {
     bool moe = c->layer[id->layer].ffn == ARCH_MOE;
@@ -109,6 +122,8 @@ static bool ffn_reads(const struct arch_cfg *c, const struct arch_name *id)
     case ROLE_UP_SHEXP:
     case ROLE_DOWN_SHEXP:
         return moe && c->n_shared > 0;
+    case ROLE_SHEXP_GATE:
+        return moe && c->shared_gate;
     default:
         return false;
     }
@@ -136,7 +151,7 @@ static bool reads(const io_model *m, const struct arch_cfg *c, const struct arch
     if (strcmp(id->suffix, "bias") == 0) return bias_reads(m, c, id);
     if (id->role >= ROLE_MTP_EH && id->role <= ROLE_MTP_HEAD_NORM) return weight && mtp;
     return weight && (id->role == ROLE_ATTN_NORM || id->role == ROLE_FFN_NORM ||
-                      attention_reads(c, (enum arch_role)id->role) || ffn_reads(c, id));
+                      mixer_reads(c, id) || ffn_reads(c, id));
 }
 
 /* Two matrices of the same values, whatever their types. */
@@ -176,6 +191,13 @@ bool arch_is_beside_text(const io_model *m, const struct arch_name *id)
     return io_text_config(o) != o && id->layer < 0 && id->global < 0;
 }
 
+bool arch_is_mtp_left(const struct arch_cfg *c, const char *name, const struct arch_name *id)
+{
+    if (c->naming.kind == IO_GGUF)
+        return id->layer >= c->n_layer && id->layer < c->n_layer + c->n_mtp_left;
+    return strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.mtp.", 10) == 0;
+}
+
 /* Things that change nothing: tables that the configuration says anyway, scales of caches and of
  * inputs, biases of zeros, layers after the last. */
 static bool is_harmless(const io_model *m, const struct arch_cfg *c, const struct tensor *t,
@@ -188,6 +210,7 @@ static bool is_harmless(const io_model *m, const struct arch_cfg *c, const struc
                                      ".kv_scale", ".masked_bias", ".prob_output_scale"};
     for (int i = 0; i < BASE_COUNT_OF(both); i++)
         if (str_ends(t->name, both[i])) return true;
+    if (arch_is_mtp_left(c, t->name, id)) return true;
     if (str_ends(t->name, ".bias") && (!t->data || (t->n_bytes && tensor_is_zero(t)))) return true;
     if (io_model_kind(m) == IO_GGUF) {
         if (strcmp(t->name, "rope_freqs.weight") == 0) return true; /* read */
@@ -200,7 +223,6 @@ static bool is_harmless(const io_model *m, const struct arch_cfg *c, const struc
     for (int i = 0; i < BASE_COUNT_OF(hf); i++)
         if (str_ends(t->name, hf[i])) return true;
     return io_is_beside(m, t->name) || id->layer >= c->n_layer ||
-           strncmp(t->name, "mtp.", 4) == 0 || strncmp(t->name, "model.mtp.", 10) == 0 ||
            (id->global == GLOBAL_HEAD && (!t->data || tensor_dtype_is_weight(t->type)));
 }
 
@@ -230,15 +252,18 @@ static sl_status check_even(const io_model *m, const struct arch_cfg *c, int rol
     return SL_OK;
 }
 
-/* One of two forms of the experts' matrices. */
+/* One of two forms of the experts' matrices, and of the delta layers'. */
 static sl_status check_fused(const io_model *m, const struct arch_cfg *c, sl_err *err)
 {
-    static const int part[] = {ROLE_GATE_EXPS, ROLE_UP_EXPS};
+    static const int form[][2] = {
+        {ROLE_GATE_UP_EXPS, ROLE_GATE_EXPS}, {ROLE_GATE_UP_EXPS, ROLE_UP_EXPS},
+        {ROLE_DELTA_QKVZ, ROLE_DELTA_QKV},   {ROLE_DELTA_QKVZ, ROLE_DELTA_Z},
+        {ROLE_DELTA_BA, ROLE_DELTA_B},       {ROLE_DELTA_BA, ROLE_DELTA_A}};
     char one[MAX_NAME], all[MAX_NAME];
     for (int i = 0; i < c->n_layer + c->n_mtp; i++)
-        for (int k = 0; k < 2; k++)
-            if (of_layer(m, c, i, ROLE_GATE_UP_EXPS, "weight", all) &&
-                of_layer(m, c, i, part[k], "weight", one))
+        for (int k = 0; k < BASE_COUNT_OF(form); k++)
+            if (of_layer(m, c, i, form[k][0], "weight", all) &&
+                of_layer(m, c, i, form[k][1], "weight", one))
                 return SL_FAIL(err, FORMAT, "%s: %s and %s are two forms of the same matrices",
                                io_path(m), all, one);
     return SL_OK;
@@ -251,8 +276,7 @@ static sl_status check_layers(const io_model *m, const struct arch_cfg *c, sl_er
         if (arch_reads_bias(m, c, (enum arch_role)attention[i]) &&
             !is_among_scales(m, c, attention[i]))
             SL_TRY(check_even(m, c, attention[i], "bias", err));
-    if (io_model_kind(m) != IO_GGUF) return SL_OK;
-    for (int r = 0; r < N_ROLE; r++)
+    for (int r = 0; r < N_ROLE && io_model_kind(m) == IO_GGUF; r++)
         SL_TRY(check_even(m, c, r, "scale", err));
     return check_fused(m, c, err);
 }

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the families with gated delta layers share (Qwen3-Next, Qwen3.5): which layers those are,
+ * their sizes, the gate of attention in the others, a shared expert with a gate of its own. MTP
+ * layers of these are not read: a state can not be taken back. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "arch/arch_internal.h"
+
+#define FULL_EVERY 4 /* where nothing is said */
+
+/* What no file says. */
+static void set_fixed(struct arch_cfg *c)
+{
+    c->qk_norm = c->attn_gate = true;
+    c->unshared = "gated delta layers";
+}
+
+/* Layers, of which every n-th is attention. */
+static void set_every(struct arch_cfg *c, int every)
+{
+    for (int i = 0; i < c->n_layer; i++)
+        c->layer[i].mixer = (i + 1) % every ? ARCH_DELTA : ARCH_GQA;
+}
+
+int64_t arch_d_shared(const struct arch_cfg *c)
+{
+    return c->d_ff_shared ? c->d_ff_shared : (int64_t)c->n_shared * c->d_ff_expert;
+}
+
+/* One shared expert of that width: as so many of the others' where that is a multiple. */
+static void set_shared(struct arch_cfg *c, int width)
+{
+    c->shared_gate = width > 0;
+    c->n_shared = width ? 1 : 0;
+    if (width % c->d_ff_expert)
+        c->d_ff_shared = width;
+    else
+        c->n_shared = width / c->d_ff_expert;
+}
+
+/* ---- config.json ---- */
+
+static sl_status hf_layers(const struct json *o, struct arch_cfg *c, sl_err *err)
+{
+    const struct json *list = text_json_get(o, "layer_types");
+    int every = 0, i = 0;
+    SL_TRY(arch_hf_int(o, "full_attention_interval", ARCH_RANGE(FULL_EVERY, 1, 1024), &every, err));
+    set_every(c, every);
+    if (!list || list->kind == JSON_NULL_K) return SL_OK;
+    if (list->kind != JSON_ARRAY_K) return SL_FAIL(err, FORMAT, "layer_types is not an array");
+    if (list->n != (size_t)c->n_layer)
+        return SL_FAIL(err, FORMAT, "layer_types has %lld entries for %d layers",
+                       (long long)list->n, c->n_layer);
+    for (const struct json *v = list->child; v; v = v->next, i++) {
+        bool linear = text_json_is(v, "linear_attention");
+        if (!linear && !text_json_is(v, "full_attention"))
+            return SL_FAIL(
+                err, UNSUPPORTED,
+                "layer_types[%d] is %.40s: full_attention and linear_attention are supported", i,
+                v->kind == JSON_STR_K ? v->s : text_json_kind_text(v->kind));
+        c->layer[i].mixer = linear ? ARCH_DELTA : ARCH_GQA;
+    }
+    return SL_OK;
+}
+
+sl_status arch_hf_delta(const struct json *o, struct arch_cfg *c, sl_err *err)
+{
+    int n_rot = 0;
+    bool bias = false, gate = true;
+    set_fixed(c);
+    c->norm_one = true;
+    c->n_mtp = 0;
+    SL_TRY(arch_hf_bool(o, "attention_bias", false, &bias, err));
+    if (bias) return SL_FAIL(err, UNSUPPORTED, "attention_bias is not supported");
+    SL_TRY(arch_hf_bool(o, "attn_output_gate", true, &gate, err));
+    if (!gate) return SL_FAIL(err, UNSUPPORTED, "attn_output_gate false is not supported");
+    SL_TRY(arch_hf_int(o, "linear_num_key_heads", ARCH_RANGE(16, 1, 4096), &c->n_delta_k, err));
+    SL_TRY(arch_hf_int(o, "linear_num_value_heads", ARCH_RANGE(32, 1, 4096), &c->n_delta_v, err));
+    SL_TRY(arch_hf_int(o, "linear_key_head_dim", ARCH_RANGE(128, 1, 65536), &c->d_delta_k, err));
+    SL_TRY(arch_hf_int(o, "linear_value_head_dim", ARCH_RANGE(128, 1, 65536), &c->d_delta_v, err));
+    SL_TRY(arch_hf_int(o, "linear_conv_kernel_dim", ARCH_RANGE(4, 1, 1024), &c->n_conv, err));
+    SL_TRY(hf_layers(o, c, err));
+    SL_TRY(arch_hf_n_rot(o, 0.25, c, &n_rot, err));
+    return arch_hf_rope(o, n_rot, c, err);
+}
+
+sl_status arch_hf_delta_moe(const struct json *o, const struct arch_delta_moe *def,
+                            struct arch_cfg *c, sl_err *err)
+{
+    int shared = 0;
+    SL_TRY(arch_hf_alias(o, "num_experts|num_local_experts", ARCH_RANGE(def->n_expert, 0, 4096),
+                         &c->n_expert, err));
+    c->group_max = true;
+    if (!c->n_expert) return SL_OK;
+    SL_TRY(arch_hf_int(o, "num_experts_per_tok", ARCH_RANGE(def->n_used, 1, 64), &c->n_expert_used,
+                       err));
+    SL_TRY(arch_hf_int(o, "moe_intermediate_size", ARCH_RANGE(512, 1, 1 << 22), &c->d_ff_expert,
+                       err));
+    SL_TRY(arch_hf_int(o, "shared_expert_intermediate_size", ARCH_RANGE(512, 0, 1 << 22), &shared,
+                       err));
+    SL_TRY(arch_hf_bool(o, "norm_topk_prob", true, &c->route_norm, err));
+    set_shared(c, shared);
+    return arch_hf_sparse_layers(o, c, err);
+}
+
+/* ---- GGUF ---- */
+
+/* One number for all layers, or one of each: 0 where it has no keys. */
+static sl_status gguf_layers(const io_model *m, struct arch_cfg *c, sl_err *err)
+{
+    struct io_array arr;
+    int every = 0;
+    int64_t v = 0;
+    bool any = false;
+    SL_TRY(arch_gguf_int(m, "full_attention_interval", ARCH_RANGE(FULL_EVERY, 1, 1024), &every,
+                         err));
+    set_every(c, every);
+    if (!arch_gguf_array(m, "attention.head_count_kv", &arr) || arr.n < (uint64_t)c->n_layer)
+        return SL_OK;
+    for (int i = 0; i < c->n_layer && !any; i++)
+        any = io_array_i64(&arr, (uint64_t)i, &v) && v == 0;
+    for (int i = 0; i < c->n_layer && any; i++) {
+        bool keys = io_array_i64(&arr, (uint64_t)i, &v) && v > 0;
+        c->layer[i].mixer = keys ? ARCH_GQA : ARCH_DELTA;
+    }
+    return SL_OK;
+}
+
+sl_status arch_gguf_delta(const io_model *m, bool tiled, struct arch_cfg *c, sl_err *err)
+{
+    int inner = 0;
+    bool reordered = tiled;
+    set_fixed(c);
+    c->n_mtp_left = c->n_mtp;
+    c->n_mtp = 0;
+    c->delta_tiled = tiled;
+    SL_TRY(arch_gguf_flag(m, "ssm.v_head_reordered", tiled, &reordered, err));
+    if (reordered != tiled)
+        return SL_FAIL(err, UNSUPPORTED, "%s: ssm.v_head_reordered is %s, which is not supported",
+                       io_path(m), reordered ? "true" : "false");
+    SL_TRY(arch_gguf_int(m, "ssm.group_count", ARCH_RANGE(-1, 1, 4096), &c->n_delta_k, err));
+    SL_TRY(arch_gguf_int(m, "ssm.time_step_rank", ARCH_RANGE(-1, 1, 4096), &c->n_delta_v, err));
+    SL_TRY(arch_gguf_int(m, "ssm.state_size", ARCH_RANGE(-1, 1, 65536), &c->d_delta_k, err));
+    SL_TRY(arch_gguf_int(m, "ssm.inner_size", ARCH_RANGE(-1, 1, 1 << 28), &inner, err));
+    SL_TRY(arch_gguf_int(m, "ssm.conv_kernel", ARCH_RANGE(-1, 1, 1024), &c->n_conv, err));
+    if (inner % c->n_delta_v)
+        return SL_FAIL(err, FORMAT, "%s: ssm.inner_size %d is not a multiple of time_step_rank %d",
+                       io_path(m), inner, c->n_delta_v);
+    c->d_delta_v = inner / c->n_delta_v;
+    return gguf_layers(m, c, err);
+}
+
+sl_status arch_gguf_delta_moe(const io_model *m, struct arch_cfg *c, sl_err *err)
+{
+    int shared = 0;
+    SL_TRY(arch_gguf_moe(m, c, err));
+    c->group_max = true;
+    if (!c->n_expert) return SL_OK;
+    if (c->n_shared > 1)
+        return SL_FAIL(err, UNSUPPORTED, "%s: expert_shared_count is %d, not 1", io_path(m),
+                       c->n_shared);
+    SL_TRY(arch_gguf_int(m, "expert_shared_feed_forward_length",
+                         ARCH_RANGE(arch_gguf_has(m, c, ROLE_GATE_SHEXP) ? c->d_ff_expert : 0, 0,
+                                    1 << 22),
+                         &shared, err));
+    set_shared(c, shared);
+    return arch_gguf_router(m, true, false, c, err);
+}
+
+/* ---- what all must be ---- */
+
+static bool is_width(int d)
+{
+    return d >= 4 && d <= 256 && d % 4 == 0;
+}
+
+sl_status arch_check_delta(const struct arch_cfg *c, sl_err *err)
+{
+    if (c->n_delta_v % c->n_delta_k)
+        return SL_FAIL(err, FORMAT,
+                       "gated delta layers: %d value heads are not a multiple of %d key heads",
+                       c->n_delta_v, c->n_delta_k);
+    if (!is_width(c->d_delta_k) || !is_width(c->d_delta_v))
+        return SL_FAIL(err, UNSUPPORTED,
+                       "gated delta layers: heads of %d keys and %d values: multiples of 4 to 256 "
+                       "are supported",
+                       c->d_delta_k, c->d_delta_v);
+    if (c->n_conv < 2 || c->n_conv > 8)
+        return SL_FAIL(err, UNSUPPORTED, "gated delta layers: a convolution of %d: 2 to 8 are "
+                                         "supported",
+                       c->n_conv);
+    return SL_OK;
+}
+
+/* ---- writing ---- */
+
+sl_status arch_put_delta(const struct arch_cfg *c, const struct arch_keys *k, sl_err *err)
+{
+    int every = 0;
+    while (every < c->n_layer && c->layer[every].mixer == ARCH_DELTA)
+        every++;
+    every = every < c->n_layer ? every + 1 : c->n_layer + 1;
+    for (int i = 0; i < c->n_layer; i++)
+        if ((c->layer[i].mixer == ARCH_DELTA) != ((i + 1) % every != 0))
+            return SL_FAIL(err, UNSUPPORTED,
+                           "%s: config.json: layer_types has attention in layers that are not every "
+                           "%d-th, which GGUF can not say",
+                           k->path, every);
+    arch_put_int(k, "full_attention_interval", every);
+    arch_put_int(k, "ssm.conv_kernel", c->n_conv);
+    arch_put_int(k, "ssm.state_size", c->d_delta_k);
+    arch_put_int(k, "ssm.group_count", c->n_delta_k);
+    arch_put_int(k, "ssm.time_step_rank", c->n_delta_v);
+    arch_put_int(k, "ssm.inner_size", (int64_t)c->n_delta_v * c->d_delta_v);
+    if (!c->n_expert) return SL_OK;
+    SL_TRY(arch_put_moe(c, k, err));
+    if (c->n_shared) arch_put_int(k, "expert_shared_feed_forward_length", arch_d_shared(c));
+    return SL_OK;
+}
+
+sl_status arch_jw_delta(const struct arch_cfg *c, const io_model *src, struct json_w *w,
+                        sl_err *err)
+{
+    if (fabs(c->attn_scale * sqrt((double)c->d_head) - 1) > 1e-6)
+        return SL_FAIL(err, UNSUPPORTED, "%s: attention.scale %g, which a folder of %s can not say",
+                       io_path(src), c->attn_scale, c->arch);
+    if (c->route_sigmoid || c->route_scale != 1.0f)
+        return SL_FAIL(
+            err, UNSUPPORTED,
+            "%s: expert_gating_func or expert_weights_scale, which a folder of %s can not say",
+            io_path(src), c->arch);
+    text_jw_key_int(w, "head_dim", c->d_head);
+    arch_jw_real(w, "partial_rotary_factor", (double)c->n_rot / c->d_head);
+    text_jw_key(w, "layer_types");
+    text_jw_arr(w);
+    for (int i = 0; i < c->n_layer; i++)
+        text_jw_strz(w, c->layer[i].mixer == ARCH_DELTA ? "linear_attention" : "full_attention");
+    text_jw_arr_end(w);
+    text_jw_key_int(w, "linear_conv_kernel_dim", c->n_conv);
+    text_jw_key_int(w, "linear_key_head_dim", c->d_delta_k);
+    text_jw_key_int(w, "linear_value_head_dim", c->d_delta_v);
+    text_jw_key_int(w, "linear_num_key_heads", c->n_delta_k);
+    text_jw_key_int(w, "linear_num_value_heads", c->n_delta_v);
+    if (!c->n_expert) return SL_OK;
+    text_jw_key_int(w, "num_experts", c->n_expert);
+    text_jw_key_int(w, "num_experts_per_tok", c->n_expert_used);
+    text_jw_key_int(w, "moe_intermediate_size", c->d_ff_expert);
+    text_jw_key_int(w, "shared_expert_intermediate_size", arch_d_shared(c));
+    return SL_OK;
+}
