@@ -71,7 +71,7 @@ sl_status engine_small_check(sl_engine *e, sl_err *err)
         return SL_FAIL(err, REQUEST, "draft_model: %.100s: opened for its vocabulary only",
                        s->name);
     for (int i = 0; i < s->cfg.n_layer; i++)
-        if (s->cfg.layer[i].mixer == ARCH_SCAN)
+        if (s->cfg.layer[i].mixer == ARCH_SCAN || s->cfg.layer[i].mixer == ARCH_DELTA)
             return SL_FAIL(err, UNSUPPORTED, "draft_model: %.100s: layer %d has a recurrent state",
                            s->name, i);
     if (e->ranks)

@@ -7,6 +7,7 @@
 
 /* ---- prepared inputs: one per kind, told of every matrix of all layers that takes it ---- */
 
+#define MATS_EACH 16 /* of a layer, at most */
 struct mats {
     const struct model *m;
     const struct side *side;
@@ -20,7 +21,7 @@ static void add(struct mats *s, int il, enum model_part part, const dev_mat *w)
     if (w && model_side_in(s->m, il, part) == s->side) s->p[s->n++] = w;
 }
 
-enum input { IN_ATTN, IN_Q_A, IN_O, IN_FFN, IN_H };
+enum input { IN_ATTN, IN_Q_A, IN_O, IN_MIX, IN_FFN, IN_H };
 
 static void add_layer(struct mats *s, int il, const struct layer *l, enum input in)
 {
@@ -32,15 +33,20 @@ static void add_layer(struct mats *s, int il, const struct layer *l, enum input 
         add(s, il, MODEL_ATTN, l->v);
         add(s, il, MODEL_ATTN, l->q_a);
         add(s, il, MODEL_ATTN, l->kv_a);
+        for (int i = 0; i < BASE_COUNT_OF(l->in); i++)
+            add(s, il, MODEL_ATTN, l->in[i]);
         break;
     case IN_Q_A:
         add(s, il, MODEL_ATTN, l->q_b);
         break;
     case IN_O:
-        add(s, il, MODEL_ATTN, l->o);
+    case IN_MIX:
+        if ((in == IN_MIX) == (s->m->cfg.layer[il].mixer == ARCH_DELTA))
+            add(s, il, MODEL_ATTN, l->o);
         break;
     case IN_FFN:
         add(s, il, gated, l->gate_up);
+        add(s, il, MODEL_SHARED, l->shared_gate);
         add(s, il, MODEL_ROUTER, l->router);
         add(s, il, MODEL_EXPERTS, l->gate_up_exps);
         if (model_hot_of(s->m, il)) add(s, il, MODEL_ATTN, s->m->hot[il].gate_up);
@@ -79,8 +85,8 @@ static sl_status open_input(struct model *m, const struct side *side, enum input
 {
     void *p = NULL;
     int n_layer = m->cfg.n_layer;
-    SL_TRY(
-        mem_alloc_array(MEM_SCRATCH, 8 * (size_t)(n_layer + m->n_mtp), sizeof(dev_mat *), &p, err));
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, MATS_EACH * (size_t)(n_layer + m->n_mtp),
+                           sizeof(dev_mat *), &p, err));
     struct mats s = {m, side, p, 0};
     for (int i = 0; i < n_layer; i++)
         add_layer(&s, i, &m->layer[i], in);
@@ -96,7 +102,7 @@ static sl_status open_input(struct model *m, const struct side *side, enum input
 
 int model_wide_ff(const struct arch_cfg *c)
 {
-    return BASE_MAX(c->d_ff, c->n_shared * c->d_ff_expert);
+    return BASE_MAX(c->d_ff, (int)arch_d_shared(c));
 }
 
 static sl_status open_inputs(struct model *m, struct side *s, sl_err *err)
@@ -107,6 +113,7 @@ static sl_status open_inputs(struct model *m, struct side *s, sl_err *err)
     int n_o = c->n_head * (c->kv_lora ? c->d_v : c->d_head);
     SL_TRY(open_input(m, s, IN_ATTN, D, &s->a_attn, err));
     SL_TRY(open_input(m, s, IN_O, n_o, &s->a_o, err));
+    SL_TRY(open_input(m, s, IN_MIX, c->n_delta_v * c->d_delta_v, &s->a_mix, err));
     SL_TRY(open_input(m, s, IN_FFN, D, &s->a_ffn, err));
     SL_TRY(open_exps(m, s, err));
     SL_TRY(open_input(m, s, IN_H, model_wide_ff(c), &s->a_h, err));
@@ -224,6 +231,13 @@ static sl_status open_all(struct model *m, const struct side *s, const struct bu
     return SL_OK;
 }
 
+/* Outputs of a layer's mixer. */
+static int64_t wide_y(const struct arch_cfg *c)
+{
+    int64_t y = (int64_t)c->n_head * (c->kv_lora ? c->d_v : c->d_head);
+    return BASE_MAX(y, (int64_t)c->n_delta_v * c->d_delta_v);
+}
+
 static sl_status open_side(struct model *m, struct side *s, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
@@ -246,8 +260,10 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->q, B_ATTN, T, nq},
         {&s->k, B_ATTN, T, nk},
         {&s->v, B_ATTN, T, c->kv_lora ? 0 : nk},
-        {&s->y, B_ATTN, T,
-         many && !m->opts.plain ? 0 : (int64_t)c->n_head * (c->kv_lora ? c->d_v : c->d_head)},
+        {&s->y, B_ATTN, T, many && !m->opts.plain ? 0 : wide_y(c)},
+        {&s->qg, B_ATTN, T, c->attn_gate ? 2 * nq : 0},
+        {&s->mix, B_ATTN, T, model_delta_cols(c)},
+        {&s->share, B_SHARED, T, c->shared_gate},
         {&s->qa, B_ATTN, T, c->q_lora},
         {&s->h, B_DENSE | B_SHARED, T, model_wide_ff(c)},
         {&s->rows, B_ATTN | B_FFN, T, any_apart(m) || model_is_own(m) ? D : 0},

@@ -95,6 +95,7 @@ float *model_tap_row(const struct emit *e);
 void model_gqa_emit(struct emit *e, const struct layer *l);
 void model_mla_emit(struct emit *e, const struct layer *l);
 void model_scan_emit(struct emit *e, const struct layer *l);
+void model_delta_emit(struct emit *e, const struct layer *l);
 /* List those that come late, as far as they are not. */
 void model_late_emit(struct emit *e);
 /* Their sum comes to that side; NULL: there is none. */

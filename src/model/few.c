@@ -20,7 +20,7 @@ static bool can(const struct model *m)
     bool alone = d->n_rank == 1 && !model_is_own(m) && m->place.n_dev == 1;
     if (!alone || !model_is_last(d) || m->has_mtp || m->opts.n_late || m->opts.first_pass)
         return false;
-    return dev_has_halves(m->d) && m->cfg.layer[m->cfg.n_layer - 1].mixer != ARCH_SCAN;
+    return dev_has_halves(m->d) && !model_has_state(&m->cfg, m->cfg.n_layer - 1);
 }
 
 sl_status model_few_open(struct model *m, sl_err *err)

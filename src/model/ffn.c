@@ -62,6 +62,16 @@ static void gated(struct emit *e, const struct layer *l, float *y, enum model_ta
     model_tap_emit(e, in, s->h, n_ff, n_ff);
 }
 
+/* What the shared experts say counts as much as their gate says. */
+static void gate_shared(struct emit *e, const struct layer *l)
+{
+    const struct side *s = e->side;
+    if (!l->shared_gate) return;
+    EMIT(e, matmul, .act = s->a_ffn, .n_mat = 1, .w = {l->shared_gate}, .y = {s->share});
+    EMIT(e, gate, .x = s->shared, .g = s->share, .n = e->m->cfg.d_model, .n_head = 1, .ldg = 1,
+         .one = true);
+}
+
 void model_dense_emit(struct emit *e, const struct layer *l)
 {
     const struct side *s = enter(e, MODEL_DENSE);
@@ -262,6 +272,7 @@ static void streamed(struct emit *e, const struct layer *l)
     if (l->gate_up) {
         enter(e, MODEL_SHARED);
         gated(e, l, shared->shared, MODEL_TAP_DOWN_SHEXP);
+        gate_shared(e, l);
         model_move_emit(e, (struct at){shared, shared->shared}, (struct at){home, home->shared},
                         e->m->cfg.d_model, false);
     }
@@ -284,6 +295,7 @@ void model_moe_emit(struct emit *e, const struct layer *l)
         bool whole = adds_rows(e);
         enter(e, MODEL_SHARED);
         gated(e, l, whole ? shared->r_cols : shared->shared, MODEL_TAP_DOWN_SHEXP);
+        gate_shared(e, l); /* of one rank alone */
         if (whole)
             model_join_emit(e, &(struct model_joining){.cut = MODEL_CUT_MODEL,
                                                        .x = shared->r_cols,

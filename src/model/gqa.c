@@ -8,6 +8,21 @@ static void qk_norm(struct emit *e, float *x, const float *w, int n, int d)
     EMIT(e, norm, .x = x, .w = w, .eps = e->m->cfg.norm_eps, .n = d, .n_head = n / d, .y = x);
 }
 
+/* The queries of heads that have a gate after each leave it there. */
+static void gated_norm(struct emit *e, const struct layer *l)
+{
+    int d = e->m->cfg.d_head;
+    EMIT(e, norm, .x = e->side->qg, .w = l->q_norm, .eps = e->m->cfg.norm_eps, .n = d,
+         .n_head = e->m->dims.n_head, .ldx = 2 * d, .ldy = d, .y = e->side->q);
+}
+
+static void gate(struct emit *e, float *y)
+{
+    int d = e->m->cfg.d_head, H = e->m->dims.n_head;
+    EMIT(e, gate, .x = y, .g = e->side->qg + d, .n = d, .n_head = H, .ldg = 2ll * H * d,
+         .ldg_h = 2ll * d);
+}
+
 void model_gqa_emit(struct emit *e, const struct layer *l)
 {
     const struct side *s = e->side;
@@ -18,8 +33,11 @@ void model_gqa_emit(struct emit *e, const struct layer *l)
         EMIT(e, matmul, .act = s->a_attn, .n_mat = 2, .w = {l->k, l->v}, .y = {s->k, s->v});
     else
         EMIT(e, matmul, .act = s->a_attn, .n_mat = 3, .w = {l->q, l->k, l->v},
-             .y = {s->q, s->k, s->v});
-    if (l->q_norm && !e->entries) qk_norm(e, s->q, l->q_norm, nq, c->d_q_norm);
+             .y = {c->attn_gate ? s->qg : s->q, s->k, s->v});
+    if (c->attn_gate && !e->entries)
+        gated_norm(e, l);
+    else if (l->q_norm && !e->entries)
+        qk_norm(e, s->q, l->q_norm, nq, c->d_q_norm);
     if (l->q_norm) qk_norm(e, s->k, l->k_norm, nk, c->d_k_norm);
     if (!e->entries) model_rope_emit(e, s->q, d->n_head, nq, c->d_head);
     model_rope_emit(e, s->k, d->n_head_kv, nk, c->d_head);
@@ -31,4 +49,5 @@ void model_gqa_emit(struct emit *e, const struct layer *l)
          .d_v = c->d_head, .scale = (float)c->attn_scale, .q = s->q,
          .y = model_cols_of(e, s->y, s->y_cols), .n_window = l->n_window,
          .per_head = l->per_head);
+    if (c->attn_gate) gate(e, s->y);
 }

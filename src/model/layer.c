@@ -6,7 +6,8 @@
 typedef void emit_fn(struct emit *e, const struct layer *l);
 
 static emit_fn *const mixer[] = {
-    [ARCH_GQA] = model_gqa_emit, [ARCH_MLA] = model_mla_emit, [ARCH_SCAN] = model_scan_emit};
+    [ARCH_GQA] = model_gqa_emit, [ARCH_MLA] = model_mla_emit, [ARCH_SCAN] = model_scan_emit,
+    [ARCH_DELTA] = model_delta_emit};
 static emit_fn *const ffn[] = {[ARCH_DENSE] = model_dense_emit, [ARCH_MOE] = model_moe_emit};
 
 void model_emit_begin(struct emit *e, struct model *m)
@@ -91,6 +92,7 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     const struct dev_ranks *ranks = model_shares_of(e);
     struct left left = first ? (struct left){0} : model_left(e);
     bool by_latents = l->q_a != NULL; /* for the rank's share of the tokens alone */
+    dev_act *a_o = c->layer[il].mixer == ARCH_DELTA ? s->a_mix : s->a_o;
     EMIT(e, norm, .x = s->x, .r = left.r, .w = l->attn_norm, .eps = c->norm_eps, .n = D, .y = row,
          .act = s->a_attn, .ranks = ranks, .part = left.part,
          .all = {by_latents ? NULL : l->q, l->k, l->v});
@@ -102,9 +104,9 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     }
     model_tap_emit(e, MODEL_TAP_O, s->y, n_o, n_o);
     model_whole_emit(e, MODEL_CUT_HEADS, s->y_cols, s->y);
-    EMIT(e, prep, .x = ranks ? s->y_cols : s->y, .n = n_o, .act = s->a_o, .ranks = ranks,
+    EMIT(e, prep, .x = ranks ? s->y_cols : s->y, .n = n_o, .act = a_o, .ranks = ranks,
          .part = e->m->ranks.part[MODEL_CUT_HEADS], .all = {l->o});
-    EMIT(e, matmul, .act = s->a_o, .n_mat = 1, .w = {l->o},
+    EMIT(e, matmul, .act = a_o, .n_mat = 1, .w = {l->o},
          .y = {model_cols_of(e, s->r, s->r_cols)});
     model_whole_emit(e, MODEL_CUT_MODEL, s->r_cols, s->r);
     if (s == e->late.side) model_late_emit(e); /* with the input that is still there */

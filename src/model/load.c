@@ -32,7 +32,7 @@ static sl_status load_gqa(struct model *m, int il, struct layer *l, sl_err *err)
     const struct arch_cfg *c = &m->cfg;
     int64_t D = c->d_model, nq = (int64_t)c->n_head * c->d_head,
             nk = (int64_t)c->n_head_kv * c->d_head;
-    const struct mat_row rows[] = {{ROLE_Q, nq, D, DEV_USE_MATMUL, &l->q},
+    const struct mat_row rows[] = {{ROLE_Q, c->attn_gate ? 2 * nq : nq, D, DEV_USE_MATMUL, &l->q},
                                    {ROLE_K, nk, D, DEV_USE_MATMUL, &l->k},
                                    {ROLE_V, nk, D, DEV_USE_MATMUL, &l->v},
                                    {ROLE_O, D, nq, DEV_USE_PLAIN, &l->o}};
@@ -193,6 +193,12 @@ static sl_status load_mla(struct model *m, int il, struct layer *l, sl_err *err)
 
 /* ---- layers, and what is outside of them ---- */
 
+static sl_status (*const load_mixer[])(struct model *m, int il, struct layer *l, sl_err *err) = {
+    [ARCH_GQA] = load_gqa,
+    [ARCH_MLA] = load_mla,
+    [ARCH_SCAN] = load_gqa,
+    [ARCH_DELTA] = model_load_delta};
+
 sl_status model_load_layer(struct model *m, int il, struct layer *l, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
@@ -200,7 +206,7 @@ sl_status model_load_layer(struct model *m, int il, struct layer *l, sl_err *err
     l->n_window = c->layer[il].n_window;
     SL_TRY(model_load_role_vector(m, il, ROLE_ATTN_NORM, c->d_model, &l->attn_norm, err));
     SL_TRY(model_load_role_vector(m, il, ROLE_FFN_NORM, c->d_model, &l->ffn_norm, err));
-    SL_TRY((c->layer[il].mixer == ARCH_MLA ? load_mla : load_gqa)(m, il, l, err));
+    SL_TRY(load_mixer[c->layer[il].mixer](m, il, l, err));
     return (l->is_moe ? model_load_moe : model_load_dense)(m, il, l, err);
 }
 

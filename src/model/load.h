@@ -69,6 +69,8 @@ sl_status model_load_end(struct model *m, const struct want *w, dev_mat *mat,
 sl_status model_load_unbiased(const struct model *m, const char *name, enum arch_role role,
                               const struct weight *w, sl_err *err) BASE_MUST_USE;
 
+/* A gated delta layer's mixer (load_delta.c). */
+sl_status model_load_delta(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
 /* Feed-forward blocks of a layer (load_ffn.c): dense, or experts with their router. */
 sl_status model_load_dense(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
 sl_status model_load_moe(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;

@@ -136,6 +136,28 @@ static void router_bias_name(const struct model *m, int il, char *name, int n)
     }
 }
 
+/* One number a token: a row, in GGUF files a vector. */
+static sl_status load_shared_gate(struct model *m, int il, struct layer *l, sl_err *err)
+{
+    int64_t D = m->cfg.d_model;
+    struct want w = model_want(m, il, ROLE_SHEXP_GATE, 1, D, DEV_USE_EXACT);
+    const struct tensor *t = io_find(m->io, w.name);
+    void *p = NULL;
+    if (m->opts.pack || !t || t->n_dim != 1) return model_load_matrix(m, &w, &l->shared_gate, err);
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)D, sizeof(float), &p, err));
+    sl_status st = model_load_read(m->io, w.name, D, p, err);
+    struct weight row = {.name = w.name,
+                         .type = TENSOR_F32,
+                         .rows = 1,
+                         .cols = D,
+                         .data = p,
+                         .row_bytes = (uint64_t)D * sizeof(float),
+                         .tensor_scale = 1.0f};
+    if (!st) st = model_load_part(m, &w, &row, NULL, &l->shared_gate, err);
+    mem_free(p);
+    return st;
+}
+
 sl_status model_load_moe(struct model *m, int il, struct layer *l, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
@@ -150,6 +172,7 @@ sl_status model_load_moe(struct model *m, int il, struct layer *l, sl_err *err)
         l->router_bias = host;
     }
     SL_TRY(load_experts(m, il, l, err));
-    return c->n_shared ? load_gated(m, il, true, (int64_t)c->d_ff_expert * c->n_shared, l, err)
-                       : SL_OK;
+    if (!c->n_shared) return SL_OK;
+    if (c->shared_gate) SL_TRY(load_shared_gate(m, il, l, err));
+    return load_gated(m, il, true, arch_d_shared(c), l, err);
 }

@@ -17,6 +17,11 @@ struct layer {
     dev_mat *q, *k, *v, *o;    /* GQA; q also MLA without q_lora */
     dev_mat *q_a, *q_b, *kv_a; /* MLA */
     dev_mat *k_b, *v_b;        /* MLA: stacks of H: [r, nope], [v, r] */
+    /* gated delta: queries, keys and values, z, b, a; or all of them in the first, b and a in the
+     * second */
+    dev_mat *in[4];
+    float *conv, *decay, *dt, *out_norm; /* device f32: [n_conv, channels], [n_v], [n_v], [d_v] */
+    dev_mat *shared_gate;                /* [1, D], or NULL */
     /* FFN: dense, or shared expert in MoE layers (NULL without one) */
     dev_mat *gate_up, *down;
     /* experts */
@@ -75,11 +80,14 @@ struct side {
     dev *d;
     int64_t weight_bytes;
     /* prepared inputs, one per kind of input */
-    dev_act *a_attn, *a_q_a, *a_o, *a_ffn, *a_h, *a_head, *a_eh;
+    dev_act *a_attn, *a_q_a, *a_o, *a_mix, *a_ffn, *a_h, *a_head, *a_eh;
     /* step buffers, device f32, n_tok_max rows */
     float *x, *r; /* [T, D] residual stream; output of the sub-layer that is not added yet */
     float *q, *k, *v, *y; /* [T, H*d], [T, C*d] or [T, r+rope], [T, C*d], [T, H*d_v] */
     float *qa, *h;        /* [T, q_lora], [T, F] */
+    float *qg;            /* [T, H, 2 d] queries and their gates */
+    float *mix;           /* [T, model_delta_cols] what a delta layer takes */
+    float *share;         /* [T] what shared experts are gated by */
     float *logit_r, *weight_r, *shared; /* [T, E], [T, K], [T, D] */
     float *rows;   /* [T, D] the feed-forward block's input, where some of the block is elsewhere */
     dev_act *a_exps; /* of ranks with sequences of their own: that of the tokens of all ranks */
@@ -418,6 +426,13 @@ sl_status model_ranks_open(struct model *m, sl_err *err) BASE_MUST_USE;
 int model_kv_group(const struct arch_cfg *c, int il);
 /* kv.c: where operators of layer il find its keys and values, in the cache of their device. */
 struct model_kv_place model_kv_here(const struct model *m, int il);
+/* Where a layer's state is, its blocks are of DEV_KV_STATE. */
+static inline bool model_has_state(const struct arch_cfg *c, int il)
+{
+    return model_kv_group(c, il) == DEV_KV_STATE;
+}
+/* delta.c: values of a token that a gated delta layer takes: its channels, z, b and a. */
+int64_t model_delta_cols(const struct arch_cfg *c);
 /* mla.c */
 /* The position from which prompt tokens use materialised keys and values; INT_MAX = never. */
 int model_mla_expand_from(const struct arch_cfg *c);

@@ -62,6 +62,7 @@ enum model_part model_part_of(enum arch_role role)
     case ROLE_GATE_SHEXP:
     case ROLE_UP_SHEXP:
     case ROLE_DOWN_SHEXP:
+    case ROLE_SHEXP_GATE:
         return MODEL_SHARED;
     case ROLE_ROUTER:
     case ROLE_ROUTER_BIAS:

@@ -55,7 +55,7 @@ const int32_t *model_slots_here(const struct model *m, int il, int *n)
 int model_kv_group(const struct arch_cfg *c, int il)
 {
     const struct arch_layer *l = &c->layer[il];
-    if (l->mixer == ARCH_SCAN) return DEV_KV_STATE;
+    if (l->mixer == ARCH_SCAN || l->mixer == ARCH_DELTA) return DEV_KV_STATE;
     return l->n_window && !c->paged ? DEV_KV_WINDOW : DEV_KV_PAGED;
 }
 
@@ -66,7 +66,10 @@ struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_
     for (int i = 0; i < DEV_KV_GROUPS; i++) {
         struct dev_kv_group *g = &s.group[i];
         *g = (struct dev_kv_group){.kind = (enum dev_kv_kind)i, .n_blk = n_blk, .n_head = 1};
-        if (i == DEV_KV_STATE) {
+        if (i == DEV_KV_STATE && c->n_delta_k) {
+            g->d_k = (int)dev_delta_state(c->n_delta_k, c->n_delta_v, c->d_delta_k, c->d_delta_v,
+                                          c->n_conv);
+        } else if (i == DEV_KV_STATE) {
             g->d_k = (d ? d->n_head : c->n_head) * c->d_head;
         } else if (c->kv_lora) {
             g->d_k = c->kv_lora + c->d_rope;

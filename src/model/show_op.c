@@ -18,6 +18,9 @@ static const char *name_of(const struct model *m, const void *p)
                                {d->v, "v"},
                                {d->y, "y"},
                                {d->qa, "q_latent"},
+                               {d->qg, "q_gate"},
+                               {d->mix, "mix"},
+                               {d->share, "share"},
                                {d->h, "h"},
                                {d->hidden, "hidden"},
                                {d->logits, "logits"},
@@ -29,6 +32,7 @@ static const char *name_of(const struct model *m, const void *p)
                                {d->a_attn, "in_attn"},
                                {d->a_q_a, "in_q_b"},
                                {d->a_o, "in_o"},
+                               {d->a_mix, "in_out"},
                                {d->a_ffn, "in_ffn"},
                                {d->a_h, "in_down"},
                                {d->a_head, "in_head"},
@@ -206,6 +210,33 @@ static void show_mla(struct shown *s, const struct dev_attn_mla *p)
     real(s, "scale", p->scale);
 }
 
+static void show_delta(struct shown *s, const struct dev_delta *p)
+{
+    takes(s, p->q.p, p->q.ld);
+    gives(s, p->y, (int64_t)p->n_v * p->d_v);
+    whole(s, "cache_group", p->group);
+    whole(s, "cache_layer", p->layer);
+    whole(s, "key_heads", p->n_k);
+    whole(s, "heads", p->n_v);
+    whole(s, "key", p->d_k);
+    whole(s, "value", p->d_v);
+    whole(s, "taps", p->n_conv);
+    yes(s, "tiled", p->tiled);
+    SAY(s, "%s = gated delta rule of %s: %d heads of %d x %d, %d of keys, %d taps", NAME(s, p->y),
+        NAME(s, p->q.p), p->n_v, p->d_k, p->d_v, p->n_k, p->n_conv);
+}
+
+static void show_gate(struct shown *s, const struct dev_gate *p)
+{
+    takes(s, p->x, (int64_t)p->n_head * p->n);
+    takes(s, p->g, p->ldg);
+    gives(s, p->x, (int64_t)p->n_head * p->n);
+    whole(s, "heads", p->n_head);
+    yes(s, "one", p->one);
+    SAY(s, "%s times sigmoid of %s%s", NAME(s, p->x), NAME(s, p->g),
+        p->one ? ", one number a token" : "");
+}
+
 static void show_pair(struct shown *s, const dev_mat *gate_up, const dev_mat *down)
 {
     SAY(s, "gate and up ");
@@ -301,6 +332,8 @@ void model_op_show(struct shown *s, const struct model *m, const struct dev_op *
         SHOW(kv_put, show_kv_put)
         SHOW(attn, show_attn)
         SHOW(attn_mla, show_mla)
+        SHOW(delta, show_delta)
+        SHOW(gate, show_gate)
         SHOW(ffn, show_ffn)
         SHOW(route, show_route)
         SHOW(moe, show_moe)

@@ -279,6 +279,14 @@ static sl_status put_part(struct model *m, enum arch_role role, const float *hos
     return model_load_put(m, role, host + s.row0, s.n_row, out, err);
 }
 
+/* Weights of norms that the file has less 1. */
+static bool lacks_one(const struct arch_cfg *c, enum arch_role role)
+{
+    bool is_norm = role == ROLE_ATTN_NORM || role == ROLE_FFN_NORM || role == ROLE_Q_NORM ||
+                   role == ROLE_K_NORM || role == ROLE_MTP_HEAD_NORM;
+    return c->norm_one && is_norm;
+}
+
 sl_status model_load_vector(struct model *m, const char *name, enum arch_role role, int64_t n,
                             float **out, sl_err *err)
 {
@@ -286,6 +294,8 @@ sl_status model_load_vector(struct model *m, const char *name, enum arch_role ro
     SL_TRY(mem_alloc_array(MEM_WEIGHTS, (size_t)n, sizeof(float), &host, err));
     sl_status st = SL_OK;
     SL_TRY_OUT(model_load_read(m->io, name, n, host, err));
+    for (int64_t i = 0; i < n && lacks_one(&m->cfg, role); i++)
+        ((float *)host)[i] += 1.0f;
     SL_TRY_OUT(put_part(m, role, host, n, out, err));
 out:
     mem_free(host);

@@ -193,10 +193,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*fn)(void);
-    } all[] = {{"ops", check_ops},       {"delta", check_delta},   {"attn", check_attn},     {"mla", check_mla},
+    } all[] = {{"ops", check_ops},       {"attn", check_attn},     {"mla", check_mla},
                {"bits", check_bits},     {"prog", check_prog},     {"slots", check_slots},
                {"spread", check_spread}, {"shares", check_shares}, {"late", check_late},
-               {"best", check_best},     {"faults", check_faults}};
+               {"best", check_best},     {"faults", check_faults}, {"delta", check_delta}};
     for (int r = 0; r < g.repeat; r++, g.seed++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             if (g.filter && !strstr(all[i].name, g.filter)) continue;
