@@ -39,10 +39,13 @@ T_FULL, T_TAIL, N_TAIL, T_LONG = 16, 56, 6, 700
 
 
 def sequences(name, spec):
-    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    rng = np.random.default_rng(zlib.crc32(name.encode()) + spec.get("ids", 0))
     n = tiny_hf.text_config(spec["config"])["vocab_size"]
     s = [(rng.integers(3, n, T_FULL).tolist(), list(range(T_FULL))),
          (rng.integers(3, n, T_TAIL).tolist(), list(range(T_TAIL - N_TAIL, T_TAIL)))]
+    if "mid" in spec:
+        k = spec["mid"]
+        s.append((rng.integers(3, n, k).tolist(), [15, 63, 64, 65, 127, 128, k - 2, k - 1]))
     if spec.get("long"):
         s.append((rng.integers(3, n, T_LONG).tolist(), [63, 64, 511, 512, T_LONG - 1]))
     return s

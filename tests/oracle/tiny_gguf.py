@@ -9,7 +9,7 @@ import numpy as np
 import gguf
 from gguf import GGMLQuantizationType as Q
 
-from tiny_hf import (d_expert, has_router_bias, head_dim, is_moe, moe_names, n_expert,
+from tiny_hf import (d_expert, has_delta, has_router_bias, head_dim, is_moe, moe_names, n_expert,
                      router_name, text_config)
 from tiny_specs import GGUF_ARCH, PERMUTED
 
@@ -20,12 +20,88 @@ ATTN = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "a
         "q_a_proj": "attn_q_a", "q_b_proj": "attn_q_b", "kv_a_proj_with_mqa": "attn_kv_a_mqa"}
 
 
+class Delta:
+    """What llama.cpp's converter does to the tensors of gated delta layers, and the reverse."""
+
+    def __init__(self, c):
+        self.nk, self.nv = c["linear_num_key_heads"], c["linear_num_value_heads"]
+        self.dk, self.dv = c["linear_key_head_dim"], c["linear_value_head_dim"]
+        self.tiled = c["model_type"] != "qwen3_next"
+
+    def heads(self, x, d, back=False):
+        """Rows of value heads d wide: head (key head j, i) becomes (i, j)."""
+        if not self.tiled:
+            return x
+        n = (self.nv // self.nk, self.nk) if back else (self.nk, self.nv // self.nk)
+        return x.reshape(n + (d,) + x.shape[1:]).swapaxes(0, 1).reshape(x.shape)
+
+    def tail(self, x, back=False):
+        """The same of the value heads that come after queries and keys."""
+        at = 2 * self.nk * self.dk
+        return np.concatenate([x[:at], self.heads(x[at:], self.dv, back)])
+
+    def split(self, x):
+        """Rows of in_proj_qkvz, by key head -> those of q, k and v, and those of z."""
+        r = self.nv // self.nk * self.dv
+        q, k, v, z = np.split(x.reshape(self.nk, -1, x.shape[-1]),
+                              [self.dk, 2 * self.dk, 2 * self.dk + r], 1)
+        q, k, v, z = (a.reshape(-1, x.shape[-1]) for a in (q, k, v, z))
+        return np.concatenate([q, k, v]), z
+
+    def join(self, qkv, z):
+        at, cols = self.nk * self.dk, qkv.shape[-1]
+        part = (qkv[:at], qkv[at:2 * at], qkv[2 * at:], z)
+        return np.concatenate([a.reshape(self.nk, -1, cols) for a in part], 1).reshape(-1, cols)
+
+
+def plan_delta(c, w, legacy, p, hf, out):
+    """Adds what a delta layer has. Its names: p of GGUF, hf of the folder."""
+    d, hf = Delta(c), hf + "linear_attn."
+    half = {}
+
+    def put(gname, name, fwd, back):
+        if hf + name in w:
+            out.append((p + gname, np.ascontiguousarray(fwd(w[hf + name])),
+                        lambda a: {hf + name: np.ascontiguousarray(back(a))}))
+
+    def both(key, a):
+        half[key] = a
+        return {hf + "in_proj_qkvz.weight": d.join(half["qkv"], half["z"])} if len(half) > 1 else {}
+
+    def same(a):
+        return a
+
+    if legacy:
+        put("ssm_in.weight", "in_proj_qkvz.weight", same, same)
+    elif hf + "in_proj_qkvz.weight" in w:
+        qkv, z = d.split(w[hf + "in_proj_qkvz.weight"])
+        out.append((p + "attn_qkv.weight", qkv, lambda a: both("qkv", a)))
+        out.append((p + "attn_gate.weight", z, lambda a: both("z", a)))
+    put("ssm_ba.weight", "in_proj_ba.weight", same, same)
+    put("attn_qkv.weight", "in_proj_qkv.weight", d.tail, lambda a: d.tail(a, True))
+    put("attn_gate.weight", "in_proj_z.weight", lambda a: d.heads(a, d.dv),
+        lambda a: d.heads(a, d.dv, True))
+    for g, n in (("ssm_beta.weight", "in_proj_b.weight"), ("ssm_alpha.weight", "in_proj_a.weight"),
+                 ("ssm_dt.bias", "dt_bias")):
+        put(g, n, lambda a: d.heads(a, 1), lambda a: d.heads(a, 1, True))
+    put("ssm_a", "A_log", lambda a: d.heads(-np.exp(a), 1),
+        lambda a: np.log(-d.heads(a, 1, True)))
+    put("ssm_conv1d.weight", "conv1d.weight", lambda a: d.tail(a[:, 0]),
+        lambda a: d.tail(a, True)[:, None])
+    put("ssm_norm.weight", "norm.weight", same, same)
+    put("ssm_out.weight", "out_proj.weight", lambda a: d.heads(a.T, d.dv).T,
+        lambda a: d.heads(a.T, d.dv, True).T)
+
+
 def plan(c, w, legacy, n_layer):
     """[(GGUF name, array, back)]: back(array) gives {checkpoint name: array}."""
     out = []
+    less = np.float32(1 if has_delta(c) else 0)  # what weights of norms are short of in folders
 
     def same(gname, name):
-        if name in w:
+        if name in w and "norm" in gname:
+            out.append((gname, w[name] + less, lambda a, n=name: {n: a - less}))
+        elif name in w:
             out.append((gname, w[name], lambda a, n=name: {n: a}))
 
     def rope_rows(gname, name, heads):
@@ -74,7 +150,7 @@ def plan(c, w, legacy, n_layer):
         p, hf = f"blk.{i}.", f"model.layers.{i}."
         same(p + "attn_norm.weight", hf + "input_layernorm.weight")
         ffn_norm = ("post_attention_norm" if c["model_type"] in ("glm4_moe", "gpt_oss")
-                    else "ffn_norm")
+                    or has_delta(c) else "ffn_norm")
         same(f"{p}{ffn_norm}.weight", hf + "post_attention_layernorm.weight")
         for a, b in ATTN.items():
             for part in ("weight", "bias"):
@@ -88,6 +164,8 @@ def plan(c, w, legacy, n_layer):
         same(p + "attn_sinks.weight", hf + "self_attn.sinks")
         for a, b in NORMS.items():
             same(f"{p}{b}.weight", f"{hf}self_attn.{a}.weight")
+        if has_delta(c):
+            plan_delta(c, w, legacy, p, hf, out)
         if hf + "self_attn.kv_b_proj.weight" in w:
             if legacy:
                 same(p + "attn_kv_b.weight", hf + "self_attn.kv_b_proj.weight")
@@ -101,7 +179,9 @@ def plan(c, w, legacy, n_layer):
             experts(p, hf)
         for a, b in DENSE:
             same(f"{p}{b}.weight", f"{hf}mlp.{a}.weight")
-            same(f"{p}{b}_shexp.weight", f"{hf}mlp.shared_experts.{a}.weight")
+            for shared in ("shared_experts", "shared_expert"):
+                same(f"{p}{b}_shexp.weight", f"{hf}mlp.{shared}.{a}.weight")
+        same(p + "ffn_gate_inp_shexp.weight", hf + "mlp.shared_expert_gate.weight")
         for a in ("enorm", "hnorm", "eh_proj", "embed_tokens"):
             same(f"{p}nextn.{a}.weight", f"{hf}{a}.weight")
         same(p + "nextn.shared_head_norm.weight", hf + "shared_head.norm.weight")
@@ -143,7 +223,8 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
     wr.add_block_count(n_layer)
     wr.add_context_length(c["max_position_embeddings"])
     wr.add_embedding_length(c["hidden_size"])
-    wr.add_feed_forward_length(c["intermediate_size"])
+    if "intermediate_size" in c:
+        wr.add_feed_forward_length(c["intermediate_size"])
     wr.add_head_count(c["num_attention_heads"])
     wr.add_layer_norm_rms_eps(c["rms_norm_eps"])
     wr.add_vocab_size(c["vocab_size"])
@@ -177,6 +258,18 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
         wr.add_kv_lora_rank(r)
         if c["q_lora_rank"]:
             wr.add_q_lora_rank(c["q_lora_rank"])
+    if has_delta(c):
+        wr.add_ssm_conv_kernel(c["linear_conv_kernel_dim"])
+        wr.add_ssm_state_size(c["linear_key_head_dim"])
+        wr.add_ssm_group_count(c["linear_num_key_heads"])
+        wr.add_ssm_time_step_rank(c["linear_num_value_heads"])
+        wr.add_ssm_inner_size(c["linear_num_value_heads"] * c["linear_value_head_dim"])
+        if c["full_attention_interval"] != 4:  # which old files do not say
+            wr.add_full_attention_interval(c["full_attention_interval"])
+        if c.get("shared_expert_intermediate_size"):
+            wr.add_expert_shared_feed_forward_length(c["shared_expert_intermediate_size"])
+        if "mrope_section" in rp:
+            wr.add_rope_dimension_sections(rp["mrope_section"] + [0])
     if c["model_type"] == "gpt_oss":
         wr.add_sliding_window(c["sliding_window"])
     if n_expert(c):
@@ -259,8 +352,8 @@ def encode(q, x, rng, stacked=False):
 def q_of(gname, x, spec):
     base = gname.rsplit(".", 1)[0]
     short = base.split(".", 2)[-1] if base.startswith("blk.") else base
-    if x.ndim == 1 or gname.endswith(".bias") or short in ("ffn_gate_inp",
-                                                           "exp_probs_b") or "norm" in short:
+    exact = ("ffn_gate_inp", "exp_probs_b", "ssm_conv1d", "ffn_gate_inp_shexp", "ssm_a")
+    if x.ndim == 1 or gname.endswith(".bias") or short in exact or "norm" in short:
         return Q.F32
     t = spec.get("types")
     if t is None:

@@ -27,7 +27,25 @@ def is_moe(c, i):
         return i >= c["first_k_dense_replace"]
     if "mlp_layer_types" in c:
         return i >= len(c["mlp_layer_types"]) or c["mlp_layer_types"][i] == "sparse"
-    return c["model_type"] in ("minimax_m2", "gpt_oss")
+    return c["model_type"] in ("minimax_m2", "gpt_oss", "qwen3_next", "qwen3_5_moe_text")
+
+
+def has_delta(c):
+    return "linear_num_value_heads" in c
+
+
+def is_delta(c, i):
+    if not has_delta(c):
+        return False
+    types = c.get("layer_types")
+    if types:
+        return types[i] == "linear_attention"
+    return (i + 1) % c["full_attention_interval"] != 0
+
+
+def is_f32(spec, n):
+    """Is it stored in F32, whatever the matrices are?"""
+    return "e_score_correction_bias" in n or any(k in n for k in spec.get("f32", ()))
 
 
 def d_expert(c):
@@ -61,6 +79,7 @@ def weights(name, spec):
     dt = TORCH[spec["dtype"]]
     out = {}
     D = c["hidden_size"]
+    less = 1.0 if has_delta(c) else 0.0  # weights of norms are stored less 1
 
     def mat(n, rows, cols, gain=1.0, dtype=dt):
         w = torch.randn(rows, cols, generator=g) * (gain / cols**0.5)
@@ -76,7 +95,7 @@ def weights(name, spec):
 
     def attn_gqa(p):
         h, kv, d = c["num_attention_heads"], c["num_key_value_heads"], head_dim(c)
-        mat(p + "q_proj.weight", h * d, D, 2.0)
+        mat(p + "q_proj.weight", (2 if has_delta(c) else 1) * h * d, D, 2.0)
         mat(p + "k_proj.weight", kv * d, D, 1.5)
         mat(p + "v_proj.weight", kv * d, D)
         mat(p + "o_proj.weight", D, h * d)
@@ -91,8 +110,28 @@ def weights(name, spec):
             vec(p + "q_norm.weight", h * d, 1.5)
             vec(p + "k_norm.weight", kv * d, 1.2)
         elif c["model_type"].startswith("qwen3") or c.get("use_qk_norm"):
-            vec(p + "q_norm.weight", d, 1.5)
-            vec(p + "k_norm.weight", d, 1.2)
+            vec(p + "q_norm.weight", d, 1.5 - less)
+            vec(p + "k_norm.weight", d, 1.2 - less)
+
+    def attn_delta(p):
+        nk, nv = c["linear_num_key_heads"], c["linear_num_value_heads"]
+        dk, dv = c["linear_key_head_dim"], c["linear_value_head_dim"]
+        v, qkv = nv * dv, 2 * nk * dk + nv * dv
+        if c["model_type"] == "qwen3_next":
+            mat(p + "in_proj_qkvz.weight", qkv + v, D, 1.5)
+            mat(p + "in_proj_ba.weight", 2 * nv, D)
+        else:
+            mat(p + "in_proj_qkv.weight", qkv, D, 1.5)
+            mat(p + "in_proj_z.weight", v, D, 1.5)
+            mat(p + "in_proj_b.weight", nv, D)
+            mat(p + "in_proj_a.weight", nv, D)
+        mat(p + "conv1d.weight", qkv, c["linear_conv_kernel_dim"], 1.5)
+        out[p + "conv1d.weight"] = out[p + "conv1d.weight"].unsqueeze(1)
+        vec(p + "dt_bias", nv, 0.0, 1.0)
+        f32 = torch.float32 if is_f32(spec, "A_log") else dt
+        out[p + "A_log"] = (5 * torch.rand(nv, generator=g) - 4).to(f32).float()
+        vec(p + "norm.weight", dv, dtype=torch.float32 if is_f32(spec, p + "norm") else dt)
+        mat(p + "out_proj.weight", D, v, 1.5)
 
     def attn_mla(p):
         h, r = c["num_attention_heads"], c["kv_lora_rank"]
@@ -110,9 +149,12 @@ def weights(name, spec):
 
     def layer(i):
         p = f"model.layers.{i}."
-        vec(p + "input_layernorm.weight", D)
-        vec(p + "post_attention_layernorm.weight", D)
-        (attn_mla if "kv_lora_rank" in c else attn_gqa)(p + "self_attn.")
+        vec(p + "input_layernorm.weight", D, 1.0 - less)
+        vec(p + "post_attention_layernorm.weight", D, 1.0 - less)
+        if is_delta(c, i):
+            attn_delta(p + "linear_attn.")
+        else:
+            (attn_mla if "kv_lora_rank" in c else attn_gqa)(p + "self_attn.")
         if not is_moe(c, i):
             mlp(p + "mlp.", c["intermediate_size"])
             return
@@ -129,12 +171,15 @@ def weights(name, spec):
             mlp(f"{p}{moe}experts.{e}.", d_expert(c), names)
         if c.get("n_shared_experts"):
             mlp(p + "mlp.shared_experts.", c["moe_intermediate_size"] * c["n_shared_experts"])
+        if c.get("shared_expert_intermediate_size"):
+            mlp(p + "mlp.shared_expert.", c["shared_expert_intermediate_size"])
+            mat(p + "mlp.shared_expert_gate.weight", 1, D, 1.5)
 
     mat("model.embed_tokens.weight", c["vocab_size"], D, D**0.5)
     for i in range(c["num_hidden_layers"]):
         layer(i)
-    vec("model.norm.weight", D)
-    if not c["tie_word_embeddings"]:
+    vec("model.norm.weight", D, 1.0 - less)
+    if not spec["config"]["tie_word_embeddings"]:
         mat("lm_head.weight", c["vocab_size"], D, 2.0)
     for k in range(spec.get("mtp", 0)):
         i = c["num_hidden_layers"] + k
@@ -227,6 +272,17 @@ def fuse_gpt_oss(stored, value, mxfp4):
                     value[f"{p}{e}.{x}.weight"] = val[e][i::len(parts)].contiguous()
 
 
+def fuse_halves(stored):
+    """All experts of a layer in one tensor: rows of gate before those of up."""
+    for h in sorted({n.split(".experts.")[0] for n in stored if ".experts." in n}):
+        p = h + ".experts."
+        n = 1 + max(int(k.removeprefix(p).split(".")[0]) for k in stored if k.startswith(p))
+        gate, up, down = (torch.stack([stored.pop(f"{p}{e}.{x}_proj.weight") for e in range(n)])
+                          for x in ("gate", "up", "down"))
+        stored[p + "gate_up_proj"] = torch.cat([gate, up], 1).contiguous()
+        stored[p + "down_proj"] = down
+
+
 def store(spec, n, t):
     """({name: tensor as it is stored}, values that it stands for)"""
     base = n.removesuffix(".weight")
@@ -240,8 +296,14 @@ def store(spec, n, t):
         q, s, v = int4_pack(t)
         return {base + ".weight_packed": q, base + ".weight_scale": s,
                 base + ".weight_shape": torch.tensor(t.shape, dtype=torch.int32)}, v
-    f32 = "e_score_correction_bias" in n
-    return {n: t.to(torch.float32 if f32 else TORCH[spec["dtype"]]).contiguous().clone()}, t
+    dt = torch.float32 if is_f32(spec, n) else TORCH[spec["dtype"]]
+    return {n: t.to(dt).contiguous().clone()}, t
+
+
+def name_in_file(spec, n):
+    if "inner" in spec and n.startswith("model."):
+        return spec["inner"] + n.removeprefix("model.")
+    return spec.get("prefix", "") + n
 
 
 def write_folder(path, spec, w):
@@ -251,9 +313,11 @@ def write_folder(path, spec, w):
     stored, value = {}, {}
     for n, t in w.items():
         got, value[n] = store(spec, n, t)
-        stored.update({spec.get("prefix", "") + k: x for k, x in got.items()})
+        stored.update({name_in_file(spec, k): x for k, x in got.items()})
     if text_config(spec["config"])["model_type"] == "gpt_oss":
         fuse_gpt_oss(stored, value, spec.get("mxfp4"))
+    if text_config(spec["config"])["model_type"] == "qwen3_5_moe_text":
+        fuse_halves(stored)
     for n, shape in spec.get("beside", {}).items():
         stored[n] = torch.full(shape, 0.5, dtype=TORCH[spec["dtype"]])
     shards = spec.get("shards", 1)
@@ -281,6 +345,7 @@ def reference(spec, value, work, seqs, dtype=torch.float32):
     plain["model_type"] = spec.get("as_type", plain["model_type"])
     plain.pop("quantization_config", None)
     plain["torch_dtype"] = "float32"
+    plain["tie_word_embeddings"] = spec["config"]["tie_word_embeddings"]
     plain.pop("dtype", None)
     # transformers reads MTP layers only on request
     last = plain["num_hidden_layers"]

@@ -3,8 +3,11 @@
 
 Each has `config` (what goes into config.json, in that spelling), `dtype` (of the matrices),
 `tok` (pre-tokenizer family), and optionally `shards`, `fp8` (128x128 blocks), `mtp`, `long`
-(a long sequence too), `gguf` (conversions: "plain", "legacy" kv_b, "split" into files), `as_type`
-(where transformers does not know the model_type: the one that computes the same there).
+(a long sequence too), `mid` (one of so many positions), `ids`
+(added to the seed of all sequences: where rounding would decide), `gguf` (conversions: "plain", "legacy" kv_b
+or ssm_in, "split" into files), `as_type` (where transformers does not know the model_type: the one
+that computes the same there), `inner` (what names in the folder have in place of "model."), `f32`
+(words of names that are F32 there).
 Sizes are small and odd on purpose: head widths that are odd multiples of 8, row counts that are no
 multiple of 16, columns that are no multiple of 32.
 """
@@ -23,7 +26,10 @@ GGUF_ARCH = {
     "glm4_moe": "glm4moe",
     "glm4_moe_lite": "deepseek2",
     "minimax_m2": "minimax-m2",
-    "gpt_oss": "gpt-oss"
+    "gpt_oss": "gpt-oss",
+    "qwen3_next": "qwen3next",
+    "qwen3_5_text": "qwen35",
+    "qwen3_5_moe_text": "qwen35moe"
 }
 PERMUTED = ("llama", "mistral")
 
@@ -93,6 +99,26 @@ CT_INT4 = dict(quant_method="compressed-tensors", format="pack-quantized",
 
 def gpt_oss(**kw):
     return base("GptOssForCausalLM", "gpt_oss", attention_bias=True, router_aux_loss_coef=0.9, **kw)
+
+
+def next_delta(**kw):
+    return dict(linear_conv_kernel_dim=4, linear_num_key_heads=2, full_attention_interval=4,
+                attention_bias=False, **kw)
+
+
+def mtp_beside(D, kv, d, **kw):
+    """An MTP layer's tensors, which nothing reads."""
+    p = "mtp.layers.0."
+    return {"mtp.fc.weight": (D, 2 * D), "mtp.norm.weight": (D,),
+            "mtp.pre_fc_norm_embedding.weight": (D,), "mtp.pre_fc_norm_hidden.weight": (D,),
+            p + "input_layernorm.weight": (D,), p + "self_attn.k_proj.weight": (kv * d, D),
+            p + "self_attn.q_norm.weight": (d,), **kw}
+
+
+VISUAL = {"model.visual.patch_embed.proj.weight": (8, 3, 2, 2, 2),
+          "model.visual.patch_embed.proj.bias": (8,), "model.visual.pos_embed.weight": (16, 8),
+          "model.visual.blocks.0.attn.qkv.weight": (24, 8),
+          "model.visual.merger.norm.weight": (8,)}
 
 
 SPECS = {
@@ -348,6 +374,63 @@ SPECS = {
                 rope_scaling=dict(type="yarn", factor=64.0, beta_fast=32.0, beta_slow=1.0,
                                   mscale=1.0, mscale_all_dim=1.0,
                                   original_max_position_embeddings=32)))),
+    # gated delta layers: projections by key head, expert by expert; a sequence with borders of chunks
+    "qwen3_next": dict(
+        dtype="BF16", tok="qwen2", shards=2, gguf=["plain", "legacy"], mid=150, ids=9,
+        beside=mtp_beside(56, 2, 40),
+        config=base("Qwen3NextForCausalLM", "qwen3_next", hidden_size=56, intermediate_size=72,
+                    num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=40,
+                    linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=24,
+                    moe_intermediate_size=24, shared_expert_intermediate_size=24, num_experts=9,
+                    num_experts_per_tok=3, norm_topk_prob=True, decoder_sparse_step=1,
+                    mlp_only_layers=[], partial_rotary_factor=0.25, rope_theta=10000,
+                    rope_scaling=None, use_sliding_window=False, output_router_logits=False,
+                    router_aux_loss_coef=0.001, torch_dtype="bfloat16", **next_delta())),
+    # nested, projections apart, fused experts, beside a part that sees and MTP
+    "qwen3_5_moe": dict(
+        dtype="BF16", tok="qwen2", shards=2, gguf=["plain"], mid=150,
+        inner="model.language_model.", f32=("A_log", "linear_attn.norm"),
+        beside=dict(VISUAL, **mtp_beside(64, 1, 32, **{
+            "mtp.layers.0.mlp.experts.gate_up_proj": (7, 32, 64),
+            "mtp.layers.0.mlp.experts.down_proj": (7, 64, 16)})),
+        config=dict(
+            architectures=["Qwen3_5MoeForConditionalGeneration"], model_type="qwen3_5_moe",
+            image_token_id=310, video_token_id=311, vision_start_token_id=312,
+            vision_end_token_id=313, tie_word_embeddings=False,
+            vision_config=dict(model_type="qwen3_5_moe", hidden_size=8, depth=1, patch_size=2),
+            text_config=base(
+                "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", hidden_size=64, num_hidden_layers=4,
+                num_attention_heads=2, num_key_value_heads=1, head_dim=32, attn_output_gate=True,
+                linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=16,
+                layer_types=["linear_attention"] * 3 + ["full_attention"], mlp_only_layers=[],
+                moe_intermediate_size=16, shared_expert_intermediate_size=16, num_experts=7,
+                num_experts_per_tok=2, mamba_ssm_dtype="float32", mtp_num_hidden_layers=1,
+                mtp_use_dedicated_embeddings=False, output_router_logits=False,
+                router_aux_loss_coef=0.001, dtype="bfloat16",
+                rope_parameters=dict(rope_theta=10000.0, rope_type="default",
+                                     partial_rotary_factor=0.25, mrope_interleaved=True,
+                                     mrope_section=[2, 1, 1]), **next_delta()))),
+    # without experts, three value heads for a key head, the head is the embedding
+    "qwen3_5": dict(
+        dtype="BF16", tok="qwen2", gguf=["plain"], mid=150,
+        inner="model.language_model.", f32=("A_log", "linear_attn.norm"),
+        beside=dict(VISUAL, **mtp_beside(72, 2, 24)),
+        config=dict(
+            architectures=["Qwen3_5ForConditionalGeneration"], model_type="qwen3_5",
+            image_token_id=310, video_token_id=311, vision_start_token_id=312,
+            vision_end_token_id=313, tie_word_embeddings=True,
+            vision_config=dict(model_type="qwen3_5", hidden_size=8, depth=1, patch_size=2),
+            text_config=base(
+                "Qwen3_5ForCausalLM", "qwen3_5_text", hidden_size=72, intermediate_size=104,
+                num_hidden_layers=4, num_attention_heads=6, num_key_value_heads=2, head_dim=24,
+                attn_output_gate=True, linear_num_value_heads=6, linear_key_head_dim=16,
+                linear_value_head_dim=24, layer_types=["linear_attention", "full_attention"] * 2,
+                mamba_ssm_dtype="float32", mtp_num_hidden_layers=1,
+                mtp_use_dedicated_embeddings=False, dtype="bfloat16",
+                rope_parameters=dict(rope_theta=10000.0, rope_type="default",
+                                     partial_rotary_factor=0.5, mrope_interleaved=True,
+                                     mrope_section=[2, 2, 2]),
+                **dict(next_delta(), full_attention_interval=2)))),
 }
 
 # Quantised GGUF files: a spec like those above (not written as a folder) and the type of each
