@@ -54,10 +54,11 @@ static int64_t rows_cut(const struct arch_cfg *c, enum arch_role role)
 /* Rows of one head. */
 static int64_t head_rows(const struct arch_cfg *c, enum arch_role role)
 {
-    return role == ROLE_KV_B    ? c->d_nope + c->d_v
-           : role == ROLE_K_B   ? c->kv_lora
-           : role == ROLE_V_B   ? c->d_v
-                                : c->d_head;
+    return role == ROLE_KV_B                ? c->d_nope + c->d_v
+           : role == ROLE_K_B               ? c->kv_lora
+           : role == ROLE_V_B               ? c->d_v
+           : role == ROLE_Q && c->attn_gate ? 2ll * c->d_head
+                                            : c->d_head;
 }
 
 static struct model_dims dims_with(const struct arch_cfg *c, const struct dist_among *a)
