@@ -126,6 +126,8 @@ int64_t arch_d_shared(const struct arch_cfg *c);
 /* Do folders of the architecture have the delta layers' projections in two matrices, DELTA_QKVZ and
  * DELTA_BA, whose rows go by key head? */
 bool arch_packs_delta(const struct arch_cfg *c);
+/* Do GGUF files of the architecture have the value heads tiled (delta_tiled)? */
+bool arch_tiles_delta(const struct arch_cfg *c);
 /* Has the role's matrix a place for a bias? */
 bool arch_takes_bias(const struct arch_cfg *c, enum arch_role role);
 /* Is a plain bias of that matrix part of the model? In folders only where the configuration says

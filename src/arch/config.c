@@ -261,6 +261,11 @@ bool arch_packs_delta(const struct arch_cfg *c)
     return c->row->delta_packed;
 }
 
+bool arch_tiles_delta(const struct arch_cfg *c)
+{
+    return c->row->delta_tiled;
+}
+
 const char *arch_tool_family(const struct arch_cfg *c)
 {
     return c->row->tool_family;

@@ -128,10 +128,10 @@ static sl_status gguf_layers(const io_model *m, struct arch_cfg *c, sl_err *err)
     return SL_OK;
 }
 
-sl_status arch_gguf_delta(const io_model *m, bool tiled, struct arch_cfg *c, sl_err *err)
+sl_status arch_gguf_delta(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
     int inner = 0;
-    bool reordered = tiled;
+    bool tiled = c->row->delta_tiled, reordered = tiled;
     set_fixed(c);
     c->n_mtp_left = c->n_mtp;
     c->n_mtp = 0;
@@ -214,6 +214,11 @@ sl_status arch_put_delta(const struct arch_cfg *c, const struct arch_keys *k, sl
     arch_put_int(k, "ssm.group_count", c->n_delta_k);
     arch_put_int(k, "ssm.time_step_rank", c->n_delta_v);
     arch_put_int(k, "ssm.inner_size", (int64_t)c->n_delta_v * c->d_delta_v);
+    if (c->row->delta_tiled) { /* llama.cpp wants them; positions of text are all the same */
+        int n = c->n_rot / 2, a = (n + 2) / 3, b = (n - a + 1) / 2;
+        const int32_t part[] = {a, b, n - a - b, 0};
+        arch_put_ints(k, "rope.dimension_sections", part, 4);
+    }
     if (!c->n_expert) return SL_OK;
     SL_TRY(arch_put_moe(c, k, err));
     if (c->n_shared) arch_put_int(k, "expert_shared_feed_forward_length", arch_d_shared(c));

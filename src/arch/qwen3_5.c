@@ -2,11 +2,6 @@
 /* Qwen3.5 and 3.6 without experts, alone or nested in a model that sees. */
 #include "arch/row.h"
 
-static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
-{
-    return arch_gguf_delta(m, true, c, err);
-}
-
 static const struct arch_alias alias[] = {ARCH_DELTA_ALIAS, {N_ROLE, NULL, NULL}};
 
 const struct arch arch_qwen3_5 = {
@@ -18,8 +13,9 @@ const struct arch arch_qwen3_5 = {
     .gguf_keys = ARCH_GGUF_KEYS_DELTA,
     .alias = alias,
     .no_keys = true,
+    .delta_tiled = true,
     .unsaid = {.d_head = 256},
-    .read_gguf = read_gguf,
+    .read_gguf = arch_gguf_delta,
     .read_hf = arch_hf_delta,
     .write_gguf = arch_put_delta,
     .write_hf = arch_jw_delta,

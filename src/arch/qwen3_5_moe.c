@@ -5,7 +5,7 @@
 
 static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
-    SL_TRY(arch_gguf_delta(m, true, c, err));
+    SL_TRY(arch_gguf_delta(m, c, err));
     return arch_gguf_delta_moe(m, c, err);
 }
 
@@ -42,6 +42,7 @@ const struct arch arch_qwen3_5_moe = {
     .gguf_keys = ARCH_GGUF_KEYS_DELTA "|" ARCH_GGUF_KEYS_DELTA_MOE,
     .alias = alias,
     .no_keys = true,
+    .delta_tiled = true,
     .unsaid = {.d_head = 256},
     .read_gguf = read_gguf,
     .read_hf = read_hf,

@@ -6,7 +6,7 @@
 
 static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
-    SL_TRY(arch_gguf_delta(m, false, c, err));
+    SL_TRY(arch_gguf_delta(m, c, err));
     return arch_gguf_delta_moe(m, c, err);
 }
 

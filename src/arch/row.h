@@ -82,7 +82,7 @@ struct arch {
     const struct arch_alias *alias; /* names that differ from the usual ones; NULL = none */
     bool permutes_qk;               /* see arch_permutes_qk */
     bool ffn_scale_unused;          /* by llama.cpp: see arch_scale_used */
-    bool delta_packed;              /* see arch_packs_delta */
+    bool delta_packed, delta_tiled; /* see arch_packs_delta, arch_tiles_delta */
     bool no_keys; /* layers without keys: attention.head_count_kv may have zeros */
     int window_every; /* the window is in all but every n-th layer of a GGUF file without a pattern;
                          0 = in all */
@@ -126,9 +126,8 @@ sl_status arch_gguf_router(const io_model *m, bool norm, bool sigmoid, struct ar
                            sl_err *err) BASE_MUST_USE;
 /* "<arch>.key" where it is an array: false = it is not. */
 bool arch_gguf_array(const io_model *m, const char *key, struct io_array *out);
-/* Gated delta layers, and the gate of attention in the others. tiled: see delta_tiled. */
-sl_status arch_gguf_delta(const io_model *m, bool tiled, struct arch_cfg *c,
-                          sl_err *err) BASE_MUST_USE;
+/* Gated delta layers, and the gate of attention in the others. */
+sl_status arch_gguf_delta(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* Their experts, and the shared one. */
 sl_status arch_gguf_delta_moe(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* Has the file that tensor of the first layer? Where no key says it, the tensors do. */
@@ -207,6 +206,7 @@ struct arch_keys {
 };
 void arch_put_int(const struct arch_keys *k, const char *key, int64_t v);
 void arch_put_real(const struct arch_keys *k, const char *key, double v);
+void arch_put_ints(const struct arch_keys *k, const char *key, const int32_t *v, int n);
 void arch_put_flag(const struct arch_keys *k, const char *key, bool v);
 /* Experts: how many, used, how wide, expert_weights_norm. Errors of a row's write_gguf: none. */
 sl_status arch_put_moe(const struct arch_cfg *c, const struct arch_keys *k,

@@ -193,8 +193,7 @@ bool arch_is_beside_text(const io_model *m, const struct arch_name *id)
 
 bool arch_is_mtp_left(const struct arch_cfg *c, const char *name, const struct arch_name *id)
 {
-    if (c->naming.kind == IO_GGUF)
-        return id->layer >= c->n_layer && id->layer < c->n_layer + c->n_mtp_left;
+    if (id->layer >= c->n_layer && id->layer < c->n_layer + c->n_mtp_left) return true;
     return strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.mtp.", 10) == 0;
 }
 

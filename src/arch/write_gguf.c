@@ -24,6 +24,14 @@ void arch_put_real(const struct arch_keys *k, const char *key, double v)
     io_out_f32(k->out, full(k, key, buf, sizeof buf), (float)v);
 }
 
+void arch_put_ints(const struct arch_keys *k, const char *key, const int32_t *v, int n)
+{
+    char buf[128];
+    io_out_array(k->out, full(k, key, buf, sizeof buf), IO_I32, (uint64_t)n);
+    for (int i = 0; i < n; i++)
+        io_out_elem_i32(k->out, v[i]);
+}
+
 static sl_status put_rope(const struct arch_cfg *c, const io_model *src, const struct arch_keys *k,
                           sl_err *err)
 {

@@ -229,6 +229,7 @@ static sl_status bend(const struct search *s, struct group *g, const struct quan
     struct quant_rows r;
     void *p = NULL;
     int n = g->fold.n;
+    float one = norm->less ? 1.0f : 0.0f;
     if (norm->cols != n)
         return SL_FAIL(err, FORMAT, "%s: %lld values, %d are expected", norm->src,
                        (long long)norm->cols, n);
@@ -240,10 +241,11 @@ static sl_status bend(const struct search *s, struct group *g, const struct quan
         quant_rows_close(&r);
         for (int j = 0; j < n; j++) {
             uint8_t raw[4];
-            float v = w[j] / g->fold.s[j];
+            float v = (w[j] + one) / g->fold.s[j] - one;
             tensor_quant(norm->store, &v, 1, raw);
             tensor_dequant(norm->store, raw, 1, &v);
-            float t = v != 0.0f ? w[j] / v : 1.0f;
+            v += one;
+            float t = v != 0.0f ? (w[j] + one) / v : 1.0f;
             g->fold.s[j] = t > 0.0f && isfinite(t) ? t : 1.0f;
         }
     }

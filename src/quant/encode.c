@@ -561,6 +561,7 @@ static bool unchanged(const struct quant_plan *p, const struct quant_item *it,
     bool folded = false;
     for (int i = 0; i < r->n_part; i++)
         folded = folded || r->col[i] || r->row[i];
+    folded = folded || it->move || it->decay || it->add != 0.0f;
     return t && r->n == 1 && !r->dense && !folded && !it->perm && it->sub < 0 &&
            r->w[0].scheme == TENSOR_SCHEME_PLAIN && !t->row_bytes && !t->col_bytes &&
            r->w[0].tensor_scale == 1.0f && !r->w[0].part_scale && t->type == it->store;

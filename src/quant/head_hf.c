@@ -91,6 +91,18 @@ static const char *const class_target[QUANT_CLASS_OTHER] = {
     [QUANT_CLASS_HEAD] = "re:.*(lm_head|shared_head\\.head)$",
 };
 
+/* In models with gated delta layers. */
+static const char *const delta_target[QUANT_CLASS_OTHER] = {
+    [QUANT_CLASS_ATTN] = "re:.*\\.(self|linear)_attn\\.[a-z_]*proj[a-z_]*$",
+    [QUANT_CLASS_FFN] = "re:.*\\.mlp\\.(shared_expert\\.)?(gate|up|down)_proj$",
+};
+
+static const char *target_of(const struct quant_plan *p, int c)
+{
+    bool delta = p->has_cfg && p->cfg.n_delta_k && delta_target[c];
+    return delta ? delta_target[c] : class_target[c];
+}
+
 /* The same for an architecture whose experts have names of their own: each of their three. */
 static bool put_own_experts(const struct quant_plan *p, struct json_w *w)
 {
@@ -137,7 +149,7 @@ static void put_ct(const struct quant_plan *p, struct json_w *w)
         text_jw_arr(w);
         for (int c = 0; n_used > 1 && c < QUANT_CLASS_OTHER; c++)
             if (by_class[t][c] && !(c == QUANT_CLASS_EXPERTS && put_own_experts(p, w)))
-                text_jw_strz(w, class_target[c]);
+                text_jw_strz(w, target_of(p, c));
         if (n_used == 1) text_jw_strz(w, "Linear");
         text_jw_arr_end(w);
         text_jw_key(w, "weights");

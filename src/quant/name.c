@@ -89,6 +89,10 @@ enum quant_class quant_class_of(const struct arch_name *id, const char *name, in
     case ROLE_KV_B:
     case ROLE_K_B:
     case ROLE_V_B:
+    case ROLE_DELTA_QKV:
+    case ROLE_DELTA_Z:
+    case ROLE_DELTA_QKVZ:
+    case ROLE_DELTA_O:
         return QUANT_CLASS_ATTN;
     case ROLE_GATE:
     case ROLE_UP:
@@ -124,6 +128,12 @@ bool quant_input_of(const struct arch_name *id, enum quant_input *in)
     case ROLE_V:
     case ROLE_Q_A:
     case ROLE_KV_A:
+    case ROLE_DELTA_QKV:
+    case ROLE_DELTA_Z:
+    case ROLE_DELTA_QKVZ:
+    case ROLE_DELTA_B:
+    case ROLE_DELTA_A:
+    case ROLE_DELTA_BA:
         *in = QUANT_IN_ATTN;
         return true;
     case ROLE_Q_B:
@@ -144,6 +154,7 @@ bool quant_input_of(const struct arch_name *id, enum quant_input *in)
     case ROLE_GATE_SHEXP:
     case ROLE_UP_SHEXP:
     case ROLE_ROUTER:
+    case ROLE_SHEXP_GATE:
         *in = QUANT_IN_FFN;
         return true;
     case ROLE_DOWN:

@@ -53,6 +53,12 @@ static int perm_of(const struct quant_plan *p, const struct arch_name *id)
     return p->to == IO_GGUF ? n : -n;
 }
 
+/* Is it of a model with gated delta layers that goes into the other kind of file? */
+static bool is_cross_delta(const struct quant_plan *p)
+{
+    return io_model_kind(p->src) != p->to && p->cfg.n_delta_k > 0;
+}
+
 static sl_status describe(const struct quant_plan *p, struct quant_item *it, const char *name,
                           struct weight *w, sl_err *err)
 {
@@ -111,7 +117,7 @@ static sl_status add_same(struct quant_plan *p, const char *name, const struct a
                        io_path(p->src), name, abs(it->perm));
     it->store =
         quant_store_of(p->to, io_model_kind(p->src), &w, it->n_dim == 1 || id->role == ROLE_ROUTER);
-    return SL_OK;
+    return is_cross_delta(p) ? quant_delta_item(p, it, err) : SL_OK;
 }
 
 static bool is_bias(const struct arch_name *id)
@@ -244,10 +250,54 @@ static bool is_unknown_bias(const struct quant_plan *p, const struct arch_name *
            !p->cfg.kv_lora && !(id->role == ROLE_O ? p->cfg.o_bias : p->cfg.attn_bias);
 }
 
+/* Projections of a delta layer whose rows go by key head, out of one matrix or into one. */
+static sl_status add_by_key(struct quant_plan *p, const char *name, const struct arch_name *id,
+                            enum quant_move move, sl_err *err)
+{
+    struct quant_item *it = NULL;
+    struct weight w;
+    SL_TRY(add_item(p, &it, err));
+    it->id = *id;
+    it->id.role = move == QUANT_JOIN       ? ROLE_DELTA_QKVZ
+                  : move == QUANT_TAKE_QKV ? ROLE_DELTA_QKV
+                                           : ROLE_DELTA_Z;
+    quant_name_in(&p->naming[p->to], &it->id, it->name, sizeof it->name);
+    SL_TRY(describe(p, it, name, &w, err));
+    it->move = move;
+    it->n_src = move == QUANT_JOIN ? 2 : 1;
+    it->cls = QUANT_CLASS_ATTN;
+    it->store = quant_store_of(p->to, io_model_kind(p->src), &w, false);
+    set_shape(it, 2, quant_delta_rows(&p->cfg, it->id.role), w.cols, 0);
+    if (w.rows) it->bytes_from = it->bytes_from * it->rows / w.rows;
+    return SL_OK;
+}
+
+/* done: it was, as items or as something that has no place. */
+static sl_status add_delta(struct quant_plan *p, const char *name, const struct arch_name *id,
+                           bool *done, sl_err *err)
+{
+    bool packs = arch_packs_delta(&p->cfg), mtp = arch_is_mtp_left(&p->cfg, name, id);
+    *done = true;
+    p->left_mtp = p->left_mtp || mtp;
+    if (mtp) return SL_OK;
+    SL_TRY(quant_delta_check(p, name, id, err));
+    if (p->to == IO_GGUF && id->role == ROLE_DELTA_QKVZ) {
+        SL_TRY(add_by_key(p, name, id, QUANT_TAKE_QKV, err));
+        return add_by_key(p, name, id, QUANT_TAKE_Z, err);
+    }
+    if (p->to == IO_HF && packs && id->role == ROLE_DELTA_QKV)
+        return add_by_key(p, name, id, QUANT_JOIN, err);
+    *done = p->to == IO_HF && packs && id->role == ROLE_DELTA_Z; /* with attn_qkv */
+    return SL_OK;
+}
+
 static sl_status add_cross(struct quant_plan *p, const char *name, const struct arch_name *id,
                            sl_err *err)
 {
     char other[QUANT_MAX_NAME];
+    bool done = false;
+    if (is_cross_delta(p)) SL_TRY(add_delta(p, name, id, &done, err));
+    if (done) return SL_OK;
     if (p->to == IO_GGUF && id->expert >= 0 && id->role >= 0) return add_stack(p, name, id, err);
     if (p->to == IO_HF && is_stack(id->role)) return add_all_unstacked(p, name, id, err);
     if (p->to == IO_GGUF && id->role == ROLE_KV_B) {
@@ -361,6 +411,7 @@ sl_status quant_plan_make(struct quant_plan *p, sl_err *err)
                            io_path(p->src), io_tensor(p->src, i)->name);
         if (quant_weight_name(p->src, i, name, sizeof name)) SL_TRY(add_tensor(p, name, err));
     }
+    if (p->left_mtp) quant_note(p->rep, "MTP layers, which %s has no place for", p->cfg.arch);
     return add_freqs(p, err);
 }
 

@@ -47,6 +47,16 @@ enum quant_source {
     QUANT_BIAS   /* the bias that a matrix has among its scales (io_weight_bias) */
 };
 
+/* How rows and columns move in gated delta layers (delta.c). */
+enum quant_move {
+    QUANT_STAY,
+    QUANT_HEADS,    /* rows after the first `lead` are value heads of d_move: in another order */
+    QUANT_COLS,     /* columns are: in another order */
+    QUANT_TAKE_QKV, /* rows of q, k and v out of those that go by key head */
+    QUANT_TAKE_Z,   /* rows of z out of the same */
+    QUANT_JOIN      /* both back into one matrix */
+};
+
 struct quant_item {
     char name[QUANT_MAX_NAME]; /* in the target, with ".weight" */
     char src[QUANT_MAX_NAME];  /* in the source: the weight, or the first of a stack */
@@ -65,6 +75,12 @@ struct quant_item {
     int n_sub;   /* how many the stack has */
     int perm;    /* heads whose rows change order for RoPE: +n to GGUF, -n from GGUF, 0 = none */
     int v_heads; /* query heads per value head, for folding */
+    enum quant_move move;
+    int64_t lead;
+    int d_move;
+    int decay;  /* 1: becomes -exp(x), -1: log(-x) */
+    float add;  /* to every value */
+    bool less;  /* the target keeps it less 1 */
     bool fallback;
     bool shape_sidecar; /* INT4: weight_shape was declared already */
 };
@@ -85,6 +101,7 @@ struct quant_plan {
     text_regex *keep;
     text_match *match;
     int group; /* of awq */
+    bool left_mtp; /* MTP layers were left out */
     bool ct;   /* a folder in compressed-tensors' schemes */
 };
 sl_status quant_plan_make(struct quant_plan *p, sl_err *err) BASE_MUST_USE;
@@ -124,6 +141,22 @@ void quant_rows_get(const struct quant_rows *r, int64_t i, float *x);
 const float *quant_rows_weight(const struct quant_rows *r, int64_t i);
 /* Rows [a, b) are not needed any more. */
 void quant_rows_drop(const struct quant_rows *r, int64_t a, int64_t b);
+
+/* ---- delta.c: models with gated delta layers, from one kind of file to the other ---- */
+/* UNSUPPORTED: projections in a form that the architecture's files of that kind do not have. */
+sl_status quant_delta_check(const struct quant_plan *p, const char *name,
+                            const struct arch_name *id, sl_err *err) BASE_MUST_USE;
+/* Rows of DELTA_QKV, DELTA_Z or DELTA_QKVZ. */
+int64_t quant_delta_rows(const struct arch_cfg *c, int role);
+/* How an item that was described differs. FORMAT: its size. */
+sl_status quant_delta_item(const struct quant_plan *p, struct quant_item *it,
+                           sl_err *err) BASE_MUST_USE;
+/* Row i of the target is which row of weight *w. */
+int64_t quant_delta_row(const struct quant_rows *r, int64_t i, int *w);
+/* A row of the source becomes one of the target. */
+void quant_delta_values(const struct quant_rows *r, float *x);
+/* FORMAT: a decay that has no logarithm. */
+sl_status quant_delta_check_decay(const struct quant_rows *r, sl_err *err) BASE_MUST_USE;
 
 /* ---- encode.c: an item into the file ---- */
 /* Declare its tensors (the shapes of all are known before anything is computed). */

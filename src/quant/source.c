@@ -144,10 +144,14 @@ static sl_status open_weights(struct quant_rows *r, sl_err *err)
     for (int e = 0; e < it->n_src; e++) {
         char name[QUANT_MAX_NAME];
         snprintf(name, sizeof name, "%s", it->src);
-        id.expert = e;
+        if (it->move == QUANT_JOIN)
+            id.role = e ? ROLE_DELTA_Z : ROLE_DELTA_QKV;
+        else
+            id.expert = e;
         if (it->n_src > 1) quant_name_in(by, &id, name, sizeof name);
         SL_TRY(quant_weight(p->src, name, &r->w[e], err));
         int64_t rows = it->rows / it->n_src * (it->sub >= 0 ? it->n_sub : 1);
+        if (it->move >= QUANT_TAKE_QKV) rows = quant_delta_rows(&p->cfg, id.role);
         if (r->w[e].rows != rows || r->w[e].cols != it->cols)
             return SL_FAIL(err, FORMAT,
                            "%s: tensor %.100s is [%lld, %lld], [%lld, %lld] is expected",
@@ -155,7 +159,7 @@ static sl_status open_weights(struct quant_rows *r, sl_err *err)
                            (long long)rows, (long long)it->cols);
         if (it->sub >= 0) r->w[e] = weight_rows(&r->w[e], it->rows * it->sub, it->rows);
     }
-    return SL_OK;
+    return it->decay ? quant_delta_check_decay(r, err) : SL_OK;
 }
 
 /* ---- folded scales and importance, one of each for every expert of a stack ---- */
@@ -284,12 +288,15 @@ static float row_divisor(const struct quant_rows *r, const struct quant_fold *f,
     return f->s[i];
 }
 
-void quant_rows_get(const struct quant_rows *r, int64_t i, float *x)
+static void source_row(const struct quant_rows *r, int64_t i, float *x)
 {
     const struct quant_item *it = r->it;
     int64_t n = it->cols;
-    int part = (int)(i / (it->rows / r->n_part));
-    if (r->dense) {
+    if (it->move) {
+        int w = 0;
+        int64_t k = quant_delta_row(r, i, &w);
+        weight_dequant(&r->w[w], k, 0, n, x);
+    } else if (r->dense) {
         memcpy(x, r->dense + i * n, (size_t)n * sizeof *x);
     } else if (it->n_dim == 1 && it->perm) { /* a bias: columns are the rows */
         const struct weight *w = &r->w[0];
@@ -299,14 +306,24 @@ void quant_rows_get(const struct quant_rows *r, int64_t i, float *x)
         int64_t per = it->rows / r->n, k = quant_permuted(i % per, per, it->perm);
         weight_dequant(&r->w[i / per], k, 0, n, x);
     }
+}
+
+void quant_rows_get(const struct quant_rows *r, int64_t i, float *x)
+{
+    const struct quant_item *it = r->it;
+    int64_t n = it->cols;
+    int part = (int)(i / (it->rows / r->n_part));
+    source_row(r, i, x);
+    quant_delta_values(r, x);
     const struct quant_fold *f = r->col[part];
     for (int64_t j = 0; f && j < n; j++)
         x[j] *= f->s[j];
     f = r->row[part];
     if (!f) return;
-    if (it->n_dim == 1) { /* a bias of what makes an input */
+    if (it->n_dim == 1) { /* a norm, or a bias of what makes an input */
+        float one = it->less ? 1.0f : 0.0f;
         for (int64_t j = 0; j < n; j++)
-            x[j] /= row_divisor(r, f, j);
+            x[j] = (x[j] + one) / row_divisor(r, f, j) - one;
         return;
     }
     float d = row_divisor(r, f, i % (it->rows / r->n_part));
@@ -324,7 +341,7 @@ void quant_rows_drop(const struct quant_rows *r, int64_t a, int64_t b)
     int64_t per = r->n ? r->it->rows / r->n : 0;
     for (int e = 0; e < r->n; e++) {
         int64_t lo = BASE_MAX(a, e * per), hi = BASE_MIN(b, (e + 1) * per);
-        if (lo < hi && !r->it->perm)
+        if (lo < hi && !r->it->perm && !r->it->move)
             io_drop(r->p->src, r->w[e].data + (uint64_t)(lo - e * per) * r->w[e].row_bytes,
                     (uint64_t)(hi - lo) * r->w[e].row_bytes);
     }

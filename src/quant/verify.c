@@ -230,7 +230,8 @@ static sl_status compare_all(struct quant_plan *p, const io_model *b, par_team *
         struct arch_name id;
         if (!quant_weight_name(b, i, name, sizeof name)) continue;
         arch_name_parse(&p->naming[io_model_kind(b)], name, &id);
-        if (io_model_kind(p->src) == io_model_kind(b) || !arch_is_beside_text(b, &id))
+        bool beside = arch_is_beside_text(b, &id) || arch_is_mtp_left(&p->cfg, name, &id);
+        if (io_model_kind(p->src) == io_model_kind(b) || !beside)
             SL_TRY(only_in_b(p, b, name, ix, v, err));
     }
     return SL_OK;

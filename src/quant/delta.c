@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What differs between folders and GGUF files in models with gated delta layers: the order of value
+ * heads, projections in one matrix or in two, decays and weights of norms as other numbers. */
+#include <math.h>
+#include <string.h>
+
+#include "quant/quant_internal.h"
+
+#define MAX_HEAD 4096 /* as the readers of configurations allow */
+#define MAX_WIDTH 256
+
+static bool is_norm(const struct arch_name *id)
+{
+    return id->global == GLOBAL_NORM || id->role == ROLE_ATTN_NORM || id->role == ROLE_FFN_NORM ||
+           id->role == ROLE_Q_NORM || id->role == ROLE_K_NORM;
+}
+
+static bool is_packed(int role)
+{
+    return role == ROLE_DELTA_QKVZ || role == ROLE_DELTA_BA;
+}
+
+static bool is_apart(int role)
+{
+    return role == ROLE_DELTA_QKV || role == ROLE_DELTA_Z || role == ROLE_DELTA_B ||
+           role == ROLE_DELTA_A;
+}
+
+sl_status quant_delta_check(const struct quant_plan *p, const char *name,
+                            const struct arch_name *id, sl_err *err)
+{
+    bool packs = arch_packs_delta(&p->cfg), hf = io_model_kind(p->src) == IO_HF;
+    if ((packs ? !is_apart(id->role) : !is_packed(id->role)) ||
+        (packs && !hf && (id->role == ROLE_DELTA_QKV || id->role == ROLE_DELTA_Z)))
+        return SL_OK;
+    return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s: %s of %s are not converted from there",
+                   io_path(p->src), name,
+                   packs ? "projections in matrices of their own" : "projections in one matrix",
+                   p->cfg.arch);
+}
+
+/* Rows of q and k, of a key head's values, and of all of a key head. */
+static int64_t n_qk(const struct arch_cfg *c)
+{
+    return 2 * (int64_t)c->n_delta_k * c->d_delta_k;
+}
+static int64_t n_values(const struct arch_cfg *c)
+{
+    return (int64_t)(c->n_delta_v / c->n_delta_k) * c->d_delta_v;
+}
+static int64_t n_block(const struct arch_cfg *c)
+{
+    return 2 * (c->d_delta_k + n_values(c));
+}
+
+int64_t quant_delta_rows(const struct arch_cfg *c, int role)
+{
+    int64_t v = (int64_t)c->n_delta_v * c->d_delta_v;
+    return role == ROLE_DELTA_Z ? v : role == ROLE_DELTA_QKV ? n_qk(c) + v : n_qk(c) + 2 * v;
+}
+
+/* How value heads of the role move where files have them in another order. */
+static void set_heads(const struct arch_cfg *c, struct quant_item *it)
+{
+    it->move = QUANT_HEADS;
+    it->d_move = c->d_delta_v;
+    switch (it->id.role) {
+    case ROLE_DELTA_QKV:
+    case ROLE_DELTA_CONV:
+        it->lead = n_qk(c);
+        break;
+    case ROLE_DELTA_Z:
+        break;
+    case ROLE_DELTA_B:
+    case ROLE_DELTA_A:
+        it->d_move = 1;
+        break;
+    case ROLE_DELTA_DT:
+    case ROLE_DELTA_DECAY:
+        it->move = QUANT_COLS;
+        it->d_move = 1;
+        break;
+    case ROLE_DELTA_O:
+        it->move = QUANT_COLS;
+        break;
+    default:
+        it->move = QUANT_STAY;
+    }
+}
+
+/* Is the item as large as the configuration says? */
+static sl_status check_size(const struct quant_plan *p, const struct quant_item *it, sl_err *err)
+{
+    int64_t heads = (int64_t)p->cfg.n_delta_v * it->d_move + it->lead,
+            n = it->move == QUANT_COLS ? it->cols : it->rows;
+    if (it->move == QUANT_STAY || n == heads) return SL_OK;
+    return SL_FAIL(err, FORMAT, "%s: tensor %.100s has %lld rows or values, %lld are expected",
+                   io_path(p->src), it->src, (long long)n, (long long)heads);
+}
+
+sl_status quant_delta_item(const struct quant_plan *p, struct quant_item *it, sl_err *err)
+{
+    const struct arch_cfg *c = &p->cfg;
+    bool to_hf = p->to == IO_HF, vector = it->n_dim == 1;
+    if (is_norm(&it->id)) {
+        it->less = to_hf;
+        it->add = (c->norm_one ? 1.0f : 0.0f) - (to_hf ? 1.0f : 0.0f);
+    }
+    if (it->id.role == ROLE_DELTA_DECAY) it->decay = to_hf ? -1 : 1;
+    if (arch_tiles_delta(c)) set_heads(c, it);
+    if (vector && it->move == QUANT_HEADS)
+        return SL_FAIL(err, FORMAT, "%s: tensor %.100s is no matrix", io_path(p->src), it->src);
+    if (it->id.role == ROLE_DELTA_CONV) { /* [channels, 1, taps] in folders */
+        it->n_dim = to_hf ? 3 : 2;
+        it->shape[0] = it->rows;
+        it->shape[1] = to_hf ? 1 : it->cols;
+        it->shape[2] = to_hf ? it->cols : 1;
+    }
+    if (it->id.role == ROLE_SHEXP_GATE) { /* some GGUF files have a vector */
+        it->n_dim = 2;
+        it->shape[0] = 1;
+        it->shape[1] = it->cols;
+    }
+    bool exact = it->id.role == ROLE_DELTA_CONV || it->id.role == ROLE_SHEXP_GATE;
+    if (exact && !to_hf) it->store = TENSOR_F32;
+    return check_size(p, it, err);
+}
+
+/* The head of the source that is head h of the target. */
+static int64_t head_of(const struct quant_rows *r, int64_t h)
+{
+    const struct arch_cfg *c = &r->p->cfg;
+    int64_t k = c->n_delta_k, per = c->n_delta_v / k;
+    return r->p->to == IO_GGUF ? h % k * per + h / k : h % per * k + h / per;
+}
+
+/* The row of q, k and v that is row o of key head j, in the order of DELTA_QKV. */
+static int64_t row_of(const struct arch_cfg *c, int64_t j, int64_t o)
+{
+    int64_t d = c->d_delta_k;
+    if (o < d) return j * d + o;
+    if (o < 2 * d) return (c->n_delta_k + j) * d + o - d;
+    return n_qk(c) + j * n_values(c) + o - 2 * d;
+}
+
+int64_t quant_delta_row(const struct quant_rows *r, int64_t i, int *w)
+{
+    const struct quant_item *it = r->it;
+    const struct arch_cfg *c = &r->p->cfg;
+    int64_t d = c->d_delta_k, v = n_values(c), all = n_block(c), j = i / all, o = i % all;
+    *w = 0;
+    switch (it->move) {
+    case QUANT_HEADS:
+        if (i < it->lead) return i;
+        return it->lead + head_of(r, (i - it->lead) / it->d_move) * it->d_move +
+               (i - it->lead) % it->d_move;
+    case QUANT_TAKE_QKV:
+        if (i >= n_qk(c)) return (i - n_qk(c)) / v * all + 2 * d + (i - n_qk(c)) % v;
+        if (i >= c->n_delta_k * d) return (i / d - c->n_delta_k) * all + d + i % d;
+        return i / d * all + i % d;
+    case QUANT_TAKE_Z:
+        return i / v * all + 2 * d + v + i % v;
+    case QUANT_JOIN:
+        *w = o >= 2 * d + v;
+        return *w ? j * v + o - 2 * d - v : row_of(c, j, o);
+    default:
+        return i;
+    }
+}
+
+/* Cycle by cycle: a head's columns wait aside while the others of the cycle move up. */
+static void move_cols(const struct quant_rows *r, float *x)
+{
+    int64_t n = r->p->cfg.n_delta_v;
+    size_t d = (size_t)r->it->d_move;
+    uint8_t done[MAX_HEAD] = {0};
+    float aside[MAX_WIDTH];
+    for (int64_t first = 0; first < n; first++) {
+        if (done[first]) continue;
+        memcpy(aside, x + (size_t)first * d, d * sizeof *x);
+        for (int64_t h = first, from; !done[h]; h = from) {
+            from = head_of(r, h);
+            done[h] = 1;
+            memcpy(x + (size_t)h * d, from == first ? aside : x + (size_t)from * d, d * sizeof *x);
+        }
+    }
+}
+
+void quant_delta_values(const struct quant_rows *r, float *x)
+{
+    const struct quant_item *it = r->it;
+    if (it->move == QUANT_COLS) move_cols(r, x);
+    for (int64_t j = 0; it->decay && j < it->cols; j++)
+        x[j] = (float)(it->decay > 0 ? -exp((double)x[j]) : log(-(double)x[j]));
+    for (int64_t j = 0; it->add != 0.0f && j < it->cols; j++)
+        x[j] += it->add;
+}
+
+sl_status quant_delta_check_decay(const struct quant_rows *r, sl_err *err)
+{
+    const struct quant_item *it = r->it;
+    float x[MAX_HEAD];
+    if (it->cols > MAX_HEAD || it->decay >= 0) return SL_OK;
+    weight_dequant(&r->w[0], 0, 0, it->cols, x);
+    for (int64_t j = 0; j < it->cols; j++)
+        if (!(x[j] < 0.0f))
+            return SL_FAIL(err, FORMAT, "%s: tensor %.100s: value %lld is %g, not below 0",
+                           io_path(r->p->src), it->src, (long long)j, (double)x[j]);
+    return SL_OK;
+}
