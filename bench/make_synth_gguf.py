@@ -18,6 +18,10 @@ form only on 26/27
        qwen3moe : Qwen3-30B-A3B shape, 12 of 48 layers by default, hidden 2048, 32 heads / 4 kv,
        head_dim 128,
                   128 experts top-8, moe ffn 768, vocab 151936.
+       qwen35moe: Qwen3.5-35B-A3B shape, 8 of 40 layers by default, three of four of them gated
+       DeltaNet, hidden 2048,
+                  16 heads / 2 kv of 256 with gates, 256 experts top-8 + 1 shared, moe ffn 512,
+                  vocab 248320.
 TYPE   f16 q4_0 q8_0 q4_k_m iq4_nl iq4_xs mxfp4 nvfp4
 Quantised tensors are written directly as random valid blocks (random quants, sane scales): nothing
 to quantise afterwards, speed does not depend on the values.  Prints the weight bytes that one
@@ -110,7 +114,7 @@ def ttype(name, cols, il=0, nl=1):
 
 class W:
     def __init__(s, arch): s.w = gguf.GGUFWriter(a.out, arch); s.pend = []; s.act = {}
-    def t(s, name, shape, frac=1.0, f32=False, il=0, nl=1, one=False):
+    def t(s, name, shape, frac=1.0, f32=False, il=0, nl=1, one=0):
         short = name.split('.')[2] if name.startswith('blk.') else name.split('.')[0]
         q = None if f32 else ttype(short, shape[-1], il, nl)
         nby = int(np.prod(shape)) * 4 if f32 else int(np.prod(shape)) // SZ[q][0] * SZ[q][1]
@@ -143,7 +147,7 @@ class W:
         for name, shape, q, one in s.pend:
             if q is None:
                 # as converters write vectors and routers of BF16 checkpoints: F32 that BF16 holds
-                x = (np.ones(shape, np.float32) if one else as_bf16(
+                x = (np.full(shape, one, np.float32) if one else as_bf16(
                     rng.standard_normal(shape, dtype=np.float32) * 0.02))
             else:
                 x = raw(shape, q)
@@ -294,6 +298,62 @@ elif a.model == 'dsv3':
             W_.t(p + 'nextn.enorm.weight', (H, ), f32=True, one=True)
             W_.t(p + 'nextn.hnorm.weight', (H, ), f32=True, one=True)
             W_.t(p + 'nextn.shared_head_norm.weight', (H, ), f32=True, one=True)
+elif a.model == 'qwen35moe':
+    L = a.layers or 8
+    E = a.experts or 256
+    U = 8
+    H = 2048
+    NH = 16
+    NKV = 2
+    D = 256
+    FF = 512
+    NV = 248320
+    NK, NVH, DD = 16, 32, 128  # of delta layers: heads of keys, of values, widths
+    W_ = W('qwen35moe'); w = W_.w
+    w.add_name(f'synthetic Qwen3.5-35B-A3B shape {L}L {E}e')
+    w.add_block_count(L)
+    size_keys(w, ctx=262144, d=H, ff=FF, heads=(NH, NKV), base=1e7, experts=(U, E))
+    w.add_expert_feed_forward_length(FF)
+    w.add_expert_shared_feed_forward_length(FF)
+    w.add_key_length(D)
+    w.add_value_length(D)
+    w.add_rope_dimension_count(64)
+    w.add_array('qwen35moe.rope.dimension_sections', [11, 11, 10, 0])
+    w.add_uint32('qwen35moe.full_attention_interval', 4)
+    w.add_uint32('qwen35moe.ssm.conv_kernel', 4)
+    w.add_uint32('qwen35moe.ssm.state_size', DD)
+    w.add_uint32('qwen35moe.ssm.group_count', NK)
+    w.add_uint32('qwen35moe.ssm.time_step_rank', NVH)
+    w.add_uint32('qwen35moe.ssm.inner_size', NVH * DD)
+    w.add_vocab_size(NV); w.add_file_type(1); vocab(w, NV, 'qwen35')
+    W_.t('token_embd.weight', (NV, H), frac=0)
+    W_.t('output_norm.weight', (H,), f32=True, one=1); W_.t('output.weight', (NV, H))
+    for i in range(L):
+        p = f'blk.{i}.'; k = dict(il=i, nl=L)
+        CH = 2 * NK * DD + NVH * DD
+        W_.t(p + 'attn_norm.weight', (H,), f32=True, one=1)
+        if (i + 1) % 4 == 0:
+            W_.t(p + 'attn_q.weight', (2 * NH * D, H), **k)
+            W_.t(p + 'attn_k.weight', (NKV * D, H), **k)
+            W_.t(p + 'attn_v.weight', (NKV * D, H), **k)
+            W_.t(p + 'attn_output.weight', (H, NH * D), **k)
+            W_.t(p + 'attn_q_norm.weight', (D, ), f32=True, one=1)
+            W_.t(p + 'attn_k_norm.weight', (D, ), f32=True, one=1)
+        else:
+            W_.t(p + 'attn_qkv.weight', (CH, H), **k)
+            W_.t(p + 'attn_gate.weight', (NVH * DD, H), **k)
+            W_.t(p + 'ssm_beta.weight', (NVH, H), **k)
+            W_.t(p + 'ssm_alpha.weight', (NVH, H), **k)
+            W_.t(p + 'ssm_conv1d.weight', (CH, 4), f32=True)
+            W_.t(p + 'ssm_dt.bias', (NVH, ), f32=True)
+            W_.t(p + 'ssm_a', (NVH, ), f32=True, one=-0.5)
+            W_.t(p + 'ssm_norm.weight', (DD, ), f32=True, one=1)
+            W_.t(p + 'ssm_out.weight', (H, NVH * DD), **k)
+        W_.t(p + 'post_attention_norm.weight', (H, ), f32=True, one=1)
+        W_.t(p + 'ffn_gate_inp.weight', (E, H), f32=True)
+        W_.t(p + 'ffn_gate_inp_shexp.weight', (H, ), f32=True)
+        gated(p, 'exps', (E, ), FF, frac=U / E, **k)
+        gated(p, 'shexp', (), FF, **k)
 else:
     L = a.layers or 12
     E = a.experts or 128

@@ -40,9 +40,7 @@
  * sigmoid_f32      x = 1 / (1 + exp(-x)) over n, in place.
  * gate_f32         x *= 1 / (1 + exp(-g)) over n, in place.
  * conv_silu_f32    y = silu(sum_i w[i * ldw + .] * row[i][.]) over n, i < n_row rising.
- * delta_f32        the gated delta rule of a head for n_tok tokens, whose state is s[i * ld + j],
- *                  i < d_k, j < d_v, of rows that are zeros from d_v on up to 16 * n: see
- *                  struct vec_delta.
+ * delta_f32        the gated delta rule of a head for n_tok tokens: see struct vec_delta.
  *
  * sum_f32          the sum of n values.
  *
@@ -83,7 +81,7 @@
     X(conv_silu_f32, void,                                                                         \
       (float *y, const float *const *row, const float *w, int64_t ldw, int n_row, int n))          \
     X(delta_f32, void,                                                                             \
-      (float *s, int64_t ld, int d_k, int d_v, const struct vec_delta *t, int n_tok))              \
+      (float *s, int d_k, int d_v, const struct vec_delta *t, int n_tok))                          \
     X(sum_f32, float, (const float *x, int64_t n))                                                 \
     X(gemm_f32, void,                                                                              \
       (const float *a, int64_t lda, int64_t lda_k, const float *b, int64_t ldb, float *c,          \
@@ -127,7 +125,9 @@ static inline size_t vec_v_row_bytes(int t, int d)
 }
 
 /* A token of the gated delta rule (Yang et al., arXiv 2412.06464): s = decay * s, then d = beta *
- * (v - s^T k), s += k d^T, o = s^T q. k, q [d_k], v, o [d_v]; o may be v. */
+ * (v - s^T k), s += k d^T, o = s^T q. k, q [d_k], v, o [d_v]; o may be v; d_k is even. The state s
+ * [d_k, d_v] lies in blocks of 16 columns one after another, [d_k, 16] each; columns from d_v on are
+ * zeros. */
 struct vec_delta {
     const float *k, *q, *v;
     float *o;

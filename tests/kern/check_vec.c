@@ -204,7 +204,7 @@ static void delta_by_hand(double *s, const struct vec_delta *t, int d_k, int d_v
     }
 }
 
-static void check_delta_f32(void (*f)(float *, int64_t, int, int, const struct vec_delta *, int))
+static void check_delta_f32(void (*f)(float *, int, int, const struct vec_delta *, int))
 {
     int d_k = 2 * rand_int(1, 40), d_v = rand_int(1, 70), n = rand_int(1, VEC_DELTA_TOK);
     int ld = (d_v + 15) / 16 * 16, cut = rand_int(0, n);
@@ -213,10 +213,11 @@ static void check_delta_f32(void (*f)(float *, int64_t, int, int, const struct v
     struct vec_delta t[VEC_DELTA_TOK], t_ref[VEC_DELTA_TOK];
     for (int i = 0; i < d_k; i++)
         for (int c = 0; c < ld; c++) {
+            float *x = &a[c / 16 * 16 * d_k + 16 * i + c % 16];
             if (c < d_v)
-                s[i * d_v + c] = (double)a[i * ld + c];
+                s[i * d_v + c] = (double)*x;
             else
-                a[i * ld + c] = 0;
+                *x = 0;
         }
     b = copy_v(a, (int64_t)d_k * ld);
     for (int j = 0; j < n; j++) {
@@ -229,14 +230,14 @@ static void check_delta_f32(void (*f)(float *, int64_t, int, int, const struct v
         t_ref[j].o = rand_int(0, 1) ? rand_v(d_v, 1) : copy_v(t[j].v, d_v);
         if (rand_int(0, 1)) t[j].v = t[j].o = copy_v(t[j].v, d_v); /* o may be v */
     }
-    kern_delta_f32_ref(b, ld, d_k, d_v, t_ref, n);
+    kern_delta_f32_ref(b, d_k, d_v, t_ref, n);
     for (int j = 0; j < n; j++) {
         delta_by_hand(s, &t_ref[j], d_k, d_v, o);
         for (int c = 0; c < d_v; c++)
             near(t_ref[j].o[c], o[c], 60.0 * (j + 2) * d_k * U);
     }
-    if (cut) f(a, ld, d_k, d_v, t, cut);
-    if (cut < n) f(a, ld, d_k, d_v, t + cut, n - cut);
+    if (cut) f(a, d_k, d_v, t, cut);
+    if (cut < n) f(a, d_k, d_v, t + cut, n - cut);
     same(a, b, 4 * (size_t)d_k * (size_t)ld);
     for (int j = 0; j < n; j++)
         same(t[j].o, t_ref[j].o, 4 * (size_t)d_v);

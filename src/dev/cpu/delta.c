@@ -2,8 +2,8 @@
 /* Attention by a state, and gates. A unit of work is a key head of a sequence with its value heads:
  * its tokens in their order, so that the sums have one order however a prompt is cut into steps. Of
  * all sequences the same head comes first: a worker has some of each. A state has the value heads
- * of every key head one after another, [d_k, d_v rounded up to 16] each, and then the convolution's
- * last inputs, [n_conv - 1, channels]. */
+ * of every key head one after another, each as the kernel wants it (kern/vec.h), and then the
+ * convolution's last inputs, [n_conv - 1, channels]. */
 #include <math.h>
 #include <string.h>
 
@@ -136,7 +136,7 @@ static void one_head(const struct unit *u, int i, int t0, int n)
             .decay = decay_of(p->decay[h], *row_of(u, &p->a, i, t0 + k) + p->dt[h]),
             .beta = sigmoid(*row_of(u, &p->b, i, t0 + k))};
     }
-    u->kern->delta_f32(u->state + (int64_t)i * p->d_k * ld, ld, p->d_k, p->d_v, t, n);
+    u->kern->delta_f32(u->state + (int64_t)i * p->d_k * ld, p->d_k, p->d_v, t, n);
     for (int k = 0; k < n; k++) {
         u->kern->rmsnorm_f32(t[k].o, t[k].o, p->norm, p->d_v, p->eps);
         u->kern->silu_mul_f32(t[k].o, row_of(u, &p->z, i, t0 + k), t[k].o, p->d_v);
