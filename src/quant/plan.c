@@ -69,9 +69,11 @@ static sl_status describe(const struct quant_plan *p, struct quant_item *it, con
     return SL_OK;
 }
 
-/* Neither numbers nor the codes of a matrix: masks, positions. */
+/* Neither numbers nor the codes of a matrix: masks, positions; or patches of pictures, of more
+ * dimensions than any part of a language model has. */
 static bool is_raw(const struct quant_plan *p, const struct tensor *t)
 {
+    if (t && t->n_dim > 3 && tensor_dtype_is_weight(t->type)) return true;
     if (!t || tensor_dtype_is_weight(t->type) || t->type == TENSOR_I8) return false;
     return !io_tensor_is_matrix(p->src, (int)(t - io_tensor(p->src, 0)));
 }
@@ -103,9 +105,6 @@ static sl_status add_same(struct quant_plan *p, const char *name, const struct a
         set_shape(it, 3, t->shape[0], t->shape[1], t->shape[2]);
     else if (t && t->n_dim < 2)
         set_shape(it, 1, w.cols, 0, 0);
-    else if (t && t->n_dim > 3)
-        return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s has %d dimensions, 3 are converted",
-                       io_path(p->src), name, t->n_dim);
     else
         set_shape(it, 2, w.rows, w.cols, 0);
     it->cls = quant_class_of(id, name, it->n_dim);
