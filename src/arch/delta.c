@@ -96,8 +96,8 @@ sl_status arch_hf_delta_moe(const struct json *o, const struct arch_delta_moe *d
     if (!c->n_expert) return SL_OK;
     SL_TRY(arch_hf_int(o, "num_experts_per_tok", ARCH_RANGE(def->n_used, 1, 64), &c->n_expert_used,
                        err));
-    SL_TRY(arch_hf_int(o, "moe_intermediate_size", ARCH_RANGE(512, 1, 1 << 22), &c->d_ff_expert,
-                       err));
+    SL_TRY(
+        arch_hf_int(o, "moe_intermediate_size", ARCH_RANGE(512, 1, 1 << 22), &c->d_ff_expert, err));
     SL_TRY(arch_hf_int(o, "shared_expert_intermediate_size", ARCH_RANGE(512, 0, 1 << 22), &shared,
                        err));
     SL_TRY(arch_hf_bool(o, "norm_topk_prob", true, &c->route_norm, err));
@@ -114,8 +114,8 @@ static sl_status gguf_layers(const io_model *m, struct arch_cfg *c, sl_err *err)
     int every = 0;
     int64_t v = 0;
     bool any = false;
-    SL_TRY(arch_gguf_int(m, "full_attention_interval", ARCH_RANGE(FULL_EVERY, 1, 1024), &every,
-                         err));
+    SL_TRY(
+        arch_gguf_int(m, "full_attention_interval", ARCH_RANGE(FULL_EVERY, 1, 1024), &every, err));
     set_every(c, every);
     if (!arch_gguf_array(m, "attention.head_count_kv", &arr) || arr.n < (uint64_t)c->n_layer)
         return SL_OK;
@@ -161,10 +161,10 @@ sl_status arch_gguf_delta_moe(const io_model *m, struct arch_cfg *c, sl_err *err
     if (c->n_shared > 1)
         return SL_FAIL(err, UNSUPPORTED, "%s: expert_shared_count is %d, not 1", io_path(m),
                        c->n_shared);
-    SL_TRY(arch_gguf_int(m, "expert_shared_feed_forward_length",
-                         ARCH_RANGE(arch_gguf_has(m, c, ROLE_GATE_SHEXP) ? c->d_ff_expert : 0, 0,
-                                    1 << 22),
-                         &shared, err));
+    SL_TRY(arch_gguf_int(
+        m, "expert_shared_feed_forward_length",
+        ARCH_RANGE(arch_gguf_has(m, c, ROLE_GATE_SHEXP) ? c->d_ff_expert : 0, 0, 1 << 22), &shared,
+        err));
     set_shared(c, shared);
     return arch_gguf_router(m, true, false, c, err);
 }
@@ -188,8 +188,9 @@ sl_status arch_check_delta(const struct arch_cfg *c, sl_err *err)
                        "are supported",
                        c->d_delta_k, c->d_delta_v);
     if (c->n_conv < 2 || c->n_conv > 8)
-        return SL_FAIL(err, UNSUPPORTED, "gated delta layers: a convolution of %d: 2 to 8 are "
-                                         "supported",
+        return SL_FAIL(err, UNSUPPORTED,
+                       "gated delta layers: a convolution of %d: 2 to 8 are "
+                       "supported",
                        c->n_conv);
     return SL_OK;
 }
@@ -204,10 +205,11 @@ sl_status arch_put_delta(const struct arch_cfg *c, const struct arch_keys *k, sl
     every = every < c->n_layer ? every + 1 : c->n_layer + 1;
     for (int i = 0; i < c->n_layer; i++)
         if ((c->layer[i].mixer == ARCH_DELTA) != ((i + 1) % every != 0))
-            return SL_FAIL(err, UNSUPPORTED,
-                           "%s: config.json: layer_types has attention in layers that are not every "
-                           "%d-th, which GGUF can not say",
-                           k->path, every);
+            return SL_FAIL(
+                err, UNSUPPORTED,
+                "%s: config.json: layer_types has attention in layers that are not every "
+                "%d-th, which GGUF can not say",
+                k->path, every);
     arch_put_int(k, "full_attention_interval", every);
     arch_put_int(k, "ssm.conv_kernel", c->n_conv);
     arch_put_int(k, "ssm.state_size", c->d_delta_k);

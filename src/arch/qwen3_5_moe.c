@@ -24,10 +24,11 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
 {
     for (int i = 0; i < c->n_layer; i++)
         if (!c->route_norm || c->layer[i].ffn != ARCH_MOE)
-            return SL_FAIL(err, UNSUPPORTED,
-                           "%s: weights of experts that are not normalised, or a dense layer, which "
-                           "a folder of %s can not say",
-                           io_path(src), c->arch);
+            return SL_FAIL(
+                err, UNSUPPORTED,
+                "%s: weights of experts that are not normalised, or a dense layer, which "
+                "a folder of %s can not say",
+                io_path(src), c->arch);
     return arch_jw_delta(c, src, w, err);
 }
 

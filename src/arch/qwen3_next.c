@@ -34,8 +34,7 @@ const struct arch arch_qwen3_next = {
     .hf_type = "qwen3_next",
     .hf_class = "Qwen3NextForCausalLM",
     .tool_family = "hermes",
-    .hf_keys = ARCH_HF_KEYS_DELTA "|" ARCH_HF_KEYS_DELTA_MOE
-               "|decoder_sparse_step|mlp_only_layers",
+    .hf_keys = ARCH_HF_KEYS_DELTA "|" ARCH_HF_KEYS_DELTA_MOE "|decoder_sparse_step|mlp_only_layers",
     .gguf_keys = ARCH_GGUF_KEYS_DELTA "|" ARCH_GGUF_KEYS_DELTA_MOE,
     .alias = alias,
     .no_keys = true,

@@ -36,6 +36,7 @@ static const char *find_prefix(const io_model *m, size_t *n)
         const char *name = m->tensor[i].name;
         size_t len = strlen(name), k = strlen(embed);
         if (len < k || strcmp(name + len - k, embed) != 0 || strstr(name, "layers.")) continue;
+        if (strncmp(name, "mtp.", 4) == 0) continue;
         if (found || !is_known(name, len - k)) return NULL;
         found = name;
         *n = len - k;

@@ -49,9 +49,17 @@ static const struct key keys[] = {
     {"expert_weights_scale", "u32=6 f32=2.5", 'r'},
     {"expert_weights_norm", "u32=7 u8=1", 'b'},
     {"expert_gating_func", "u32=4 u32=2", 'i'},
+    {"full_attention_interval", "u32=4 u32=4", 'i'},
+    {"ssm.conv_kernel", "u32=4 u32=4", 'i'},
+    {"ssm.state_size", "u32=4 u32=16", 'i'},
+    {"ssm.group_count", "u32=4 u32=2", 'i'},
+    {"ssm.time_step_rank", "u32=4 u32=4", 'i'},
+    {"ssm.inner_size", "u32=4 u32=64", 'i'},
+    {"expert_shared_feed_forward_length", "u32=4 u32=32", 'i'},
 };
 
-static const char *const archs[] = {"llama", "qwen2", "qwen3", "qwen3moe", "deepseek2"};
+static const char *const archs[] = {"llama",    "qwen2",     "qwen3",
+                                    "qwen3moe", "qwen35moe", "deepseek2"};
 
 /* Is it a key of that architecture? Those of others are refused where they say something. */
 static bool belongs(const char *arch, const char *key)
@@ -60,6 +68,10 @@ static bool belongs(const char *arch, const char *key)
                                       "shared_count", "leading_dense", "nextn"};
     bool dense =
         strcmp(arch, "llama") == 0 || strcmp(arch, "qwen2") == 0 || strcmp(arch, "qwen3") == 0;
+    bool delta = strcmp(arch, "qwen35moe") == 0;
+    if (strstr(key, "ssm.") || strstr(key, "_interval") || strstr(key, "expert_shared_feed"))
+        return delta;
+    if (strcmp(key, "nextn_predict_layers") == 0 && delta) return true;
     for (int i = 0; i < BASE_COUNT_OF(mla); i++)
         if (strstr(key, mla[i])) return strcmp(arch, "deepseek2") == 0;
     return !dense || !strstr(key, "expert");
@@ -116,6 +128,9 @@ static const char *cfg_fault(const struct arch_cfg *c)
                         c->n_group_used < 1 || c->n_expert % c->n_group))
         return "experts";
     if (!isfinite(c->route_scale)) return "route scale";
+    if (c->n_delta_k && (c->n_delta_v % c->n_delta_k || c->d_delta_k < 4 || c->d_delta_k > 256 ||
+                         c->d_delta_v < 4 || c->d_delta_v > 256 || c->n_conv < 2 || c->n_conv > 8))
+        return "delta layers";
     return NULL;
 }
 
@@ -244,8 +259,8 @@ TEST(arch_gguf_good_keys_are_read)
     for (int a = 0; a < BASE_COUNT_OF(archs); a++) {
         ASSERT_OK(read_cfg(archs[a], -1, NULL, &cfg, &err));
         int n_mtp = belongs(archs[a], "nextn_predict_layers");
-        assert_true(cfg.n_layer == 3 - n_mtp && cfg.n_mtp == n_mtp && cfg.d_model == 64 &&
-                    cfg.n_vocab == 300 && cfg.rope_theta == 10000);
+        assert_true(cfg.n_layer == 3 - n_mtp && cfg.n_mtp + cfg.n_mtp_left == n_mtp &&
+                    cfg.d_model == 64 && cfg.n_vocab == 300 && cfg.rope_theta == 10000);
     }
     assert_true(cfg.kv_lora == 32 && cfg.q_lora == 24 && cfg.d_nope == 16 && cfg.d_rope == 8 &&
                 cfg.n_expert == 8 && cfg.route_sigmoid);

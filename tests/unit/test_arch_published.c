@@ -120,6 +120,49 @@ static const char *const published[] = {
     "\"n_shared_experts\":1,\"num_experts_per_tok\":4,\"moe_intermediate_size\":1536,"
     "\"first_k_dense_replace\":1,\"n_group\":1,\"topk_group\":1,\"topk_method\":\"noaux_tc\","
     "\"norm_topk_prob\":true,\"routed_scaling_factor\":1.8,\"num_nextn_predict_layers\":1",
+    /* Qwen3-Next-80B-A3B, Qwen3.5-35B-A3B, and 27B, of which 64 layers are too many for a line */
+    "\"model_type\":\"qwen3_next\"," SIZES(
+        48, 2048, 5120, 16, 2, 151936,
+        262144) ",\"attention_bias\":false,\"decoder_sparse_step\":1,\"full_attention_interval\":4,"
+                "\"head_dim\":"
+                "256,\"linear_conv_kernel_dim\":4,\"linear_key_head_dim\":128,\"linear_num_key_"
+                "heads\":16,"
+                "\"linear_num_value_heads\":32,\"linear_value_head_dim\":128,\"mlp_only_layers\":[]"
+                ","
+                "\"moe_intermediate_size\":512,\"norm_topk_prob\":true,\"num_experts\":512,"
+                "\"num_experts_per_tok\":10,\"output_router_logits\":false,\"partial_rotary_"
+                "factor\":0.25,"
+                "\"rms_norm_eps\":1e-6,\"rope_scaling\":null,\"rope_theta\":10000000,"
+                "\"router_aux_loss_coef\":0.001,\"shared_expert_intermediate_size\":512,"
+                "\"tie_word_embeddings\":false,\"use_sliding_window\":false",
+    "\"model_type\":\"qwen3_5_moe\",\"image_token_id\":248056,\"vision_config\":{\"depth\":27},"
+    "\"tie_word_embeddings\":false,\"text_config\":{\"model_type\":\"qwen3_5_moe_text\","
+    "\"attention_bias\":false,\"attention_dropout\":0.0,\"attn_output_gate\":true,\"dtype\":"
+    "\"bfloat16\",\"eos_token_id\":248044,\"full_attention_interval\":4,\"head_dim\":256,"
+    "\"hidden_act\":\"silu\",\"hidden_size\":2048,\"initializer_range\":0.02,"
+    "\"linear_conv_kernel_dim\":4,\"linear_key_head_dim\":128,\"linear_num_key_heads\":16,"
+    "\"linear_num_value_heads\":32,\"linear_value_head_dim\":128,\"mamba_ssm_dtype\":\"float32\","
+    "\"max_position_embeddings\":262144,\"mlp_only_layers\":[],\"moe_intermediate_size\":512,"
+    "\"mtp_num_hidden_layers\":1,\"mtp_use_dedicated_embeddings\":false,"
+    "\"num_attention_heads\":16,\"num_experts\":256,\"num_experts_per_tok\":8,"
+    "\"num_hidden_layers\":40,\"num_key_value_heads\":2,\"output_router_logits\":false,"
+    "\"rms_norm_eps\":1e-6,\"router_aux_loss_coef\":0.001,\"shared_expert_intermediate_size\":512,"
+    "\"use_cache\":true,\"vocab_size\":248320,\"rope_parameters\":{\"mrope_interleaved\":true,"
+    "\"mrope_section\":[11,11,10],\"partial_rotary_factor\":0.25,\"rope_theta\":10000000,"
+    "\"rope_type\":\"default\"}}",
+    "\"model_type\":\"qwen3_5_text\"," SIZES(
+        64, 5120, 17408, 24, 4, 248320,
+        262144) ",\"attn_output_gate\":true,\"full_attention_interval\":4,\"head_dim\":256,"
+                "\"linear_conv_kernel_dim\":4,\"linear_key_head_dim\":128,\"linear_num_key_heads\":"
+                "16,"
+                "\"linear_num_value_heads\":48,\"linear_value_head_dim\":128,\"mamba_ssm_dtype\":"
+                "\"float32\","
+                "\"mtp_num_hidden_layers\":1,\"mtp_use_dedicated_embeddings\":false,\"rms_norm_"
+                "eps\":1e-6,"
+                "\"partial_rotary_factor\":0.25,\"rope_parameters\":{\"mrope_interleaved\":true,"
+                "\"mrope_section\":[11,11,10],\"partial_rotary_factor\":0.25,\"rope_theta\":"
+                "10000000,"
+                "\"rope_type\":\"default\"}",
     /* gpt-oss */
     "\"model_type\":\"gpt_oss\"," SIZES(24, 2880, 2880, 64, 8, 201088, 131072)
     ",\"head_dim\":64,\"attention_bias\":true,\"experts_per_token\":4,\"num_experts_per_tok\":4,"
