@@ -285,7 +285,7 @@ typedef struct sl_step_record {
 typedef struct sl_engine_opts {
     int n_thread;      /* 0 = physical cores in the process's CPU set */
     int n_ctx;         /* tokens per sequence; 0 = the model's, cut to what memory allows */
-    int n_seq_max;     /* sequences decoded together; 0 = 32 */
+    int n_seq_max;     /* sequences decoded together; 0 = 32, or 8 and more with large states */
     int n_chunk;       /* prompt tokens per step; 0 = 512, or 2048 with stream_from */
     int n_queue_max;   /* requests that wait; 0 = 256 */
     int64_t kv_tokens; /* KV cache in tokens, all sequences; 0 = n_ctx, and more where batches want

@@ -13,6 +13,7 @@
 #include "os/os.h"
 
 #define DEFAULT_SEQ 32
+#define STATE_SEQ 8 /* the same, at least, where sequences have large states */
 #define DEFAULT_CHUNK 512
 #define STREAM_CHUNK 2048 /* where prompts are streamed: what comes is of use to so many tokens */
 #define DEFAULT_QUEUE 256
@@ -439,6 +440,17 @@ static void report(const sl_engine *e)
                 e->opts.n_defer);
 }
 
+/* Where layers have states, those of all sequences and their snapshots (engine_n_snap) take an
+ * eighth of what the weights do, about. */
+static int default_seq(const struct arch_cfg *c, int64_t weights)
+{
+    struct dev_kv_shape s = model_kv_shape(c, NULL, DEV_KV_F32, 1, ENGINE_BLK_TOK);
+    const struct dev_kv_group *g = &s.group[DEV_KV_STATE];
+    int64_t bytes = (int64_t)g->n_layer * g->d_k * (int64_t)sizeof(float);
+    if (!bytes) return DEFAULT_SEQ;
+    return (int)BASE_MIN(BASE_MAX(weights / 8 / (3 * bytes), STATE_SEQ), DEFAULT_SEQ);
+}
+
 static sl_status fill(sl_engine *e, sl_err *err)
 {
     sl_engine_opts *o = &e->opts;
@@ -446,7 +458,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     e->files_hash = files_hash(e);
     int64_t t0 = clock_now_ns();
     e->n_vocab = e->m->cfg.n_vocab;
-    e->n_seq_max = o->n_seq_max ? o->n_seq_max : DEFAULT_SEQ;
+    e->n_seq_max = o->n_seq_max ? o->n_seq_max : default_seq(&e->m->cfg, e->m->bytes);
     struct dev_opts dopts = {
         .n_thread = o->n_thread, .acts = acts_of(e), .no_hugepages = o->no_hugepages};
     dopts.exact = o->exact;
