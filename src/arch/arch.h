@@ -80,7 +80,7 @@ struct arch_cfg {
                          / n_delta_k) */
     bool attn_gate; /* GQA: q is, head by head, the query and a gate as wide, [2 H d, D]: the output
                        of attention is multiplied by sigmoid(gate) */
-    bool norm_one;  /* in this file the weights of norms are less 1, but for the delta layers' own */
+    bool norm_one;  /* the file has weights of norms less 1, but for the delta layers' own */
     int n_mtp_left; /* MTP layers that a GGUF file has after the others, and that are not read */
     /* experts */
     int n_expert, n_expert_used, n_shared, d_ff_expert;

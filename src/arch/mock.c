@@ -81,8 +81,10 @@ static sl_status gqa(struct list *l, sl_err *err)
     const struct arch_cfg *c = l->c;
     int64_t D = c->d_model, nq = (int64_t)c->n_head * c->d_head,
             nk = (int64_t)c->n_head_kv * c->d_head;
-    const struct row mat[] = {
-        {ROLE_Q, c->attn_gate ? 2 * nq : nq, D, true}, {ROLE_K, nk, D, true}, {ROLE_V, nk, D, true}, {ROLE_O, D, nq, true}};
+    const struct row mat[] = {{ROLE_Q, c->attn_gate ? 2 * nq : nq, D, true},
+                              {ROLE_K, nk, D, true},
+                              {ROLE_V, nk, D, true},
+                              {ROLE_O, D, nq, true}};
     const struct row norm[] = {{ROLE_Q_NORM, c->d_q_norm, 0, c->qk_norm},
                                {ROLE_K_NORM, c->d_k_norm, 0, c->qk_norm}};
     SL_TRY(matrices(l, mat, BASE_COUNT_OF(mat), err));

@@ -410,7 +410,7 @@ sl_status quant_plan_make(struct quant_plan *p, sl_err *err)
                            io_path(p->src), io_tensor(p->src, i)->name);
         if (quant_weight_name(p->src, i, name, sizeof name)) SL_TRY(add_tensor(p, name, err));
     }
-    if (p->left_mtp) quant_note(p->rep, "MTP layers, which %s has no place for", p->cfg.arch);
+    if (p->left_mtp) quant_note(p->rep, "MTP layers of %s are left out", p->cfg.arch);
     return add_freqs(p, err);
 }
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tiny checkpoints: one entry per architecture and per spelling that a real file may have.
 
-Each has `config` (what goes into config.json, in that spelling), `dtype` (of the matrices),
-`tok` (pre-tokenizer family), and optionally `shards`, `fp8` (128x128 blocks), `mtp`, `long`
-(a long sequence too), `mid` (one of so many positions), `ids`
-(added to the seed of all sequences: where rounding would decide), `gguf` (conversions: "plain", "legacy" kv_b
-or ssm_in, "split" into files), `as_type` (where transformers does not know the model_type: the one
-that computes the same there), `inner` (what names in the folder have in place of "model."), `f32`
-(words of names that are F32 there).
+Each has `config` (what goes into config.json, in that spelling), `dtype` (of the matrices), `tok`
+(pre-tokenizer family), and optionally `shards`, `fp8` (128x128 blocks), `mtp`, `long` (a long
+sequence too), `mid` (one of so many positions), `ids` (added to the seed of all sequences: where
+rounding would decide), `gguf` (conversions: "plain", "legacy" kv_b or ssm_in, "split" into files),
+`as_type` (where transformers does not know the model_type: the one that computes the same there),
+`inner` (what names in the folder have in place of "model."), `f32` (words of names that are F32
+there).
 Sizes are small and odd on purpose: head widths that are odd multiples of 8, row counts that are no
 multiple of 16, columns that are no multiple of 32.
 """
@@ -374,7 +374,7 @@ SPECS = {
                 rope_scaling=dict(type="yarn", factor=64.0, beta_fast=32.0, beta_slow=1.0,
                                   mscale=1.0, mscale_all_dim=1.0,
                                   original_max_position_embeddings=32)))),
-    # gated delta layers: projections by key head, expert by expert; a sequence with borders of chunks
+    # gated delta layers: projections by key head, single experts; a sequence longer than chunks
     "qwen3_next": dict(
         dtype="BF16", tok="qwen2", shards=2, gguf=["plain", "legacy"], mid=150, ids=9,
         beside=mtp_beside(56, 2, 40),

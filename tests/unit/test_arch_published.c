@@ -120,7 +120,7 @@ static const char *const published[] = {
     "\"n_shared_experts\":1,\"num_experts_per_tok\":4,\"moe_intermediate_size\":1536,"
     "\"first_k_dense_replace\":1,\"n_group\":1,\"topk_group\":1,\"topk_method\":\"noaux_tc\","
     "\"norm_topk_prob\":true,\"routed_scaling_factor\":1.8,\"num_nextn_predict_layers\":1",
-    /* Qwen3-Next-80B-A3B, Qwen3.5-35B-A3B, and 27B, of which 64 layers are too many for a line */
+    /* Qwen3-Next-80B-A3B, Qwen3.5-35B-A3B, Qwen3.5-27B */
     "\"model_type\":\"qwen3_next\"," SIZES(
         48, 2048, 5120, 16, 2, 151936,
         262144) ",\"attention_bias\":false,\"decoder_sparse_step\":1,\"full_attention_interval\":4,"
