@@ -43,7 +43,7 @@ def main():
             path = tmp + "/x.gguf"
             s = dict(spec, dtype="F32", mtp=0)
             s.pop("types", None)
-            tok = tiny_tok.gguf_keys(spec["tok"], c["vocab_size"])
+            tok = tiny_tok.gguf_keys(spec["tok"], tiny_hf.text_config(c)["vocab_size"])
             tiny_gguf.write(path, name, s, to_np(w), tok)
             seqs = [x[0] for x in sequences(name, spec)][:2]
             ref = tiny_hf.reference(spec, w, tmp + "/hf", seqs)[0]
