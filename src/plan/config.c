@@ -161,7 +161,11 @@ sl_status plan_model_from_config(struct plan_model *m, struct arena *a, const ch
 
 void plan_model_from_arch(struct plan_model *m, const struct arch_cfg *c)
 {
-    m->attn = c->kv_lora ? PLAN_ATTN_MLA : PLAN_ATTN_GQA;
+    m->attn = c->kv_lora ? PLAN_ATTN_MLA : c->n_delta_k ? PLAN_ATTN_HYB : PLAN_ATTN_GQA;
+    m->lin_k = c->n_delta_k, m->lin_v = c->n_delta_v, m->lin_d = c->d_delta_v;
+    m->lin_key = c->d_delta_k, m->lin_conv = c->n_conv, m->n_lin = 0;
+    m->shared_gate = c->shared_gate;
+    m->shared_inter = c->n_shared ? (int)(arch_d_shared(c) / c->n_shared) : 0;
     m->layers = c->n_layer, m->mtp_layers = c->n_mtp;
     m->hidden = c->d_model, m->vocab = c->n_vocab, m->tie_embed = c->tied_head;
     m->max_ctx = c->n_ctx_train;
@@ -175,6 +179,7 @@ void plan_model_from_arch(struct plan_model *m, const struct arch_cfg *c)
     m->window = c->n_window, m->n_window = m->dense_layers = 0;
     for (int i = 0; i < c->n_layer; i++) {
         m->n_window += c->layer[i].n_window > 0;
+        m->n_lin += c->layer[i].mixer == ARCH_DELTA;
         m->dense_layers += c->layer[i].ffn == ARCH_DENSE;
     }
 }

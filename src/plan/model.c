@@ -39,9 +39,10 @@ static void attn_params(const struct plan_model *m, double *split, double *repl)
         *split = full;
         return;
     }
-    double lin = D * (2.0 * m->lin_k + 2.0 * m->lin_v) * m->lin_d + D * 2.0 * m->lin_v +
-                 (double)m->lin_v * m->lin_d * D;
-    *split = 0.25 * (full + D * H * m->head_dim) + 0.75 * lin;
+    double keys = 2.0 * m->lin_k * (m->lin_key ? m->lin_key : m->lin_d);
+    double values = (double)m->lin_v * m->lin_d, share = m->n_lin ? (double)m->n_lin / m->layers : 0.75;
+    double lin = D * (keys + 3 * values + 2.0 * m->lin_v) + (keys + values) * m->lin_conv;
+    *split = (1 - share) * (full + D * H * m->head_dim) + share * lin;
 }
 
 static bool bad_shape(const struct plan_model *m, const char **field)
@@ -92,7 +93,7 @@ bool plan_model_finish(struct plan_model *m, char *why, size_t why_size)
     m->moe_layers = m->experts > 0 ? m->layers - m->dense_layers : 0;
     m->p_dense = 3 * D * m->dense_inter;
     m->p_expert = 3 * D * m->moe_inter;
-    m->p_shared = 3 * D * m->shared_inter * m->shared;
+    m->p_shared = 3 * D * m->shared_inter * m->shared + (m->shared_gate ? D : 0);
     m->p_router = D * m->experts;
     m->p_embed = (double)m->vocab * D;
     m->p_head = m->tie_embed ? 0 : m->p_embed;
@@ -174,6 +175,7 @@ double plan_kv_bytes(const struct plan_model *m, double ctx, double bits, int tp
     double split = fmax(1, fmin(tp, m->kv_heads));
     double full = 2.0 * m->kv_heads * m->head_dim * b * ctx / split;
     if (m->attn == PLAN_ATTN_GQA) return full / ctx * plan_keys_seen(m, ctx);
-    double state = (double)m->lin_v * m->lin_d * m->lin_d * 4 / fmax(1, fmin(tp, m->lin_v));
-    return ceil(L / 4) * full + floor(L * 0.75) * state;
+    double width = m->lin_key ? m->lin_key : m->lin_d, n = m->n_lin ? m->n_lin : floor(L * 0.75);
+    double state = m->lin_v * width * m->lin_d * 4 / fmax(1, fmin(tp, m->lin_v));
+    return (L - n) * full + n * state;
 }

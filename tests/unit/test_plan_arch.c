@@ -28,7 +28,7 @@ static bool count(const io_model *io, const struct arch_cfg *c, double *total, d
         arch_name_parse(&c->naming, t->name, &id);
         mtp |= id.layer >= c->n_layer;
         if (id.layer >= c->n_layer || strcmp(id.suffix, "bias") == 0 || t->n_dim < 2 ||
-            arch_is_beside_text(io, &id))
+            arch_is_beside_text(io, &id) || arch_is_mtp_left(c, t->name, &id))
             continue;
         *total += n;
         bool expert = id.role == ROLE_GATE_EXPS || id.role == ROLE_UP_EXPS ||
