@@ -27,8 +27,8 @@ static bool count(const io_model *io, const struct arch_cfg *c, double *total, d
         double n = (double)io_tensor_params(io, i);
         struct arch_name id;
         arch_name_parse(&c->naming, t->name, &id);
-        if (arch_is_mtp_left(c, t->name, &id)) {
-            *left += n; /* no layer that anything reads */
+        if (arch_is_mtp_left(c, t->name, &id)) { /* no layer that anything reads */
+            *left += arch_is_beside_text(io, &id) ? 0 : n;
             continue;
         }
         mtp |= id.layer >= c->n_layer;
