@@ -30,8 +30,7 @@ void api_form_tag(api *a, struct str *out, const char *tag)
     char *text = NULL;
     size_t n_text = 1;
     sl_status st = sl_tokenize(a->o.model, tag, strlen(tag), SL_TOK_SPECIAL, &ids, &n, NULL);
-    if (!st && n == 1)
-        st = sl_detokenize(a->o.model, ids, 1, SL_DETOK_PART, &text, &n_text, NULL);
+    if (!st && n == 1) st = sl_detokenize(a->o.model, ids, 1, SL_DETOK_PART, &text, &n_text, NULL);
     if (st == SL_NOMEM) /* no reason to hold the answer to another text */
         out->failed = SL_NOMEM;
     else if (!st && n_text == 0)
@@ -50,48 +49,91 @@ static size_t char_len(const char *p)
     return n;
 }
 
-/* With tag c0 c1 ... ck, and the text after c0 matched so far up to cj:
- *   back ::= c0 | c1 back'        another beginning of the tag
- *   off  ::= [^c0c1] | c1 off'    no tag
- *   part ::= (c1 part')?          the text ends inside of it */
-enum piece { BACK, OFF, PART };
+#define TAG_MAX 4
 
-static void put_piece(struct str *out, enum piece what, const char *tag)
+/* What is left of tags, each up to the end of its line. */
+struct rests {
+    const char *at[TAG_MAX];
+    int n;
+};
+
+static bool is_over(const char *rest)
 {
-    int depth = 0, n0 = (int)char_len(tag);
-    for (const char *c = tag + n0; *c; c += char_len(c)) {
-        int n = (int)char_len(c);
-        bool last = !c[n];
-        if (what == PART && last) break;
-        str_puts(out, "(");
-        if (what == BACK) str_printf(out, "\"%.*s\"", n0, tag);
-        if (what == OFF) str_printf(out, "[^%.*s%.*s]", n0, tag, n, c);
-        if (!last) str_printf(out, "%s\"%.*s\" ", what == PART ? "" : " | ", n, c);
-        depth++;
-    }
-    for (; depth; depth--)
-        str_puts(out, what == PART ? ")?" : ")");
+    return !*rest || *rest == '\n';
 }
 
-void api_form_without(struct str *out, const char *name, const char *tag, bool until,
+/* Those of r that go on with the character at c, after it. */
+static struct rests after(const struct rests *r, const char *c)
+{
+    struct rests out = {.n = 0};
+    size_t n = char_len(c);
+    for (int i = 0; i < r->n; i++)
+        if (strncmp(r->at[i], c, n) == 0) out.at[out.n++] = r->at[i] + n;
+    return out;
+}
+
+/* Does an earlier one go on with the same character as i? */
+static bool is_again(const struct rests *r, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (strncmp(r->at[k], r->at[i], char_len(r->at[i])) == 0) return true;
+    return false;
+}
+
+/* With tags c0 c1 ... ck, and the text after c0 matched so far up to cj of some:
+ *   back ::= c0 | c1 back'        another beginning of a tag
+ *   off  ::= [^c0c1] | c1 off'    no tag
+ *   part ::= (c1 part')?          the text ends inside of one
+ * Where tags part, each has its own c1. */
+enum piece { BACK, OFF, PART };
+
+static void put_piece(struct str *out, enum piece what, const char *c0, const struct rests *r)
+{
+    const char *between = what == PART ? "" : " | ";
+    int n0 = (int)char_len(c0), n_inner = 0;
+    for (int i = 0; i < r->n; i++)
+        n_inner += !is_over(r->at[i] + char_len(r->at[i]));
+    if (what == PART && !n_inner) return;
+    str_puts(out, "(");
+    if (what == BACK) str_printf(out, "\"%.*s\"", n0, c0);
+    if (what == OFF) str_printf(out, "[^%.*s", n0, c0);
+    for (int i = 0; i < r->n && what == OFF; i++)
+        if (!is_again(r, i)) str_put(out, r->at[i], char_len(r->at[i]));
+    if (what == OFF) str_putc(out, ']');
+    for (int i = 0; i < r->n; i++) {
+        struct rests next = after(r, r->at[i]);
+        if (is_again(r, i) || is_over(next.at[0])) continue;
+        str_printf(out, "%s\"%.*s\" ", between, (int)char_len(r->at[i]), r->at[i]);
+        put_piece(out, what, c0, &next);
+        between = " | ";
+    }
+    str_puts(out, what == PART ? ")?" : ")");
+}
+
+void api_form_without(struct str *out, const char *name, const char *tags, bool until,
                       const char *tag_gbnf)
 {
-    int n0 = (int)char_len(tag);
+    struct rests r = {.n = 0};
+    int n0 = (int)char_len(tags);
+    for (const char *t = tags; *t && r.n < TAG_MAX; t += *t == '\n') {
+        r.at[r.n++] = t + n0;
+        t += strcspn(t, "\n");
+    }
     str_printf(out, "%s-back ::= ", name);
-    put_piece(out, BACK, tag);
+    put_piece(out, BACK, tags, &r);
     str_printf(out, "\n%s-off ::= ", name);
-    put_piece(out, OFF, tag);
-    str_printf(out, "\n%s ::= ([^%.*s] | \"%.*s\" %s-back* %s-off)* ", name, n0, tag, n0, tag, name,
-               name);
+    put_piece(out, OFF, tags, &r);
+    str_printf(out, "\n%s ::= ([^%.*s] | \"%.*s\" %s-back* %s-off)* ", name, n0, tags, n0, tags,
+               name, name);
     if (!until) {
-        str_printf(out, "(\"%.*s\" %s-back* ", n0, tag, name);
-        put_piece(out, PART, tag);
+        str_printf(out, "(\"%.*s\" %s-back* ", n0, tags, name);
+        put_piece(out, PART, tags, &r);
         str_puts(out, ")?\n");
     } else if (tag_gbnf[0] == '<') /* a token of its own */
         str_printf(out, "%s\n", tag_gbnf);
     else {
-        str_printf(out, "\"%.*s\" %s-back* ", n0, tag, name);
-        api_form_literal(out, tag + n0, strlen(tag + n0));
+        str_printf(out, "\"%.*s\" %s-back* ", n0, tags, name);
+        api_form_literal(out, tags + n0, strcspn(tags + n0, "\n"));
         str_putc(out, '\n');
     }
 }

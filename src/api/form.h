@@ -39,9 +39,10 @@ sl_status api_form_xml_args(struct str *out, const struct json *root, int tool, 
                             sl_err *err) BASE_MUST_USE;
 /* The rules that those are made of. */
 void api_form_xml_tags(api *a, struct str *out, const struct api_family *family);
-/* Texts that do not hold tag; its first character must be none of its others.
- * until false: rule NAME, which may end anywhere; true: up to and with the tag, or token id. */
-void api_form_without(struct str *out, const char *name, const char *tag, bool until,
+/* Texts that hold none of the tags, of which each but the last has a line end after it; all begin
+ * with the same character, which is none of their others, and none is another's beginning.
+ * until false: rule NAME, which may end anywhere; true: up to and with the first tag, tag_gbnf. */
+void api_form_without(struct str *out, const char *name, const char *tags, bool until,
                       const char *tag_gbnf);
 /* tag as GBNF: the token, when it is a control token; else its text. */
 void api_form_tag(api *a, struct str *out, const char *tag);
