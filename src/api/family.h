@@ -39,9 +39,9 @@ typedef uint32_t api_tags; /* a bit each */
 /* Which calls may, must or can not come: nothing about them is enforced, or it is. */
 enum api_calls { API_CALLS_FREE, API_CALLS_MAY, API_CALLS_MUST };
 
-/* How arguments are written that have a tag each: one for the name and one for the value, or one
- * that holds the name. */
-enum api_xml { API_XML_NONE, API_XML_PAIRS, API_XML_NAMED };
+/* How arguments are written that have a tag each: one for the name and one for the value; one that
+ * holds the name in quotes; or one that holds it without, and the value on lines of its own. */
+enum api_xml { API_XML_NONE, API_XML_PAIRS, API_XML_NAMED, API_XML_LINES };
 
 /* How calls are written, as pieces of GBNF; NULL = nothing there. */
 struct api_call_form {
@@ -58,8 +58,9 @@ struct api_call_form {
     const char *open, *close; /* around all calls */
     const char *between;
     bool list;             /* several may be a list */
-    const char *not_text;  /* what words before calls do not hold: a tag, or its beginning; NULL: an
-                              answer has no words before calls, and begins with no "{" */
+    const char *not_text;  /* what words before calls do not hold: tags, or their beginnings, as
+                              api_form_without has them; NULL: an answer has no words before
+                              calls, and begins with no "{" */
     const char *not_first; /* and with none of these, of a class */
 };
 
@@ -91,7 +92,7 @@ struct api_family {
     api_tags text_tags; /* that mean something in content */
     api_tags cut_tags;  /* of calls that end reasoning which no tag has closed */
     api_tags lead_tags; /* that may stand before an object */
-    int call_tag;       /* that begins a call */
+    int call_tag;       /* that begins a call, or all of them; T_CALL may then begin one too */
     bool block;         /* around calls stand T_CALLS to T_SEP, all five */
     bool bare;   /* an answer that is an object, or a list where the form has one, is a call */
     bool closed; /* a tag ends each object */

@@ -8,7 +8,7 @@ static const struct api_call_form form = {
 const struct api_family api_family_json = {
     .name = "json",
     .parsers = "json",
-    .place = 8,
+    .place = 9,
     .bare = true,
     .form = &form,
 };

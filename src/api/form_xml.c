@@ -94,7 +94,7 @@ struct text {
 
 static bool is_sole(const struct json *s, const char *key)
 {
-    static const char *const notes[] = {"title",    "description", "default",   "examples",
+    static const char *const notes[] = {"title",    "description", "default",    "examples",
                                         "readOnly", "writeOnly",   "deprecated", "$comment"};
     for (const struct json *c = s->child; c; c = c->next) {
         bool may = strcmp(c->key, key) == 0;
@@ -272,12 +272,17 @@ sl_status api_form_xml_args(struct str *out, const struct json *root, int tool, 
 
 void api_form_xml_tags(api *a, struct str *out, const struct api_family *family)
 {
-    const char *close = api_family_tag(family, T_VALUE_END);
-    struct str end;
+    bool lines = family->xml == API_XML_LINES;
+    struct str end, none;
     str_init(&end, MEM_REQUEST, 0);
-    api_form_tag(a, &end, close);
-    api_form_without(out, "sl-value", close, true, str_c(&end));
-    str_printf(out, "sl-value-end ::= %s\nsl-key ::= ", str_c(&end));
+    str_init(&none, MEM_REQUEST, 0);
+    api_form_tag(a, &end, api_family_tag(family, T_VALUE_END));
+    str_puts(&none, api_family_tag(family, T_VALUE_END));
+    if (lines) /* they end a value, too */
+        str_printf(&none, "\n%s\n%s", api_family_tag(family, T_KEY),
+                   api_family_tag(family, T_CALL_END));
+    api_form_without(out, "sl-value", str_c(&none), true, str_c(&end));
+    str_printf(out, "sl-value-end ::= %s%s\nsl-key ::= ", lines ? "\"\\n\" " : "", str_c(&end));
     api_form_tag(a, out, api_family_tag(family, T_KEY));
     str_puts(out, "\nsl-key-end ::= ");
     if (family->xml == API_XML_PAIRS) {
@@ -285,8 +290,10 @@ void api_form_xml_tags(api *a, struct str *out, const struct api_family *family)
         str_puts(out, " \"\\n\"? ");
         api_form_tag(a, out, api_family_tag(family, T_VALUE));
     } else
-        str_puts(out, "\"\\\">\"");
+        str_puts(out, lines ? "\">\\n\"" : "\"\\\">\"");
     str_putc(out, '\n');
     api_inherit(out, &end);
+    api_inherit(out, &none);
     str_fini(&end);
+    str_fini(&none);
 }

@@ -294,16 +294,20 @@ static api_tags cut_tags(const struct api_parse *p)
 /* A tag of calls was found, k bytes. */
 static size_t begin_tag(struct api_parse *p, const char *s, size_t k, int t)
 {
-    bool call = t == p->f->call_tag;
+    bool call = t == p->f->call_tag || (p->f->xml && t == T_CALL);
     if (call) api_parse_hold(p, s, k);
     if (call && p->f->xml)
-        api_parse_xml_begin(p);
+        api_parse_xml_begin(p, t);
     else if (call && p->f->block) {
         api_parse_clear(p, &p->head);
         p->state = S_HEAD;
     } else if (call)
         api_parse_begin_json(p, false);
-    else if (p->state == S_REASON) { /* of several calls: what follows are they */
+    else if (t == T_THINK_END) { /* of reasoning that a call has ended */
+        api_parse_clear(p, &p->gap);
+        p->strip = true;
+        p->state = S_START;
+    } else if (p->state == S_REASON) { /* of several calls: what follows are they */
         api_parse_clear(p, &p->gap);
         p->cut_reason = true;
         p->from_reason = false;

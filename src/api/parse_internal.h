@@ -27,12 +27,21 @@ enum state {
     S_FENCE, /* before the arguments */
     S_ARGS,
     S_TAIL,    /* after the arguments, before the closing tag */
-    S_X_BLOCK, /* XML, NAMED: between calls */
+    S_X_BLOCK, /* XML but PAIRS: between calls */
     S_X_NAME,  /* the function's name */
     S_X_NEXT,  /* between arguments */
     S_X_KEY,
     S_X_GAP, /* PAIRS: between a name and its value */
     S_X_VALUE
+};
+
+/* Where in a value that stands on lines of its own: the line end before it and the one after it are
+ * no part of it, so that each line end is held until more of the value follows. */
+enum line {
+    LINE_NONE,  /* nothing has come yet */
+    LINE_FRONT, /* at the beginning of its first line */
+    LINE_IN,
+    LINE_HELD /* a line end is held */
 };
 
 enum out_kind { O_NONE, O_TEXT, O_REASON, O_ARGS };
@@ -81,7 +90,8 @@ struct api_parse {
     bool cut_reason;           /* a call ended reasoning: its closing tag may still come */
     bool named;                /* XML: the name is complete, its tag is not */
     bool open_str;             /* XML: a value that is a string is on its way out */
-    bool any_call;             /* XML, NAMED: of this block */
+    bool any_call;             /* XML but PAIRS: of this block */
+    enum line line;            /* XML, LINES: of the value at hand */
     bool started;              /* messages: the header at hand has its beginning */
     bool any_text, any_reason; /* messages: some came out */
     unsigned kinds;            /* XML: of the value at hand */
@@ -127,7 +137,8 @@ size_t api_parse_name_part(const struct api_parse *p, size_t n);
 /* ---- parse_calls.c, parse_xml.c: a step in one of their states ---- */
 void api_parse_begin_json(struct api_parse *p, bool strict);
 size_t api_parse_calls_step(struct api_parse *p, const char *s, size_t n, bool last);
-void api_parse_xml_begin(struct api_parse *p);
+/* tag: the one that was found, of all calls or of one. */
+void api_parse_xml_begin(struct api_parse *p, int tag);
 size_t api_parse_xml_step(struct api_parse *p, const char *s, size_t n, bool last);
 api_tags api_parse_xml_tags(const struct api_parse *p);
 void api_parse_xml_finish(struct api_parse *p);

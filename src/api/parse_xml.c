@@ -2,7 +2,10 @@
 /* Calls with a tag for each argument. GLM: <tool_call>NAME, then <arg_key>K</arg_key> and
  * <arg_value>V</arg_value> for each argument, </tool_call>; white space between them means nothing.
  * MiniMax: <minimax:tool_call>, then for each call <invoke name="NAME">, <parameter
- * name="K">V</parameter> for each argument, </invoke>; at last </minimax:tool_call>.
+ * name="K">V</parameter> for each argument, </invoke>; at last </minimax:tool_call>. Qwen3-Coder:
+ * <tool_call>, <function=NAME>, <parameter=K>, V and </parameter> for each argument, </function>,
+ * </tool_call>, all on lines of their own; a call may come without the outer tags, and an argument
+ * without the last one where a line begins with a tag that can only follow it.
  *
  * They become JSON. A value that can only be a string, by its schema, goes out as it comes; any
  * other is held until it is complete, and is a string when it is no JSON of a kind that may be. */
@@ -15,9 +18,14 @@ static bool pairs(const struct api_parse *p)
     return p->f->xml == API_XML_PAIRS;
 }
 
-void api_parse_xml_begin(struct api_parse *p)
+static bool lines(const struct api_parse *p)
 {
-    p->state = pairs(p) ? S_X_NAME : S_X_BLOCK;
+    return p->f->xml == API_XML_LINES;
+}
+
+void api_parse_xml_begin(struct api_parse *p, int tag)
+{
+    p->state = tag == T_CALL ? S_X_NAME : S_X_BLOCK;
     p->any_call = false;
     p->named = false;
     api_parse_clear(p, &p->head);
@@ -79,6 +87,7 @@ static void begin_value(struct api_parse *p)
     p->open_str = p->kinds == API_PARSE_STR;
     if (p->open_str) api_parse_put_args(p, "\"", 1);
     api_parse_clear(p, &p->held);
+    p->line = LINE_NONE;
     p->state = S_X_VALUE;
 }
 
@@ -170,6 +179,19 @@ static void put_value(struct api_parse *p, const char *s, size_t n)
     put_escaped(p, s, n);
 }
 
+/* Part of a value on lines of its own: up to a tag or a line's end, or that end. */
+static size_t put_line(struct api_parse *p, const char *s, size_t n)
+{
+    size_t k = 1;
+    if (p->line == LINE_HELD) put_value(p, "\n", 1);
+    p->line = s[0] == '\n' ? LINE_HELD : LINE_IN;
+    if (p->line == LINE_HELD) return k;
+    while (k < n && s[k] != '<' && s[k] != '\n')
+        k++;
+    put_value(p, s, k);
+    return k;
+}
+
 /* ---- states ---- */
 
 static size_t in_block(struct api_parse *p, const char *s, size_t n, bool last)
@@ -231,18 +253,18 @@ static size_t paired_name(struct api_parse *p, const char *s, size_t n, bool las
     return k;
 }
 
-/* Up to a quote, and the bracket after it: 1 = complete, 0 = more is needed, -1 = no name. *k: the
- * bytes that were taken. */
-static int quoted(struct api_parse *p, const char *s, size_t n, size_t *k)
+/* Up to a quote, where the form has one, and the bracket after it: 1 = complete, 0 = more is
+ * needed, -1 = no name. *k: the bytes that were taken. */
+static int name_in_tag(struct api_parse *p, const char *s, size_t n, size_t *k)
 {
     for (*k = 0; *k < n; ++*k) {
         char c = s[*k];
-        if (p->named && c == '>') {
+        if ((p->named || lines(p)) && c == '>') {
             ++*k;
             return 1;
         }
         if (c == '<' || c == '\n' || p->named || p->head.n > API_PARSE_NAME) return -1;
-        if (c == '"')
+        if (c == '"' && !lines(p))
             p->named = true;
         else
             str_putc(&p->head, c);
@@ -254,7 +276,7 @@ static size_t in_name(struct api_parse *p, const char *s, size_t n, bool last)
 {
     size_t k = 0;
     if (pairs(p)) return paired_name(p, s, n, last);
-    int r = quoted(p, s, n, &k);
+    int r = name_in_tag(p, s, n, &k);
     if (r == 1) trim(&p->head);
     api_parse_hold(p, s, k);
     if (r == 1 && p->head.n)
@@ -288,7 +310,7 @@ static size_t in_key(struct api_parse *p, const char *s, size_t n, bool last)
 {
     size_t k = 0;
     if (!pairs(p)) {
-        int r = quoted(p, s, n, &k);
+        int r = name_in_tag(p, s, n, &k);
         if (r == 1) begin_value(p);
         if (r < 0) end_call(p, S_X_BLOCK);
         return k;
@@ -323,7 +345,12 @@ static size_t in_gap(struct api_parse *p, const char *s, size_t n, bool last)
 
 static size_t in_value(struct api_parse *p, const char *s, size_t n, bool last)
 {
+    if (lines(p) && p->line == LINE_NONE) {
+        p->line = LINE_FRONT;
+        if (s[0] == '\n') return 1;
+    }
     api_tags tags = BIT(T_VALUE_END) | (p->control ? api_parse_xml_tags(p) : 0);
+    if (lines(p) && p->line != LINE_IN) tags |= BIT(T_KEY) | BIT(T_CALL_END);
     int t = s[0] == '<' ? api_parse_tag_at(p, s, n, last, tags) : -1;
     size_t k = 1;
     if (t == -2) return 0;
@@ -331,10 +358,11 @@ static size_t in_value(struct api_parse *p, const char *s, size_t n, bool last)
         end_value(p);
         return strlen(api_family_tag(p->f, t));
     }
-    if (t >= 0) { /* a control token that closes more than the value */
+    if (t >= 0) { /* a tag that closes more than the value */
         end_value(p);
         return 0;
     }
+    if (lines(p)) return put_line(p, s, n);
     while (k < n && s[k] != '<')
         k++;
     put_value(p, s, k);

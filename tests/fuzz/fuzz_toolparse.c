@@ -77,11 +77,12 @@ static void clear(struct out *o)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const tool[] = {"none", "hermes", "deepseek_v3", "llama3",
-                                       "json", "glm45",  "minimax_m2",  "kimi_k2", "harmony"};
+    static const char *const tool[] = {"none",    "hermes",     "deepseek_v3", "llama3",
+                                       "json",    "glm45",      "minimax_m2",  "kimi_k2",
+                                       "harmony", "qwen3_coder"};
     static struct out a, b; /* their blocks stay: to allocate them anew is a sixth of a run */
     if (size < 2) return 0;
-    struct api_parse_opts o = {.tool_parser = tool[data[0] % 9],
+    struct api_parse_opts o = {.tool_parser = tool[data[0] % 10],
                                .reasoning_parser = data[0] & 64 ? "qwen3" : "none",
                                .tools = true,
                                .prompt_thinks = (data[0] & 128) != 0};

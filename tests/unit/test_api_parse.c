@@ -32,6 +32,8 @@
 #define CON "<|constrain|>"
 #define RET "<|return|>"
 #define CALLH "<|call|>"
+#define ARG(k, v) "<parameter=" k ">\n" v "\n</parameter>\n"
+#define FUN(name, args) "<function=" name ">\n" args "</function>"
 #define PAR(k, v) "<parameter name=\"" k "\">" v "</parameter>\n"
 
 static const char tool_text[] =
@@ -325,6 +327,59 @@ static const struct row rows[] = {
     {"minimax_m2", "none", false,
      CT("<minimax:tool_call>") "<invoke name=\"f\"><parameter name=\"n\">1"
      CT("</minimax:tool_call>") "x", "C(x)0:f({\"n\": 1})"},
+    /* Qwen3-Coder, Qwen3.5: one line end at each end of a value is none of it */
+    {"qwen3_coder", "qwen3", true, "hm\n</think>\n\nLook.\n\n<tool_call>\n" FUN(
+        "f", ARG("s", "a\n <b>\n") ARG("n", "7") ARG("b", "True") ARG("o", "{\"k\": [1]}")
+        ARG("u", "None")) "\n</tool_call>", "R(hm)C(Look.)0:f({\"s\": \"a\\n <b>\\n\", \"n\": 7, "
+        "\"b\": true, \"o\": {\"k\": [1]}, \"u\": null})"},
+    {"qwen3_coder", "qwen3", false, "<think>\n\n</think>\n\n<tool_call>\n" FUN("g", "")
+     "\n</tool_call>\n<tool_call>\n" FUN("f", ARG("e", "1") ARG("r", "2") ARG("a", "\n[1]\n")
+     ARG("x", "3")) "\n</tool_call>\n",
+     "0:g({})1:f({\"e\": \"1\", \"r\": \"2\", \"a\": [1], \"x\": 3})"},
+    {"qwen3_coder", "none", false, "<tool_call><function=f><parameter=s>a</parameter><parameter=n>"
+     "1</parameter></function></tool_call>then", "C(then)0:f({\"s\": \"a\", \"n\": 1})"},
+    {"qwen3_xml", "none", false, "<tool_call>\n" FUN("f", ARG("s", "") "<parameter=s>\n</parameter>"
+     "<parameter=s></parameter>" ARG("s", "\n") ARG("r", "\n\n\n") ARG("s", "\"q\" </param>"))
+     "\n</tool_call>", "0:f({\"s\": \"\", \"s\": \"\", \"s\": \"\", \"s\": \"\\n\", \"r\": "
+     "\"\\n\\n\\n\", \"s\": \"\\\"q\\\" </param>\"})"},
+    {"qwen3_coder", "none", false, "<tool_call>\n" FUN("f", ARG("n", "seven") ARG("o", "{'k': 1}")
+     ARG("z", "[2") ARG("zz", "false")) "\n</tool_call>",
+     "0:f({\"n\": \"seven\", \"o\": \"{'k': 1}\", \"z\": \"[2\", \"zz\": false})"},
+    {"qwen3_coder", "none", false, "<tool_call>\n" FUN("f", "") FUN("g", "") "</tool_call>x",
+     "C(x)0:f({})1:g({})"}, /* two between the outer tags */
+    {"qwen3_coder", "none", false, "Look.\n" FUN("f", ARG("s", "a")) "\n</tool_call>\n"
+     FUN("g", "") "\n" FUN("g", "") "\nEnd.", /* the outer tags are missing */
+     "C(Look.End.)0:f({\"s\": \"a\"})1:g({})2:g({})"},
+    {"qwen3_coder", "none", false, "<tool_call>\n<function=f>\n" ARG("s", "a")
+     "</tool_call><tool_call>\n<function=g>\n<tool_call>\n" FUN("g", ""),
+     "0:f({\"s\": \"a\"})1:g({})2:g({})"}, /* and others */
+    {"qwen3_coder", "none", false, "<tool_call>\n<function=f>\n<parameter=s>\na < b </function>\n"
+     "<parameter=n>\n1\n</function>\n</tool_call>",
+     "0:f({\"s\": \"a < b </function>\", \"n\": 1})"},
+    {"qwen3_coder", "none", false, "<function=f><parameter=s></function>x",
+     "C(x)0:f({\"s\": \"\"})"},
+    {"qwen3_coder", "none", false, "<tool_call>\n<function=f>\njunk\n</function>\n</tool_call>",
+     "C(junk\n</function>\n</tool_call>)0:f({})"},
+    {"qwen3_coder", "none", false, "a <tool_call>{\"name\": \"f\"}</tool_call> b",
+     "C(a <tool_call>{\"name\": \"f\"}</tool_call> b)"},
+    {"qwen3_coder", "none", false, "a <function> <function=\nf> <function=<b> <function=> <functio",
+     "C(a <function> <function=\nf> <function=<b> <function=> <functio)"},
+    {"qwen3_coder", "none", false, "<tool_call>\n<function=f", "C(<tool_call>\n<function=f)"},
+    {"qwen3_coder", "none", false, "<tool_call>\n<function=f>\n<parameter=s>\ncut o\n",
+     "0:f({\"s\": \"cut o)"},
+    {"qwen3_coder", "none", false, "<tool_call>\n<function=f>\n<parameter=o>\n{\"cut\n",
+     "0:f({\"o\": {\"cut)"},
+    {"qwen3_coder", "none", false, "<tool_call>\n<function=f>\n<parameter=s", "0:f({})"},
+    {"qwen3_coder", "none", false, "<tool_call>\n<function=f>\n" ARG("s", "a") "</functi",
+     "C(</functi)0:f({\"s\": \"a\"})"},
+    {"qwen3_coder", "qwen3", true, "I call <tool_call>\n" FUN("f", ARG("n", "1"))
+     "\n</tool_call>\n</think>done", "R(I call)C(done)0:f({\"n\": 1})"},
+    {"qwen3_coder", "qwen3", true, "no <tool_call> and <function=f> here</think>x",
+     "R(no <tool_call> and <function=f> here)C(x)"},
+    {"qwen3_coder", "none", false, CT("<tool_call>") "\n<function=f>\n" ARG("s", "1")
+     "</function>\n" CT("</tool_call>") CT("<|im_end|>"), "0:f({\"s\": \"1\"})"},
+    {"qwen3_coder", "none", false, CT("<tool_call>") "\n<function=f>\n<parameter=n>\n1\n"
+     CT("</tool_call>") "x", "C(x)0:f({\"n\": 1})"},
     /* Kimi: the head is the id */
     {"kimi_k2", "kimi_k2", false, "<think>hm</think>Look." K_CALLS K_CALL "functions.get_weather:0"
      K_ARGS "{\"city\": \"Paris\"}" K_CALL_END K_CALL
@@ -483,6 +538,10 @@ static const char *const part[] = {"<think>",
                                    "</invoke>",
                                    "<parameter name=\"n\">",
                                    "</parameter>",
+                                   "<function=f>",
+                                   "</function>",
+                                   "<parameter=s>",
+                                   "<parameter=n>\n",
                                    K_CALL,
                                    K_ARGS,
                                    "functions.f:0",
@@ -494,8 +553,9 @@ static const char *const part[] = {"<think>",
 
 TEST(api_parse_random_texts_are_the_same_in_any_cut)
 {
-    static const char *const tool[] = {"none",  "hermes",     "deepseek_v3", "llama3", "json",
-                                       "glm45", "minimax_m2", "kimi_k2",     "harmony"};
+    static const char *const tool[] = {"none",    "hermes",     "deepseek_v3", "llama3",
+                                       "json",    "glm45",      "minimax_m2",  "kimi_k2",
+                                       "harmony", "qwen3_coder"};
     struct str in, whole, line;
     const struct json *tools = tool_list();
     str_init(&in, MEM_MISC, 0);
@@ -504,7 +564,7 @@ TEST(api_parse_random_texts_are_the_same_in_any_cut)
     for (uint64_t seed = 1; seed <= 12000; seed++) {
         size_t cut[64];
         int n_cut = 0, n_part = (int)(rng_uniform(seed, 0, 0) * 24);
-        struct api_parse_opts o = {.tool_parser = tool[seed % 9],
+        struct api_parse_opts o = {.tool_parser = tool[seed % 10],
                                    .tool_list = seed % 13 ? tools : NULL,
                                    .reasoning_parser = seed % 3 ? "qwen3" : "none",
                                    .tools = true,
@@ -553,10 +613,13 @@ TEST(api_parse_long_texts_are_cheap)
                                        "<tool_call>f<arg_key>n</arg_key><arg_value>1",
                                        "<minimax:tool_call><invoke name=\"",
                                        "<parameter name=\"n\">",
+                                       "<function=f>",
+                                       "<parameter=s>\n",
+                                       "<function=f><parameter=n>1\n",
                                        K_CALL "functions.f:0" K_ARGS,
                                        "\\"};
     static const char *const tool[] = {"hermes", "deepseek_v3", "llama3", "json",
-                                       "glm45",  "minimax_m2",  "kimi_k2"};
+                                       "glm45",  "minimax_m2",  "kimi_k2", "qwen3_coder"};
     for (int u = 0; u < BASE_COUNT_OF(unit); u++)
         for (int t = 0; t < BASE_COUNT_OF(tool); t++) {
             struct api_parse_opts o = {
@@ -596,6 +659,11 @@ TEST(api_parse_auto_reads_the_template)
                {"<tool_call> <think>", "hermes", true, NULL},
                {"<tool_call>{name}\n<arg_key> </think>", "glm", true, NULL},
                {"'<minimax:tool_call>' <think>", "minimax", true, NULL},
+               {"<tool_call>\n<function=a>\n<parameter=b> <think>", "qwen", true, NULL},
+               {"<tool_call>\n<function=' + name + '>' <parameter=", "qwen", false, "hermes"},
+               {"<tool_call> <function=a>", "hermes", false, NULL},
+               {"<function=a> <parameter=b>", "json", false, NULL},
+               {"{{ x }}", "qwen", false, "qwen"},
                {K_CALLS, "kimi", false, NULL},
                {CH "analysis" MSG, "harmony", true, NULL},
                {"<|python_tag|>", "llama3", false, NULL},
