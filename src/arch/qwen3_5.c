@@ -9,6 +9,7 @@ const struct arch arch_qwen3_5 = {
     .gguf = "qwen35",
     .hf_type = "qwen3_5_text|qwen3_5",
     .hf_class = "Qwen3_5ForCausalLM",
+    .tool_family = "qwen",
     .hf_keys = ARCH_HF_KEYS_DELTA,
     .gguf_keys = ARCH_GGUF_KEYS_DELTA,
     .alias = alias,

@@ -39,6 +39,7 @@ const struct arch arch_qwen3_5_moe = {
     .gguf = "qwen35moe",
     .hf_type = "qwen3_5_moe_text|qwen3_5_moe",
     .hf_class = "Qwen3_5MoeForCausalLM",
+    .tool_family = "qwen",
     .hf_keys = ARCH_HF_KEYS_DELTA "|" ARCH_HF_KEYS_DELTA_MOE,
     .gguf_keys = ARCH_GGUF_KEYS_DELTA "|" ARCH_GGUF_KEYS_DELTA_MOE,
     .alias = alias,
