@@ -353,12 +353,41 @@ def harmony(s):
          r)
 
 
-for fam in ("auto", "hermes", "llama3", "json", "glm45", "minimax_m2", "kimi_k2", "harmony"):
+def coder(s, name):
+    """Qwen's newer form by the real templates: what they make of a history, calls in it, and the
+    prompt's end with thinking on and off."""
+    past = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "w", "tool_calls": [
+        {"id": "a", "type": "function", "function": {
+            "name": "get_weather", "arguments": '{"city": "a\\nb", "n": 2, "l": [1, {"k": "v"}]}'}},
+        {"id": "b", "type": "function", "function": {"name": "nothing", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "a", "content": "t"},
+        {"role": "tool", "tool_call_id": "b", "content": "z"}]
+    want = ("<tool_call>\n<function=get_weather>\n<parameter=city>\na\nb\n</parameter>\n"
+            "<parameter=n>\n2\n</parameter>\n<parameter=l>\n[1, {\"k\": \"v\"}]\n</parameter>\n"
+            "</function>\n</tool_call>\n<tool_call>\n<function=nothing>\n</function>\n</tool_call>"
+            "<|im_end|>\n<|im_start|>user\n")
+    thinks = name == "qwen3.5"
+    for on, end in ((True, "<think>\n"), (False, "<think>\n\n</think>\n\n")):
+        more = {"enable_thinking": on} if thinks else {}
+        status, r = s.post("/apply-template", {"messages": past, "tools": TOOLS, **more})
+        need(f"{name}: history, thinking {on}", status == 200 and want in r["prompt"] and
+             r["prompt"].endswith("<|im_start|>assistant\n" + (end if thinks else "")), r)
+        for seed in range(4):
+            status, r = s.post(CHAT, chat("Go", tools=TOOLS, tool_choice="required", seed=seed,
+                                          temperature=1.3, max_tokens=300, **more))
+            c = r["choices"][0] if status == 200 else {"finish_reason": "none"}
+            need(f"{name}: forced by its template {on} {seed}", c["finish_reason"] == "length" or
+                 (c["finish_reason"] == "tool_calls" and all(
+                     call_ok(n, a, list(OK)) for n, a in calls_of(c["message"]))), r)
+
+
+for fam in ("auto", "hermes", "llama3", "json", "glm45", "minimax_m2", "qwen3_coder", "kimi_k2",
+            "harmony"):
     with Server("--tool-parser", fam) as server:
         forced(server, fam, 100 if FULL else 12)
         strict(server, fam, 200 if FULL else 12)
         loose(server, fam)
-        if fam in ("glm45", "minimax_m2"):
+        if fam in ("glm45", "minimax_m2", "qwen3_coder"):
             text_forms(server, fam)
         if fam == "auto":
             for part in (reasoning, responses, refused):
@@ -370,6 +399,9 @@ with tempfile.TemporaryDirectory() as tmp:
         f.write(HARMONY)
     with Server("--chat-template", f"{tmp}/t.jinja") as server:
         harmony(server)
+for tmpl in ("qwen3.5", "qwen3-coder"):
+    with Server("--chat-template", f"{e2e.DATA}/templates/{tmpl}.jinja") as server:
+        coder(server, tmpl)
 with Server("--tool-parser", "none") as server:
     got = server.call("POST", CHAT, chat(tools=TOOLS, tool_choice="required"))
     need("no parser", got[0] == 400 and b"--tool-parser none" in got[2], got)
