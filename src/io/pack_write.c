@@ -247,7 +247,8 @@ static void put_tensors(const io_pack_out *o, struct str *s)
     str_put(s, str_c(&o->vectors), o->vectors.n);
     for (int i = 0; i < src->n_tensor; i++) {
         const struct tensor *t = &src->tensor[i];
-        bool stored = t->n_dim < 2 || io_ends_with(t->name, ".bias"); /* an expert's each */
+        bool stored = t->n_dim < 2 || io_ends_with(t->name, ".bias") || /* an expert's each */
+                      io_ends_with(t->name, "conv1d.weight"); /* no product's */
         if (is_replaced(o, t->name)) continue;
         put_name(s, t->name);
         put_name(s, tensor_dtype(t->type)->text);

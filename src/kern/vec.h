@@ -126,8 +126,8 @@ static inline size_t vec_v_row_bytes(int t, int d)
 
 /* A token of the gated delta rule (Yang et al., arXiv 2412.06464): s = decay * s, then d = beta *
  * (v - s^T k), s += k d^T, o = s^T q. k, q [d_k], v, o [d_v]; o may be v; d_k is even. The state s
- * [d_k, d_v] lies in blocks of 16 columns one after another, [d_k, 16] each; columns from d_v on are
- * zeros. */
+ * [d_k, d_v] lies in blocks of 16 columns one after another, [d_k, 16] each; columns from d_v on
+ * are zeros. */
 struct vec_delta {
     const float *k, *q, *v;
     float *o;

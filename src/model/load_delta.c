@@ -48,7 +48,7 @@ static sl_status load_conv(struct model *m, int il, struct layer *l, sl_err *err
     int64_t n = ch * c->n_conv;
     void *p = NULL;
     if (!t) return io_missing(m->io, w.name, err);
-    if (!tensor_dtype_is_weight(t->type) || tensor_dtype(t->type)->block > 1 ||
+    if (!t->data || !tensor_dtype_is_weight(t->type) || tensor_dtype(t->type)->block > 1 ||
         tensor_count(t) != n || t->shape[0] != ch || t->shape[t->n_dim - 1] != c->n_conv ||
         t->col_bytes)
         return SL_FAIL(err, FORMAT, "%s: %lld values of type %s, expected [%lld, %d] numbers",

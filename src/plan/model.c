@@ -40,7 +40,8 @@ static void attn_params(const struct plan_model *m, double *split, double *repl)
         return;
     }
     double keys = 2.0 * m->lin_k * (m->lin_key ? m->lin_key : m->lin_d);
-    double values = (double)m->lin_v * m->lin_d, share = m->n_lin ? (double)m->n_lin / m->layers : 0.75;
+    double values = (double)m->lin_v * m->lin_d;
+    double share = m->n_lin ? (double)m->n_lin / m->layers : 0.75;
     double lin = D * (keys + 3 * values + 2.0 * m->lin_v) + (keys + values) * m->lin_conv;
     *split = (1 - share) * (full + D * H * m->head_dim) + share * lin;
 }

@@ -458,10 +458,11 @@ static bool takes(sl_model *m, const struct args *a, char *why, size_t n)
     return st == SL_OK;
 }
 
-/* Every other layer with keys and values per head has a recurrent state in their place. */
+/* Every other layer with keys and values per head has a recurrent state in their place; models that
+ * have states stay as they are. */
 static void with_state(struct arch_cfg *c)
 {
-    for (int i = 1; i < c->n_layer; i += 2)
+    for (int i = 1; i < c->n_layer && !c->n_delta_k; i += 2)
         if (c->layer[i].mixer == ARCH_GQA) c->layer[i].mixer = ARCH_SCAN;
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Attention's products are counted: 2 layers, 4 heads of 40 + 40 (qwen3), 24 + 16 materialised, 40 +
-# 32 on latents (deepseek_v2), each token times the positions it sees. The limit is at least each of
-# its parts and at most their sum.
+# 32 on latents (deepseek_v2), each token times the positions it sees; of a prompt's last layer the
+# last token's alone. The limit is at least each of its parts and at most their sum.
 cat >look.py <<'E2'
 import json, sys
 for t in json.load(sys.stdin):
