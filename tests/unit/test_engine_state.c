@@ -202,3 +202,20 @@ TEST(engine_state_is_refused_by_a_recording)
     assert_non_null(strstr(err.text, "recurrent state"));
     sl_model_close(m);
 }
+
+TEST(engine_state_has_no_drafts)
+{
+    sl_model *m = open_model();
+    static const char *const source[] = {"ngram", "mtp", "replay:1"};
+    sl_engine *e = NULL;
+    for (int i = 0; i < BASE_COUNT_OF(source); i++) {
+        sl_engine_opts o = {.n_thread = 1, .n_ctx = 64, .draft = source[i]};
+        assert_int_equal(sl_engine_open(m, &o, &e, &err), SL_REQUEST);
+        assert_non_null(strstr(err.text, source[i]));
+        assert_non_null(strstr(err.text, "a recurrent state"));
+    }
+    sl_engine_opts o = {.n_thread = 1, .n_ctx = 64, .draft = "auto"}; /* it goes without */
+    ASSERT_OK(sl_engine_open(m, &o, &e, &err));
+    sl_engine_close(e);
+    sl_model_close(m);
+}

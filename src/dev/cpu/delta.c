@@ -216,6 +216,9 @@ void dev_cpu_delta(dev *d, const struct dev_step *b, const struct dev_delta *p)
     double n_tok = (double)b->n_tok / BASE_MAX(b->n_seq, 1);
     ASSERT(b->seat && dev_cpu_kv_of(p->kv, p->group)->s.d_k >=
                           dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv));
+    if (d->timing) /* states are read and written */
+        d->cost.bytes +=
+            8.0 * b->n_seq * (double)dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv);
     dev_cpu_for_rows(dev_cpu_of(d), b->n_seq * p->n_k,
                      NS_VALUE * n_tok * job.n_each * p->d_k * p->d_v, run_unit, &job);
 }
