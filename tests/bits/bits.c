@@ -159,7 +159,7 @@ static void step(struct job *j, struct rig *r, const int32_t *table, const int *
                  const int *n_new, bool keep)
 {
     static int32_t ids[T_MAX], next[T_MAX], pos[T_MAX], row[T_MAX], tok0[SEQ + 1];
-    static int32_t blk[SEQ * LD], prompt[SEQ], of[T_MAX];
+    static int32_t blk[SEQ * LD], prompt[SEQ], seat[SEQ], of[T_MAX];
     struct dev_keep kept[SEQ];
     int n = 0, n_seq = 0;
     for (int s = 0; s < SEQ; s++) {
@@ -169,6 +169,7 @@ static void step(struct job *j, struct rig *r, const int32_t *table, const int *
         kept[n_seq] = (struct dev_keep){0, false};
         if (keep && at[s] < n_prompt[s])
             kept[n_seq] = (struct dev_keep){(uint64_t)s + 1, at[s] + n_new[s] >= n_prompt[s]};
+        seat[n_seq] = (3 * s + 2) % SEQ;
         prompt[n_seq++] = n_prompt[s];
         for (int i = 0; i < n_new[s]; i++, n++) {
             ids[n] = j->ids[s][at[s] + i];
@@ -187,6 +188,7 @@ static void step(struct job *j, struct rig *r, const int32_t *table, const int *
                          .blk = {blk, blk},
                          .ld_blk = LD,
                          .n_prompt = prompt,
+                         .seat = seat,
                          .keep = keep ? kept : NULL,
                          .n_row = n,
                          .row_tok = row,

@@ -33,7 +33,10 @@ def config(arch, kind, **kw):
 # layer; 17 heads, which fill no vector; sinks, biases of experts and clamped units; `long`, whose
 # inner width of 8448 columns is over two spans of groups in the choice of second planes; a part of
 # a head rotated, with an MTP layer of GQA; norms over all heads at once; values wider than keys'
-# plain part; a nested configuration with the experts in integers of 4 bits.
+# plain part; a nested configuration with the experts in integers of 4 bits; gated delta layers,
+# their projections in two matrices and two value heads for a key head, beside attention with a gate
+# and a shared expert with one; the same with projections apart, three value heads for a key head,
+# whose widths differ, and no experts.
 CONFIGS = {
     "llama": config("LlamaForCausalLM", "llama", hidden_size=768, intermediate_size=768,
                     num_hidden_layers=2, num_attention_heads=10, num_key_value_heads=2,
@@ -106,6 +109,23 @@ CONFIGS = {
             moe_intermediate_size=256, routed_scaling_factor=2.827, scoring_func="sigmoid",
             n_group=1, topk_group=1, topk_method="noaux_tc", norm_topk_prob=True,
             rope_scaling=YARN, **MLA)),
+    "qwen3_next": config("Qwen3NextForCausalLM", "qwen3_next", hidden_size=768,
+                         intermediate_size=512, num_hidden_layers=3, num_attention_heads=4,
+                         num_key_value_heads=1, head_dim=256, partial_rotary_factor=0.25,
+                         rope_theta=10000000, attention_bias=False, full_attention_interval=2,
+                         linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=128,
+                         linear_value_head_dim=128, linear_conv_kernel_dim=4, num_experts=6,
+                         num_experts_per_tok=2, moe_intermediate_size=256,
+                         shared_expert_intermediate_size=256, norm_topk_prob=True,
+                         decoder_sparse_step=1, mlp_only_layers=[]),
+    "qwen3_5": config("Qwen3_5ForCausalLM", "qwen3_5_text", hidden_size=768,
+                      intermediate_size=512, num_hidden_layers=4, num_attention_heads=6,
+                      num_key_value_heads=2, head_dim=128, attention_bias=False,
+                      layer_types=["linear_attention"] * 3 + ["full_attention"],
+                      linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=64,
+                      linear_value_head_dim=128, linear_conv_kernel_dim=4,
+                      rope_parameters=dict(rope_type="default", rope_theta=10000000,
+                                           partial_rotary_factor=0.25)),
 }
 INT4 = dict(quant_method="compressed-tensors", format="pack-quantized",
             ignore=["re:.*self_attn.*", "re:.*shared_experts.*", "re:.*lm_head",
@@ -123,7 +143,9 @@ SOME = {"long": ("q4_0", "int8"),  # which is slow
         "glm4_moe": ("bf16", "q4_k", "nvfp4", "mxfp4"),
         "minimax_m2": ("bf16", "q4_0", "q6_k", "awq"),
         "glm4_moe_lite": ("bf16", "q8_0", "int8", "awq"),
-        "kimi_k25": ("own", "q4_0", "q4_k", "int8")}
+        "kimi_k25": ("own", "q4_0", "q4_k", "int8"),
+        "qwen3_next": ("bf16", "q4_0", "q6_k", "int8"),
+        "qwen3_5": ("q4_k", "awq")}
 TOKENIZER = {"qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3_moe",
              "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3"}
 
@@ -139,12 +161,23 @@ def text_of(name):
     return CONFIGS[name].get("text_config", CONFIGS[name])
 
 
+def has_delta(c):
+    return "linear_num_value_heads" in c
+
+
+def is_delta(c, i):
+    if "full_attention_interval" in c:
+        return (i + 1) % c["full_attention_interval"] != 0
+    return has_delta(c) and c["layer_types"][i] == "linear_attention"
+
+
 class Weights:
     """Random bf16 matrices: a mantissa of 7 bits, the exponent's last bit and the rest of the
     exponent from a table whose frequencies are about a bell's, so that no floats are made here."""
 
     def __init__(self, name):
         self.rng = random.Random("sluice wide " + name)
+        self.less = 1.0 if has_delta(text_of(name)) else 0.0  # norms' weights are stored less 1
         self.out = []
 
     def mat(self, name, rows, cols, gain=1.0):
@@ -155,14 +188,17 @@ class Weights:
         raw[1::2] = raw[1::2].translate(table)
         self.out.append((name, [rows, cols], "BF16", bytes(raw)))
 
-    def vec(self, name, n, mean=1.0, std=0.1, outliers=0, dtype="BF16"):
+    def vec(self, name, n, mean=1.0, std=0.1, outliers=0, less=0.0, dtype="BF16"):
         x = [self.rng.gauss(mean, std) for _ in range(n)]
         for i in range(outliers):  # columns that stand out, as those of real models do
             x[(i * 97 + 13) % n] *= 24
-        raw = struct.pack(f"<{n}f", *x)
+        raw = struct.pack(f"<{n}f", *(v - less for v in x))
         if dtype == "BF16":
             raw = b"".join(raw[4 * i + 2:4 * i + 4] for i in range(n))
         self.out.append((name, [n], dtype, raw))
+
+    def norm(self, name, n, mean=1.0, outliers=0):
+        self.vec(name, n, mean, outliers=outliers, less=self.less)
 
     def int4(self, name, rows, cols, gain=1.0):
         """Codes of 4 bits, their scales of 32 columns, as compressed-tensors has them."""
@@ -206,7 +242,7 @@ def attention(w, c, p):
         w.mat(p + "o_proj.weight", D, h * v)
         return
     kv, d = c["num_key_value_heads"], c["head_dim"]
-    w.mat(p + "q_proj.weight", h * d, D, 2.0)
+    w.mat(p + "q_proj.weight", (2 if has_delta(c) else 1) * h * d, D, 2.0)
     w.mat(p + "k_proj.weight", kv * d, D, 2.0)
     w.mat(p + "v_proj.weight", kv * d, D)
     w.mat(p + "o_proj.weight", D, h * d)
@@ -218,8 +254,26 @@ def attention(w, c, p):
             w.vec(f"{p}{n}_proj.bias", rows * d, 0.0, 0.5)
     if c["model_type"].startswith("qwen3") or c.get("use_qk_norm"):
         whole = c["model_type"] == "minimax_m2"
-        w.vec(p + "q_norm.weight", h * d if whole else d, 1.5)
-        w.vec(p + "k_norm.weight", kv * d if whole else d, 1.2)
+        w.norm(p + "q_norm.weight", h * d if whole else d, 1.5)
+        w.norm(p + "k_norm.weight", kv * d if whole else d, 1.2)
+
+
+def delta(w, c, p):
+    D, nk, nv = c["hidden_size"], c["linear_num_key_heads"], c["linear_num_value_heads"]
+    dk, dv, taps = (c[f"linear_{n}"] for n in ("key_head_dim", "value_head_dim", "conv_kernel_dim"))
+    v, qkv = nv * dv, 2 * nk * dk + nv * dv
+    if c["model_type"] == "qwen3_next":
+        w.mat(p + "in_proj_qkvz.weight", qkv + v, D, 2.0)
+        w.mat(p + "in_proj_ba.weight", 2 * nv, D)
+    else:
+        for n, rows, gain in (("qkv", qkv, 2.0), ("z", v, 2.0), ("b", nv, 1.0), ("a", nv, 1.0)):
+            w.mat(f"{p}in_proj_{n}.weight", rows, D, gain)
+    w.mat(p + "conv1d.weight", qkv, taps, 2.0)
+    w.out[-1][1].insert(1, 1)
+    w.vec(p + "dt_bias", nv, 0.0, 1.0)
+    w.vec(p + "A_log", nv, -1.5, 1.0)
+    w.vec(p + "norm.weight", dv)
+    w.mat(p + "out_proj.weight", D, v)
 
 
 def mlp(w, c, p, width, names=("gate_proj", "up_proj", "down_proj"), put=Weights.mat):
@@ -254,9 +308,12 @@ def is_dense(c, i):
 def layer(w, c, i):
     p, D = f"model.layers.{i}.", c["hidden_size"]
     n = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
-    w.vec(p + "input_layernorm.weight", D, outliers=8)
-    w.vec(p + "post_attention_layernorm.weight", D, outliers=8)
-    attention(w, c, p + "self_attn.")
+    w.norm(p + "input_layernorm.weight", D, outliers=8)
+    w.norm(p + "post_attention_layernorm.weight", D, outliers=8)
+    if is_delta(c, i):
+        delta(w, c, p + "linear_attn.")
+    else:
+        attention(w, c, p + "self_attn.")
     if not n or is_dense(c, i):
         mlp(w, c, p + "mlp.", c["intermediate_size"])
         return
@@ -274,6 +331,9 @@ def layer(w, c, i):
         mlp(w, c, f"{p}mlp.experts.{e}.", c["moe_intermediate_size"], put=put)
     if c.get("n_shared_experts"):
         mlp(w, c, p + "mlp.shared_experts.", c["n_shared_experts"] * c["moe_intermediate_size"])
+    if c.get("shared_expert_intermediate_size"):
+        mlp(w, c, p + "mlp.shared_expert.", c["shared_expert_intermediate_size"])
+        w.mat(p + "mlp.shared_expert_gate.weight", 1, D, 2.0)
 
 
 def write_folder(path, name):
@@ -282,7 +342,7 @@ def write_folder(path, name):
     w.mat("model.embed_tokens.weight", V, D, D**0.5)
     for i in range(L + c.get("num_nextn_predict_layers", 0)):
         layer(w, c, i)
-    w.vec("model.norm.weight", D)
+    w.norm("model.norm.weight", D)
     w.mat("lm_head.weight", V, D, 2.0)
     for i in range(L, L + c.get("num_nextn_predict_layers", 0)):
         p = f"model.layers.{i}."
