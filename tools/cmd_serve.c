@@ -311,7 +311,6 @@ static struct api_opts api_opts_of(const struct serve_opts *o)
                              .n_host = o->allow_host.n,
                              .origin = o->cors.v,
                              .n_origin = o->cors.n,
-                             .max_batch = o->batch.max_batch,
                              .no_prefix_cache = o->batch.prefix_cache == 1,
                              .max_queue = o->batch.max_queue,
                              .timeout_ms = o->timeout_ms,
@@ -350,13 +349,12 @@ static sl_status open_port(const struct compute *c, const struct serve_opts *o, 
 }
 
 /* The routes. The engine is there. */
-static sl_status open_api(struct compute *c, const struct serve_opts *o, struct api_opts ao,
-                          sl_err *err)
+static sl_status open_api(struct compute *c, struct api_opts ao, sl_err *err)
 {
     sl_probe_result probe;
     struct net_hooks hooks;
     sl_probe(c->e, PROBE_MS, &probe);
-    if (o->attach.n) ao.max_batch = c->ei.n_seq_max;
+    ao.max_batch = c->ei.n_seq_max;
     ao.model = c->m;
     ao.engine = c->e;
     ao.read_gbps = probe.read_gbps;
@@ -508,14 +506,14 @@ static sl_status open_all(struct compute *c, const struct serve_opts *o, struct 
             return SL_FAIL(err, REQUEST,
                            "--on-lost reopen: not where ranks share the model (layout)");
         SL_TRY(serving_prefill(c, &o->prefill, &live.prefill, err));
-        SL_TRY(open_api(c, o, *ao, err));
+        SL_TRY(open_api(c, *ao, err));
         return open_port(c, o, tls[0], tls[1], err);
     }
     SL_TRY(open_front(c, o, err));
     SL_TRY(read_sampling(c, &reading, err));
     SL_TRY(open_port(c, o, tls[0], tls[1], err));
     SL_TRY(attach(c, o, err));
-    return open_api(c, o, *ao, err);
+    return open_api(c, *ao, err);
 }
 
 static int run(struct cmd_ctx *x)

@@ -24,7 +24,7 @@ struct prefill_opts {
 // clang-format off
 #define OPT_ROWS_BATCH(S)                                                                          \
     {"max-batch", 0, OPT_INT,  offsetof(S, batch.max_batch),                                       \
-     "N", "32", 1, 1024, "sequences decoded together"},                                            \
+     "N", "0", 0, 1024, "sequences decoded together (0: 32; 8 to 32 where they have states)"},     \
     {"max-queue", 0, OPT_INT,  offsetof(S, batch.max_queue),                                       \
      "N", "256", 1, 100000, "requests that wait; more are 429"},                                   \
     {"kv-tokens", 0, OPT_I64,  offsetof(S, batch.kv_tokens),                                       \
