@@ -24,6 +24,8 @@ SKIP = {
     "qwen3_moe_mixed": "llama.cpp knows no dense layers in qwen3moe",
     "deepseek_v2": "llama.cpp ranks groups by the sum of the best two, DeepSeek-V2 by the best",
     "deepseek_v2_lite": "llama.cpp knows the form without q_lora at 26 and 27 layers only",
+    "qwen3_next": "llama.cpp's value heads are as wide as its key heads",
+    "qwen3_5": "llama.cpp's value heads are as wide as its key heads",
 }
 
 
