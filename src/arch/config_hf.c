@@ -269,22 +269,32 @@ sl_status arch_hf_attn_bias(const struct json *o, bool o_bias, struct arch_cfg *
     return SL_OK;
 }
 
-sl_status arch_hf_layer_types(const struct json *o, bool by_layer, struct arch_cfg *c, sl_err *err)
+sl_status arch_hf_types(const struct json *o, const char *other, const struct arch_cfg *c,
+                        const struct json **first, sl_err *err)
 {
     const struct json *list = text_json_get(o, "layer_types");
     int i = 0;
+    *first = NULL;
     if (!list || list->kind == JSON_NULL_K) return SL_OK;
     if (list->kind != JSON_ARRAY_K) return SL_FAIL(err, FORMAT, "layer_types is not an array");
     if (list->n != (size_t)c->n_layer)
         return SL_FAIL(err, FORMAT, "layer_types has %lld entries for %d layers",
                        (long long)list->n, c->n_layer);
-    for (const struct json *v = list->child; v; v = v->next, i++) {
+    for (const struct json *v = list->child; v; v = v->next, i++)
+        if (!text_json_is(v, other) && !text_json_is(v, "full_attention"))
+            return SL_FAIL(err, UNSUPPORTED,
+                           "layer_types[%d] is %.40s: full_attention and %s are supported", i,
+                           v->kind == JSON_STR_K ? v->s : text_json_kind_text(v->kind), other);
+    *first = list->child;
+    return SL_OK;
+}
+
+sl_status arch_hf_layer_types(const struct json *o, bool by_layer, struct arch_cfg *c, sl_err *err)
+{
+    const struct json *v = NULL;
+    SL_TRY(arch_hf_types(o, "sliding_attention", c, &v, err));
+    for (int i = 0; v; v = v->next, i++) {
         bool slides = text_json_is(v, "sliding_attention");
-        if (!slides && !text_json_is(v, "full_attention"))
-            return SL_FAIL(
-                err, UNSUPPORTED,
-                "layer_types[%d] is %.40s: full_attention and sliding_attention are supported", i,
-                v->kind == JSON_STR_K ? v->s : text_json_kind_text(v->kind));
         if (slides && !c->n_window)
             return SL_FAIL(err, UNSUPPORTED,
                            "layer_types[%d] is sliding_attention, but there is no sliding window",

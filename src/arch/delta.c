@@ -44,24 +44,13 @@ static void set_shared(struct arch_cfg *c, int width)
 
 static sl_status hf_layers(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
-    const struct json *list = text_json_get(o, "layer_types");
-    int every = 0, i = 0;
+    const struct json *v = NULL;
+    int every = 0;
     SL_TRY(arch_hf_int(o, "full_attention_interval", ARCH_RANGE(FULL_EVERY, 1, 1024), &every, err));
     set_every(c, every);
-    if (!list || list->kind == JSON_NULL_K) return SL_OK;
-    if (list->kind != JSON_ARRAY_K) return SL_FAIL(err, FORMAT, "layer_types is not an array");
-    if (list->n != (size_t)c->n_layer)
-        return SL_FAIL(err, FORMAT, "layer_types has %lld entries for %d layers",
-                       (long long)list->n, c->n_layer);
-    for (const struct json *v = list->child; v; v = v->next, i++) {
-        bool linear = text_json_is(v, "linear_attention");
-        if (!linear && !text_json_is(v, "full_attention"))
-            return SL_FAIL(
-                err, UNSUPPORTED,
-                "layer_types[%d] is %.40s: full_attention and linear_attention are supported", i,
-                v->kind == JSON_STR_K ? v->s : text_json_kind_text(v->kind));
-        c->layer[i].mixer = linear ? ARCH_DELTA : ARCH_GQA;
-    }
+    SL_TRY(arch_hf_types(o, "linear_attention", c, &v, err));
+    for (int i = 0; v; v = v->next, i++)
+        c->layer[i].mixer = text_json_is(v, "linear_attention") ? ARCH_DELTA : ARCH_GQA;
     return SL_OK;
 }
 

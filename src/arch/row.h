@@ -193,6 +193,10 @@ sl_status arch_hf_switched_window(const struct json *o, bool by_layer, struct ar
  * that layer_types names, else of those from max_window_layers on. */
 sl_status arch_hf_window(const struct json *o, int def, bool by_layer, struct arch_cfg *c,
                          sl_err *err) BASE_MUST_USE;
+/* layer_types, of which each must be full_attention or other: the first, or NULL where there are
+ * none. UNSUPPORTED names one that is neither. */
+sl_status arch_hf_types(const struct json *o, const char *other, const struct arch_cfg *c,
+                        const struct json **first, sl_err *err) BASE_MUST_USE;
 /* layer_types of a configuration whose windows are known: by_layer: obeyed; else it must say the
  * same. */
 sl_status arch_hf_layer_types(const struct json *o, bool by_layer, struct arch_cfg *c,
