@@ -121,6 +121,8 @@ bool arch_scale_used(const struct arch_cfg *c, enum arch_role role);
  * what coarser activations lose does not average out over so few columns, in mixtures of experts
  * they choose another expert now and then, and exact ones cost them milliseconds. */
 bool arch_wants_f32(const io_model *m, const struct arch_cfg *cfg);
+/* Channels of a gated delta layer's convolution: queries, keys, values. */
+int64_t arch_delta_channels(const struct arch_cfg *c);
 /* The width of all shared experts together; 0 = there are none. */
 int64_t arch_d_shared(const struct arch_cfg *c);
 /* Do folders of the architecture have the delta layers' projections in two matrices, DELTA_QKVZ and

@@ -24,6 +24,11 @@ static void set_every(struct arch_cfg *c, int every)
         c->layer[i].mixer = (i + 1) % every ? ARCH_DELTA : ARCH_GQA;
 }
 
+int64_t arch_delta_channels(const struct arch_cfg *c)
+{
+    return 2ll * c->n_delta_k * c->d_delta_k + (int64_t)c->n_delta_v * c->d_delta_v;
+}
+
 int64_t arch_d_shared(const struct arch_cfg *c)
 {
     return c->d_ff_shared ? c->d_ff_shared : (int64_t)c->n_shared * c->d_ff_expert;
@@ -144,6 +149,7 @@ sl_status arch_gguf_delta(const io_model *m, struct arch_cfg *c, sl_err *err)
 sl_status arch_gguf_delta_moe(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
     int shared = 0;
+    SL_TRY(arch_gguf_delta(m, c, err));
     SL_TRY(arch_gguf_moe(m, c, err));
     c->group_max = true;
     if (!c->n_expert) return SL_OK;

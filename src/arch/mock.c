@@ -116,7 +116,7 @@ static sl_status delta(struct list *l, sl_err *err)
 {
     const struct arch_cfg *c = l->c;
     int64_t D = c->d_model, nv = c->n_delta_v, v = nv * c->d_delta_v,
-            qkv = 2 * (int64_t)c->n_delta_k * c->d_delta_k + v;
+            qkv = arch_delta_channels(c);
     bool packed = arch_packs_delta(c);
     const struct row mat[] = {{ROLE_DELTA_QKVZ, qkv + v, D, packed},
                               {ROLE_DELTA_BA, 2 * nv, D, packed},

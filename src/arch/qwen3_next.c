@@ -4,12 +4,6 @@
  * the delta layers' projections in two matrices, rows by key head. */
 #include "arch/row.h"
 
-static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
-{
-    SL_TRY(arch_gguf_delta(m, c, err));
-    return arch_gguf_delta_moe(m, c, err);
-}
-
 static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
     static const struct arch_delta_moe def = {512, 10};
@@ -40,7 +34,7 @@ const struct arch arch_qwen3_next = {
     .no_keys = true,
     .delta_packed = true,
     .unsaid = {.d_head = 256},
-    .read_gguf = read_gguf,
+    .read_gguf = arch_gguf_delta_moe,
     .read_hf = read_hf,
     .write_gguf = arch_put_delta,
     .write_hf = write_hf,

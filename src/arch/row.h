@@ -128,7 +128,7 @@ sl_status arch_gguf_router(const io_model *m, bool norm, bool sigmoid, struct ar
 bool arch_gguf_array(const io_model *m, const char *key, struct io_array *out);
 /* Gated delta layers, and the gate of attention in the others. */
 sl_status arch_gguf_delta(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
-/* Their experts, and the shared one. */
+/* The same with their experts, and the shared one. */
 sl_status arch_gguf_delta_moe(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* Has the file that tensor of the first layer? Where no key says it, the tensors do. */
 bool arch_gguf_has(const io_model *m, const struct arch_cfg *c, enum arch_role role);

@@ -7,7 +7,7 @@
 
 /* ---- prepared inputs: one per kind, told of every matrix of all layers that takes it ---- */
 
-#define MATS_EACH 16 /* of a layer, at most */
+#define MATS_EACH (8 + MODEL_STREAM_ROOMS) /* of a layer, at most */
 struct mats {
     const struct model *m;
     const struct side *side;

@@ -4,14 +4,9 @@
  * head together. */
 #include "model/emit.h"
 
-static int64_t channels(const struct arch_cfg *c)
-{
-    return 2ll * c->n_delta_k * c->d_delta_k + (int64_t)c->n_delta_v * c->d_delta_v;
-}
-
 int64_t model_delta_cols(const struct arch_cfg *c)
 {
-    return channels(c) + (int64_t)c->n_delta_v * (c->d_delta_v + 2);
+    return arch_delta_channels(c) + (int64_t)c->n_delta_v * (c->d_delta_v + 2);
 }
 
 /* Rows that begin at value at of the token's. */
@@ -89,7 +84,7 @@ void model_delta_emit(struct emit *e, const struct layer *l)
                           .y = s->y};
     inputs(e, l);
     place_apart(e, &p);
-    if (dev_mat_rows(l->in[0]) > channels(c)) place_qkvz(e, &p);
+    if (dev_mat_rows(l->in[0]) > arch_delta_channels(c)) place_qkvz(e, &p);
     if (!l->in[3]) place_ba(e, &p);
     model_op(e, DEV_OP_delta)->u.delta = p;
 }

@@ -75,13 +75,13 @@ void model_few_close(struct model *m)
 bool model_few_choose(const struct dev_step *s, struct model_few *f)
 {
     struct dev_step *to = &f->step;
+    bool none = !s->n_row && !s->want;
     int n = 0, row = 0;
+    if (s->n_tok < LEAST || s->want & DEV_WANT_HIDDEN) return false;
     *to = *s;
     to->pos = f->pos;
     to->row_tok = f->row_tok;
     to->seq_tok0 = f->seq_tok0;
-    bool none = !s->n_row && !s->want;
-    if (s->n_tok < LEAST || s->want & DEV_WANT_HIDDEN) return false;
     for (int i = 0; i < s->n_seq && !none; i++) {
         int end = s->seq_tok0[i + 1];
         f->seq_tok0[i] = n;

@@ -26,7 +26,7 @@ static sl_status inputs(struct model *m, int il, struct layer *l, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     int64_t V = (int64_t)c->n_delta_v * c->d_delta_v, n = c->n_delta_v;
-    int64_t ch = 2ll * c->n_delta_k * c->d_delta_k + V;
+    int64_t ch = arch_delta_channels(c);
     if (has(m, il, ROLE_DELTA_QKVZ)) {
         SL_TRY(matrix(m, il, ROLE_DELTA_QKVZ, ch + V, &l->in[0], err));
     } else {
@@ -42,7 +42,7 @@ static sl_status inputs(struct model *m, int il, struct layer *l, sl_err *err)
 static sl_status load_conv(struct model *m, int il, struct layer *l, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
-    int64_t ch = 2ll * c->n_delta_k * c->d_delta_k + (int64_t)c->n_delta_v * c->d_delta_v;
+    int64_t ch = arch_delta_channels(c);
     struct want w = model_want(m, il, ROLE_DELTA_CONV, ch, c->n_conv, DEV_USE_EXACT);
     const struct tensor *t = io_find(m->io, w.name);
     int64_t n = ch * c->n_conv;

@@ -81,6 +81,10 @@ struct cpu {
     struct cpu_own own;
     struct cpu_best *best; /* [n_worker, n_tok_max] */
 };
+static inline int dev_cpu_round16(int n)
+{
+    return (n + 15) / 16 * 16;
+}
 static inline struct cpu *dev_cpu_of(dev *d)
 {
     return (struct cpu *)d;

@@ -123,7 +123,7 @@ static void one_head(const struct unit *u, int i, int t0, int n)
 {
     const struct dev_delta *p = u->job->p;
     struct vec_delta t[VEC_DELTA_TOK];
-    int h = head_of(u->job, u->j, i), ld = (p->d_v + 15) / 16 * 16;
+    int h = head_of(u->job, u->j, i), ld = dev_cpu_round16(p->d_v);
     float *v = u->v + (size_t)i * VEC_DELTA_TOK * (size_t)p->d_v;
     convolve(u, values(u, i), t0, n, v);
     for (int k = 0; k < n; k++) {
@@ -177,7 +177,7 @@ static void carve(struct unit *u, float *mem)
 static void clear(const struct unit *u)
 {
     const struct dev_delta *p = u->job->p;
-    size_t ld = ((size_t)p->d_v + 15) / 16 * 16, n = (size_t)u->job->n_each * (size_t)p->d_k * ld;
+    size_t ld = (size_t)dev_cpu_round16(p->d_v), n = (size_t)u->job->n_each * (size_t)p->d_k * ld;
     memset(u->state, 0, n * sizeof(float));
     for (int i = -2; i < u->job->n_each; i++) {
         struct channels c = i == -2 ? queries(u) : i == -1 ? keys(u) : values(u, i);
@@ -194,7 +194,7 @@ static void run_unit(struct cpu *c, void *arg, int at, int worker)
     const struct cpu_kv *kv = dev_cpu_kv_of(p->kv, p->group);
     struct unit u = {.job = job, .kern = &c->k, .seq = at % b->n_seq, .j = at / b->n_seq};
     float *page = (float *)(void *)dev_cpu_page(kv, p->layer, b->seat[u.seq]);
-    int64_t head = (int64_t)p->d_k * ((p->d_v + 15) / 16 * 16);
+    int64_t head = (int64_t)p->d_k * dev_cpu_round16(p->d_v);
     u.tok0 = b->seq_tok0[u.seq];
     u.n_tok = b->seq_tok0[u.seq + 1] - u.tok0;
     if (!u.n_tok) return;

@@ -39,10 +39,6 @@ void dev_cpu_mla_job(struct cpu *c, const struct dev_step *b, const struct mla *
 /* Into a->ahead; n_span: of the first unit. */
 void dev_cpu_mla_look_ahead(struct mla *a, int n_span);
 
-static inline int dev_cpu_round16(int n)
-{
-    return (n + 15) / 16 * 16;
-}
 /* nope + rope, even. */
 static inline int dev_cpu_key_width(int nope, int rope)
 {
