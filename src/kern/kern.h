@@ -22,7 +22,8 @@ struct kern {
     int prefetch_1; /* bytes ahead of a weight stream at one column; 0 = none */
     int prefetch_n; /* at several columns, prefetch_from or more */
     int prefetch_from;
-    int prefetch_far; /* from there to MM_FEW columns, into the second-level cache as well */
+    int prefetch_far_1; /* into the second-level cache as well, at one column */
+    int prefetch_far;   /* from prefetch_from to MM_FEW columns */
 };
 
 enum kern_op {
@@ -51,7 +52,7 @@ KERN_LIST(X)
 struct kern_tune {
     const char *core;
     int family, model0, model1;
-    int two_tiles, prefetch_1, prefetch_n, prefetch_from, prefetch_far;
+    int two_tiles, prefetch_1, prefetch_n, prefetch_from, prefetch_far_1, prefetch_far;
 };
 /* The row for a CPU by cpu_family_model's number; never NULL. Pure. */
 const struct kern_tune *kern_tune_for(uint32_t family_model);

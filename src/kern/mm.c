@@ -597,7 +597,9 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
         r.add = g0 > 0;
         r.acc = s->acc;
         r.prefetch = n < kern->prefetch_from ? kern->prefetch_1 : kern->prefetch_n;
-        r.prefetch_far = n < kern->prefetch_from ? 0 : kern->prefetch_far;
+        r.prefetch_far = n == 1                    ? kern->prefetch_far_1
+                         : n < kern->prefetch_from ? 0
+                                                   : kern->prefetch_far;
         r.two = kern->two_tiles;
         if (floats) s->kept->key.n = 0; /* the panel is theirs */
         if (form == MM_ACT_BF16 && m->fmt == MM_bf16 && kern->bf16_pairs) {

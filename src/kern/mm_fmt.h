@@ -88,7 +88,7 @@ struct mm_run {
     int64_t ldy;
     int add;                   /* float formats: 1: go on from the sums in y; 0: start at 0 */
     int prefetch;              /* bytes ahead; 0 = none */
-    int prefetch_far;          /* a few columns: the same into the second-level cache */
+    int prefetch_far;          /* the same into the second-level cache: one or a few columns */
     const uint8_t *end, *then; /* code formats: of the tiles; what is read after them, or NULL */
     int two;                   /* two_tiles of struct kern */
     float *acc;

@@ -17,8 +17,8 @@
 const struct kern_tune *kern_tune_for(uint32_t family_model)
 {
     static const struct kern_tune rows[] = {
-#define X(core, family, model0, model1, two, one, several, from, far)                              \
-    {#core, family, model0, model1, two, one, several, from, far},
+#define X(core, family, model0, model1, two, one, several, from, far_1, far)                       \
+    {#core, family, model0, model1, two, one, several, from, far_1, far},
         KERN_CPU_TUNE_LIST(X)
 #undef X
     };
@@ -65,6 +65,7 @@ void kern_select_for(struct kern *k, uint32_t mask, uint32_t family_model)
     k->prefetch_1 = t->prefetch_1;
     k->prefetch_n = t->prefetch_n;
     k->prefetch_from = t->prefetch_from;
+    k->prefetch_far_1 = t->prefetch_far_1;
     k->prefetch_far = t->prefetch_far;
 }
 

@@ -9,24 +9,24 @@
 static const struct {
     uint32_t family_model;
     const char *core;
-    int two_tiles, prefetch_1, prefetch_n, prefetch_from, prefetch_far;
+    int two_tiles, prefetch_1, prefetch_n, prefetch_from, prefetch_far_1, prefetch_far;
 } cores[] = {
-    {0x1901, "zen3", 1, 2048, 2048, 2, 0},  /* Milan */
-    {0x1921, "zen3", 1, 2048, 2048, 2, 0},  /* Vermeer */
-    {0x190f, "zen3", 1, 2048, 2048, 2, 0},  /* the last before Genoa's range */
-    {0x1910, "zen4", 0, 0, 3072, 3, 12288}, /* Storm Peak, Genoa: 0x10 to 0x1f */
-    {0x1911, "zen4", 0, 0, 3072, 3, 12288},
-    {0x191f, "zen4", 0, 0, 3072, 3, 12288},
-    {0x1920, "zen3", 1, 2048, 2048, 2, 0},
-    {0x195f, "zen3", 1, 2048, 2048, 2, 0},
-    {0x1960, "zen4", 0, 0, 3072, 3, 12288}, /* Raphael and after */
-    {0x19a0, "zen4", 0, 0, 3072, 3, 12288},
-    {0x1a02, "zen5", 1, 8192, 8192, 2, 0}, /* Turin */
-    {0x1a44, "zen5", 1, 8192, 8192, 2, 0},
-    {0x1b00, "other", 1, 1024, 2048, 2, 0}, /* an AMD core to come */
-    {0x1731, "other", 1, 1024, 2048, 2, 0}, /* Zen 2 */
-    {0x068f, "other", 1, 1024, 2048, 2, 0}, /* Sapphire Rapids */
-    {0x0000, "other", 1, 1024, 2048, 2, 0}, /* AArch64, and where nothing is known */
+    {0x1901, "zen3", 1, 2048, 2048, 2, 0, 0},  /* Milan */
+    {0x1921, "zen3", 1, 2048, 2048, 2, 0, 0},  /* Vermeer */
+    {0x190f, "zen3", 1, 2048, 2048, 2, 0, 0},  /* the last before Genoa's range */
+    {0x1910, "zen4", 0, 0, 3072, 3, 0, 12288}, /* Storm Peak, Genoa: 0x10 to 0x1f */
+    {0x1911, "zen4", 0, 0, 3072, 3, 0, 12288},
+    {0x191f, "zen4", 0, 0, 3072, 3, 0, 12288},
+    {0x1920, "zen3", 1, 2048, 2048, 2, 0, 0},
+    {0x195f, "zen3", 1, 2048, 2048, 2, 0, 0},
+    {0x1960, "zen4", 0, 0, 3072, 3, 0, 12288}, /* Raphael and after */
+    {0x19a0, "zen4", 0, 0, 3072, 3, 0, 12288},
+    {0x1a02, "zen5", 1, 8192, 8192, 2, 0, 0}, /* Turin */
+    {0x1a44, "zen5", 1, 8192, 8192, 2, 0, 0},
+    {0x1b00, "other", 1, 1024, 2048, 2, 0, 0},    /* an AMD core to come */
+    {0x1731, "other", 1, 1024, 2048, 2, 0, 0},    /* Zen 2 */
+    {0x068f, "intel", 1, 1024, 2048, 2, 4096, 0}, /* Sapphire Rapids */
+    {0x0000, "other", 1, 1024, 2048, 2, 0, 0},    /* AArch64, and where nothing is known */
 };
 
 TEST(kern_tune_of_cores)
@@ -38,6 +38,7 @@ TEST(kern_tune_of_cores)
         assert_int_equal(t->prefetch_1, cores[i].prefetch_1);
         assert_int_equal(t->prefetch_n, cores[i].prefetch_n);
         assert_int_equal(t->prefetch_from, cores[i].prefetch_from);
+        assert_int_equal(t->prefetch_far_1, cores[i].prefetch_far_1);
         assert_int_equal(t->prefetch_far, cores[i].prefetch_far);
     }
 }
@@ -50,6 +51,7 @@ TEST(kern_select_takes_the_core_s_constants)
         kern_select_for(&k, mask, cores[i].family_model);
         assert_int_equal(k.two_tiles, cores[i].two_tiles);
         assert_int_equal(k.prefetch_n, cores[i].prefetch_n);
+        assert_int_equal(k.prefetch_far_1, cores[i].prefetch_far_1);
         assert_int_equal(k.prefetch_far, cores[i].prefetch_far);
         if (cpu_has(mask, CPU_ISA_avx512vnni))
             assert_int_equal(k.short_rec, cores[i].two_tiles ? 6 : MM_FEW);

@@ -33,13 +33,15 @@ AI __m512 column(__m512bh w0, __m512bh w1, __m512bh w2, __m512bh w3, const uint1
 /* A tile times n columns, their sums in registers: a constant where this is used. */
 AI void tile(const struct mm_run *r, const uint8_t *p, float *y, int n)
 {
-    int n_eight = 4 * (r->g1 - r->g0), pf = r->prefetch;
+    int n_eight = 4 * (r->g1 - r->g0), pf = r->prefetch, far = n == 1 ? r->prefetch_far : 0;
     const uint16_t *x = r->xb;
     __m512 acc[FEW];
     for (int j = 0; j < n; j++)
         acc[j] = r->add ? _mm512_loadu_ps(y + j * r->ldy) : _mm512_setzero_ps();
     for (int k = 0; k < n_eight; k++, p += 256, x += 8 * n) {
         __m512bh w0 = pairs(p), w1 = pairs(p + 64), w2 = pairs(p + 128), w3 = pairs(p + 192);
+        for (int i = 0; i < 4 && far; i++)
+            _mm_prefetch((const char *)p + far + 64 * i, _MM_HINT_T1);
         for (int i = 0; i < 4 && pf; i++)
             _mm_prefetch((const char *)p + pf + 64 * i, _MM_HINT_T0);
         for (int j = 0; j < n; j++)
