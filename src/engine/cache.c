@@ -31,6 +31,11 @@ struct dev_kv_shape engine_kv_shape(const struct arch_cfg *c, const struct model
     return s;
 }
 
+int engine_n_table(const sl_engine *e)
+{
+    return engine_kv_has(&e->m->cfg, DEV_KV_WINDOW) ? DEV_KV_WINDOW + 1 : DEV_KV_PAGED + 1;
+}
+
 static void freed(void *user, int32_t blk)
 {
     sl_engine *e = user;

@@ -19,6 +19,8 @@ static inline int engine_n_snap(int n_seq)
 }
 /* Has any layer, of any rank, its cache in that group? */
 bool engine_kv_has(const struct arch_cfg *c, enum dev_kv_kind kind);
+/* Groups of blocks that sequences have tables of: the first ones. */
+int engine_n_table(const sl_engine *e);
 /* Positions that the layers with a window see, at most; 0 = none has one. */
 int engine_kv_window(const struct arch_cfg *c);
 

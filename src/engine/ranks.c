@@ -574,7 +574,7 @@ static sl_status all_done(struct engine_ranks *k, sl_err *err)
 void engine_ranks_begin(sl_engine *e, const struct dev_step *s)
 {
     struct engine_record r = next_body(e->ranks);
-    engine_record_put_step(&r, e->kv_shape.n_group, s);
+    engine_record_put_step(&r, engine_n_table(e), s);
     tell(e->ranks, &(struct say_head){.what = SAY_STEP, .at = e->cold}, r.n);
     if (e->cold) dist_uncounted(e->ranks->end);
 }

@@ -103,7 +103,7 @@ static struct record_head head_of(const sl_engine *e)
                             .n_draft_vocab = e->opts.draft_vocab,
                             .blk_tok = ENGINE_BLK_TOK,
                             .n_vocab = e->n_vocab};
-    for (int g = 0; g < e->kv_shape.n_group; g++)
+    for (int g = 0; g < engine_n_table(e); g++)
         h.n_blk[g] = e->n_home * e->kv_shape.group[g].n_blk;
     name_words(h.isa, sizeof h.isa, di.isa);
     snprintf(h.program, sizeof h.program, "%s", sl_version());
@@ -134,7 +134,7 @@ size_t engine_record_most(const sl_engine *e)
 {
     size_t ld = (size_t)engine_blocks(e->n_ctx);
     return 256 + 28 * (size_t)e->n_tok_max +
-           (size_t)e->n_seq_max * (40 + 4 * DEV_KV_GROUPS * (3 + ld));
+           (size_t)e->n_seq_max * (40 + 12 * ENGINE_COPIES + 4 * DEV_KV_STATE * ld);
 }
 
 sl_status engine_record_open(sl_engine *e, sl_err *err)
@@ -143,8 +143,6 @@ sl_status engine_record_open(sl_engine *e, sl_err *err)
     if (!e->opts.on_record) return SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, 1, sizeof *e->record, &p, err));
     e->record = p;
-    if (engine_kv_has(&e->m->cfg, DEV_KV_STATE))
-        return SL_FAIL(err, UNSUPPORTED, "on_record: a model with a recurrent state");
     e->record->cap = engine_record_most(e);
     SL_TRY(mem_alloc(MEM_SCRATCH, e->record->cap, &p, err));
     e->record->p = p;
@@ -158,7 +156,7 @@ void engine_record_close(sl_engine *e)
     mem_free(e->record);
 }
 
-void engine_record_put_step(struct engine_record *r, int n_group, const struct dev_step *s)
+void engine_record_put_step(struct engine_record *r, int n_table, const struct dev_step *s)
 {
     const int32_t count[] = {s->pass,
                              (int32_t)s->want,
@@ -187,7 +185,7 @@ void engine_record_put_step(struct engine_record *r, int n_group, const struct d
         put_i32(r, s->row_want[i]);
     for (int i = 0; i < s->n_seq; i++) {
         int last = s->pos[s->seq_tok0[i + 1] - 1];
-        for (int g = 0; g < n_group; g++)
+        for (int g = 0; g < n_table; g++)
             put_i32s(r, s->blk[g] + (int64_t)i * s->ld_blk, last / ENGINE_BLK_TOK + 1);
     }
     end(r);
@@ -195,7 +193,7 @@ void engine_record_put_step(struct engine_record *r, int n_group, const struct d
 
 void engine_record_step(sl_engine *e, const struct dev_step *s)
 {
-    engine_record_put_step(e->record, e->kv_shape.n_group, s);
+    engine_record_put_step(e->record, engine_n_table(e), s);
     give(e);
 }
 
@@ -340,13 +338,15 @@ struct record_limits engine_record_limits(const sl_engine *e)
     struct record_limits max = {.n_tok = e->n_tok_max,
                                 .n_seq = e->n_seq_max,
                                 .n_row = e->n_logit_max,
-                                .n_copy = DEV_KV_GROUPS * e->n_seq_max,
+                                .n_copy = ENGINE_COPIES * e->n_seq_max,
                                 .n_pass = 2 * n_pass(e) - 1, /* entries alone, too */
                                 .n_ctx = e->n_ctx,
                                 .blk_tok = ENGINE_BLK_TOK,
                                 .n_vocab = e->n_vocab};
-    for (int g = 0; g < e->kv_shape.n_group; g++)
+    for (int g = 0; g < engine_n_table(e); g++)
         max.n_blk[g] = e->n_home * e->kv_shape.group[g].n_blk;
+    if (engine_kv_has(&e->m->cfg, DEV_KV_STATE))
+        max.n_blk[DEV_KV_STATE] = e->kv_shape.group[DEV_KV_STATE].n_blk;
     return max;
 }
 

@@ -26,7 +26,7 @@ struct record_head {
     uint64_t model;   /* hash of what the model is */
     int32_t acts, kv; /* enum dev_acts, and RECORD_*; dev_kv_type */
     int32_t n_ctx, n_seq_max, n_chunk, blk_tok, n_vocab;
-    int32_t n_blk[DEV_KV_GROUPS];                  /* 0 = the cache has no such group */
+    int32_t n_blk[DEV_KV_STATE];                   /* 0 = the cache has no such group */
     int32_t n_pass;                                /* of a step: 1, and one of each MTP layer */
     int32_t n_draft_vocab;                         /* of model_opts */
     char isa[RECORD_ISA], program[RECORD_PROGRAM]; /* to say where it was made; NUL-terminated */
@@ -67,8 +67,8 @@ struct record_limits engine_record_limits(const sl_engine *e);
 /* What the model is: names and shapes of its tensors, its vectors, and the bytes of its weights as
  * they are said. A packed file says the same as its source. */
 uint64_t engine_record_model(const sl_engine *e);
-/* The record of a step into r. n_group: of the cache. */
-void engine_record_put_step(struct engine_record *r, int n_group, const struct dev_step *s);
+/* The record of a step into r. n_table: groups of the cache that have tables. */
+void engine_record_put_step(struct engine_record *r, int n_table, const struct dev_step *s);
 
 /* One record: kind, and its bytes as a reader of their own. r stands after it. Errors: FORMAT
  * (names the byte). */

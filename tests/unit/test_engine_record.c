@@ -149,6 +149,14 @@ TEST(engine_recorded_runs_replay_to_the_same_bits)
     assert_true(sum.n_preempt > 10 && sum.n_cancel > 10 && sum.n_row > 10000);
 }
 
+/* Copies of states are part of a step. */
+TEST(engine_recorded_states_replay_to_the_same_bits)
+{
+    struct sums sum = {0};
+    runs("qwen3_5_moe.gguf", NULL, 500, &sum);
+    assert_true(sum.n_preempt > 2 && sum.n_cancel > 2 && sum.n_row > 2000);
+}
+
 TEST(engine_recorded_late_experts_replay_to_the_same_bits)
 {
     struct sums sum = {0};

@@ -186,23 +186,6 @@ TEST(engine_state_is_not_used_after_a_failed_step)
     sl_model_close(m);
 }
 
-static void record(void *user, const void *p, size_t n)
-{
-    (void)user;
-    (void)p;
-    (void)n;
-}
-
-TEST(engine_state_is_refused_by_a_recording)
-{
-    sl_engine *e = NULL;
-    sl_model *m = open_model();
-    sl_engine_opts o = {.n_thread = 1, .n_ctx = 64, .on_record = record};
-    ASSERT_STATUS(sl_engine_open(m, &o, &e, &err), SL_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "recurrent state"));
-    sl_model_close(m);
-}
-
 TEST(engine_state_has_no_drafts)
 {
     sl_model *m = open_model();
