@@ -4,7 +4,9 @@
 device, and with the experts on either side. Without it they have on a device those of the CPU
 beside it, in each of the forms that CPUs have.
 
-  check_exact.py BUILD [KIND...]   KIND: vulkan, cuda, sim; without one all that there are
+  check_exact.py BUILD [KIND...] [--brief]   KIND: vulkan, cuda, sim; without one all that there
+                                             are. --brief: without --exact on this CPU's form
+                                             and two caches alone
 
 77: none of these devices is there (Debian: mesa-vulkan-drivers; for CUDA the tests have a
 libcuda.so.1 of their own, tests/dev/fake, in LD_LIBRARY_PATH).
@@ -59,7 +61,7 @@ def check_model(exe, name, kinds, tmp, tally):
     tally.check(f"{name} eval", None if code == 0 else err)
 
 
-def check_default(exe, name, kinds, sets, tmp, tally):
+def check_default(exe, name, kinds, sets, caches, tmp, tally):
     """Prompts (of latents, keys and values are made), and tokens after them."""
     path = os.path.join(e2e.tiny(), name)
     ids, out = os.path.join(tmp, "ids"), os.path.join(tmp, "out")
@@ -69,7 +71,7 @@ def check_default(exe, name, kinds, sets, tmp, tally):
             "--temp", "0", "--ignore-eos", "--json"]
     for cpu in [None, *sets]:
         env = {"SL_CPU": cpu} if cpu else None
-        for kv in ["auto"] if cpu else ["auto", "f16", "q8", "f32"]:
+        for kv in ["auto"] if cpu else caches:
             args = ["--kv", kv, "-c", "192"]
             want, bad = evaluate(exe, path, ids, out, args, env)
             _, words, _ = e2e.run([*text, "--kv", kv], env=env)
@@ -133,7 +135,9 @@ def main():
     forms = ["avx512vnni", "avx2", "ref"]  # attention on f32, on 16-bit integers over latents, f32
     sets = [s for s in forms if s in doctor["isa_native"].split() and s != doctor["isa"]]
     there = {c["name"].split(":")[0] for c in doctor["gpus"]} | {"sim"}
-    kinds = [k for k in sys.argv[2:] or ["sim", "vulkan", "cuda"] if k in there]
+    brief = "--brief" in sys.argv
+    named = [k for k in sys.argv[2:] if k != "--brief"]
+    kinds = [k for k in named or ["sim", "vulkan", "cuda"] if k in there]
     if not kinds:
         print("exact: not run: none of the devices is there")
         return 77
@@ -141,8 +145,8 @@ def main():
     with e2e.scratch() as tmp:
         for name in MODELS:
             check_model(exe, name, kinds, tmp, tally)
-            check_default(exe, name, [k for k in kinds if k != "sim"], sets, tmp,
-                          tally)
+            check_default(exe, name, [k for k in kinds if k != "sim"], [] if brief else sets,
+                          ["auto", "q8"] if brief else ["auto", "f16", "q8", "f32"], tmp, tally)
     for kind in kinds:
         if kind != "sim":
             check_lines(exe, kind, tally)
