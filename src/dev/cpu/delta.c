@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention by a state, and gates. A unit of work is a key head of a sequence with its value heads:
- * its tokens in their order, so that the sums have one order however a prompt is cut into steps. Of
- * all sequences the same head comes first: a worker has some of each. A state has the value heads
- * of every key head one after another, each as the kernel wants it (kern/vec.h), and then the
- * convolution's last inputs, [n_conv - 1, channels]. */
+/* Attention by a state, and gates. A unit of work is a key head of a sequence with its value heads,
+ * or, where workers share these out better, each of them, for which queries and keys are made
+ * again: its tokens in their order, so that the sums have one order however a prompt is cut into
+ * steps. Of all sequences the same head comes first: a worker has some of each. A state has the
+ * value heads of every key head one after another, each as the kernel wants it (kern/vec.h), and
+ * then the convolution's last inputs, [n_conv - 1, channels]. */
 #include <math.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ struct delta_job {
     const struct dev_delta *p;
     const struct dev_step *b;
     int n_each; /* value heads of a key head */
+    int n_part; /* units of a key head */
 };
 
 /* A unit under way. */
@@ -25,8 +27,10 @@ struct unit {
     const struct delta_job *job;
     const struct vec_kern *kern;
     int seq, j, tok0, n_tok;
-    float *state, *past;  /* of its first value head; inputs before the step's, of all channels */
-    float *q, *k, *v;     /* [VEC_DELTA_TOK] rows, of v n_each times */
+    int i0, i1;           /* value heads of key head j */
+    bool fresh;           /* there is nothing before the step */
+    float *state, *past;  /* of value head 0; inputs before the step's, of all channels */
+    float *q, *k, *v;     /* [VEC_DELTA_TOK] rows */
     float *one_k, *one_q; /* [d_k] what lengths are multiplied by */
 };
 
@@ -79,10 +83,12 @@ static struct channels values(const struct unit *u, int i)
     return (struct channels){&p->v, i, at, p->d_v};
 }
 
-/* The input of token t of the step; before its first one it is of the past. */
+/* The input of token t of the step; before its first one it is of the past, or zeros. */
 static const float *input(const struct unit *u, const struct channels *c, int t)
 {
+    static const float none[DEV_DELTA_WIDTH];
     const struct dev_delta *p = u->job->p;
+    if (t < 0 && u->fresh) return none;
     return t < 0 ? u->past + (t + p->n_conv - 1) * channels(p) + c->at : row_of(u, c->x, c->i, t);
 }
 
@@ -124,7 +130,7 @@ static void one_head(const struct unit *u, int i, int t0, int n)
     const struct dev_delta *p = u->job->p;
     struct vec_delta t[VEC_DELTA_TOK];
     int h = head_of(u->job, u->j, i), ld = dev_cpu_round16(p->d_v);
-    float *v = u->v + (size_t)i * VEC_DELTA_TOK * (size_t)p->d_v;
+    float *v = u->v;
     convolve(u, values(u, i), t0, n, v);
     for (int k = 0; k < n; k++) {
         float *y = p->y + ((int64_t)(u->tok0 + t0 + k) * p->n_v + h) * p->d_v;
@@ -154,7 +160,7 @@ static void tokens(const struct unit *u, int t0, int n)
         u->kern->rmsnorm_f32(q, q, u->one_q, p->d_k, eps);
         u->kern->rmsnorm_f32(key, key, u->one_k, p->d_k, eps);
     }
-    for (int i = 0; i < u->job->n_each; i++)
+    for (int i = u->i0; i < u->i1; i++)
         one_head(u, i, t0, n);
 }
 
@@ -165,7 +171,7 @@ static void carve(struct unit *u, float *mem)
     u->q = mem;
     u->k = u->q + VEC_DELTA_TOK * p->d_k;
     u->v = u->k + VEC_DELTA_TOK * p->d_k;
-    u->one_k = u->v + (int64_t)VEC_DELTA_TOK * u->job->n_each * p->d_v;
+    u->one_k = u->v + VEC_DELTA_TOK * p->d_v;
     u->one_q = u->one_k + p->d_k;
     for (int i = 0; i < p->d_k; i++) {
         u->one_k[i] = 1.0f / root; /* the mean's root to the sum's */
@@ -173,22 +179,9 @@ static void carve(struct unit *u, float *mem)
     }
 }
 
-/* A sequence begins with zeros. */
-static void clear(const struct unit *u)
+/* Key head j of a sequence: at % n_seq, j = at / n_seq. */
+static struct unit unit_of(struct cpu *c, const struct delta_job *job, int at)
 {
-    const struct dev_delta *p = u->job->p;
-    size_t ld = (size_t)dev_cpu_round16(p->d_v), n = (size_t)u->job->n_each * (size_t)p->d_k * ld;
-    memset(u->state, 0, n * sizeof(float));
-    for (int i = -2; i < u->job->n_each; i++) {
-        struct channels c = i == -2 ? queries(u) : i == -1 ? keys(u) : values(u, i);
-        for (int k = 0; k < p->n_conv - 1; k++)
-            memset(u->past + k * channels(p) + c.at, 0, (size_t)c.n * sizeof(float));
-    }
-}
-
-static void run_unit(struct cpu *c, void *arg, int at, int worker)
-{
-    const struct delta_job *job = arg;
     const struct dev_delta *p = job->p;
     const struct dev_step *b = job->b;
     const struct cpu_kv *kv = dev_cpu_kv_of(p->kv, p->group);
@@ -197,30 +190,67 @@ static void run_unit(struct cpu *c, void *arg, int at, int worker)
     int64_t head = (int64_t)p->d_k * dev_cpu_round16(p->d_v);
     u.tok0 = b->seq_tok0[u.seq];
     u.n_tok = b->seq_tok0[u.seq + 1] - u.tok0;
-    if (!u.n_tok) return;
+    u.i1 = job->n_each;
+    u.fresh = u.n_tok && b->pos[u.tok0] == 0;
     u.state = page + u.j * job->n_each * head;
     u.past = page + p->n_v * head;
+    return u;
+}
+
+static void run_unit(struct cpu *c, void *arg, int at, int worker)
+{
+    const struct delta_job *job = arg;
+    const struct dev_delta *p = job->p;
+    int n_seq = job->b->n_seq, part = at / n_seq % job->n_part;
+    struct unit u = unit_of(c, job, at / n_seq / job->n_part * n_seq + at % n_seq);
+    size_t head = (size_t)p->d_k * (size_t)dev_cpu_round16(p->d_v);
+    if (!u.n_tok) return;
+    u.i0 = job->n_each * part / job->n_part;
+    u.i1 = job->n_each * (part + 1) / job->n_part;
     carve(&u, c->scratch[worker].attn);
-    if (b->pos[u.tok0] == 0) clear(&u);
+    if (u.fresh)
+        memset(u.state + (size_t)u.i0 * head, 0, (size_t)(u.i1 - u.i0) * head * sizeof(float));
     for (int t = 0; t < u.n_tok; t += VEC_DELTA_TOK)
         tokens(&u, t, BASE_MIN(VEC_DELTA_TOK, u.n_tok - t));
+    for (int i = u.i0; i < u.i1; i++)
+        keep(&u, values(&u, i));
+    if (job->n_part > 1) return;
     keep(&u, queries(&u));
     keep(&u, keys(&u));
-    for (int i = 0; i < job->n_each; i++)
-        keep(&u, values(&u, i));
+}
+
+/* What all units of a key head have read. */
+static void keep_key_head(struct cpu *c, void *arg, int at, int worker)
+{
+    struct unit u = unit_of(c, arg, at);
+    (void)worker;
+    if (!u.n_tok) return;
+    keep(&u, queries(&u));
+    keep(&u, keys(&u));
+}
+
+/* Units of the worker that has the most of n. */
+static int most(int n, int n_worker)
+{
+    return (n + n_worker - 1) / n_worker;
 }
 
 void dev_cpu_delta(dev *d, const struct dev_step *b, const struct dev_delta *p)
 {
-    struct delta_job job = {p, b, p->n_v / p->n_k};
+    struct delta_job job = {p, b, p->n_v / p->n_k, 1};
+    struct cpu *c = dev_cpu_of(d);
+    int n = b->n_seq * p->n_k;
     double n_tok = (double)b->n_tok / BASE_MAX(b->n_seq, 1);
     ASSERT(b->seat && dev_cpu_kv_of(p->kv, p->group)->s.d_k >=
                           dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv));
     if (d->timing) /* states are read and written */
         d->cost.bytes +=
             8.0 * b->n_seq * (double)dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv);
-    dev_cpu_for_rows(dev_cpu_of(d), b->n_seq * p->n_k,
-                     NS_VALUE * n_tok * job.n_each * p->d_k * p->d_v, run_unit, &job);
+    if (most(n, c->n_worker) * job.n_each > most(n * job.n_each, c->n_worker))
+        job.n_part = job.n_each;
+    dev_cpu_for_rows(c, n * job.n_part,
+                     NS_VALUE * n_tok * job.n_each / job.n_part * p->d_k * p->d_v, run_unit, &job);
+    if (job.n_part > 1) dev_cpu_for_rows(c, n, 0.5 * p->n_conv * p->d_k, keep_key_head, &job);
 }
 
 /* ---- gates ---- */
