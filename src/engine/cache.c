@@ -86,7 +86,7 @@ void engine_cache_table(sl_engine *e, int row, int home, const struct kv_seq *se
 
 void engine_cache_move(sl_engine *e, int from, int j0, int to)
 {
-    for (int g = 0; g < e->kv_shape.n_group; g++) {
+    for (int g = 0; g < engine_n_table(e); g++) {
         int32_t *p = engine_table(e, g, to);
         memmove(p, engine_table(e, g, from) + j0, (size_t)(e->ld_blk - j0) * sizeof *p);
     }

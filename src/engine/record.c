@@ -134,7 +134,7 @@ size_t engine_record_most(const sl_engine *e)
 {
     size_t ld = (size_t)engine_blocks(e->n_ctx);
     return 256 + 28 * (size_t)e->n_tok_max +
-           (size_t)e->n_seq_max * (40 + 12 * ENGINE_COPIES + 4 * DEV_KV_STATE * ld);
+           (size_t)e->n_seq_max * (40 + 12 * ENGINE_COPIES + 4 * STEP_TABLES * ld);
 }
 
 sl_status engine_record_open(sl_engine *e, sl_err *err)

@@ -26,7 +26,7 @@ struct record_head {
     uint64_t model;   /* hash of what the model is */
     int32_t acts, kv; /* enum dev_acts, and RECORD_*; dev_kv_type */
     int32_t n_ctx, n_seq_max, n_chunk, blk_tok, n_vocab;
-    int32_t n_blk[DEV_KV_STATE];                   /* 0 = the cache has no such group */
+    int32_t n_blk[STEP_TABLES];                    /* 0 = the cache has no such group */
     int32_t n_pass;                                /* of a step: 1, and one of each MTP layer */
     int32_t n_draft_vocab;                         /* of model_opts */
     char isa[RECORD_ISA], program[RECORD_PROGRAM]; /* to say where it was made; NUL-terminated */

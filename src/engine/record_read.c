@@ -89,7 +89,7 @@ sl_status engine_record_step_init(struct record_step *s, const struct record_lim
                              .n_seq = max->n_seq,
                              .n_row = max->n_row,
                              .n_copy = max->n_copy,
-                             .n_group = DEV_KV_STATE,
+                             .n_table = STEP_TABLES,
                              .ld_blk = (max->n_ctx + max->blk_tok - 1) / max->blk_tok};
     *s = (struct record_step){.hidden_row = NULL};
     SL_TRY(engine_room_open(&s->room, &most, err));
@@ -189,7 +189,7 @@ static sl_status read_blocks(struct rd *r, uint64_t at, const struct record_limi
             if (m->pos[t] != m->pos[t - 1] + 1)
                 return SL_FAIL(err, FORMAT, "step at byte %" PRIu64 ": positions: %d after %d", at,
                                m->pos[t], m->pos[t - 1]);
-        for (int g = 0; g < DEV_KV_STATE; g++)
+        for (int g = 0; g < STEP_TABLES; g++)
             if (max->n_blk[g])
                 SL_TRY(numbers(r, at, &(struct field){"block", (const int[]){0, max->n_blk[g]}},
                                m->blk[g] + (int64_t)q * m->ld_blk, m->pos[e - 1] / max->blk_tok + 1,

@@ -25,7 +25,7 @@ sl_status engine_room_open(struct step_room *r, const struct step_most *most, sl
     SL_TRY(engine_array(n_seq, sizeof *r->n_prompt, &r->n_prompt, err));
     SL_TRY(engine_array(3 * (size_t)most->n_copy, sizeof *r->copy, &r->copy, err));
     SL_TRY(engine_array(n_row, sizeof *r->row_tok, &r->row_tok, err));
-    for (int g = 0; g < most->n_group; g++)
+    for (int g = 0; g < most->n_table; g++)
         SL_TRY(engine_array(n_seq * (size_t)r->ld_blk, sizeof *r->blk[g], &r->blk[g], err));
     SL_TRY(engine_array(n_seq, sizeof *r->keep, &r->keep, err));
     return engine_array(n_row, sizeof *r->row_want, &r->row_want, err);
@@ -40,7 +40,7 @@ void engine_room_close(struct step_room *r)
     mem_free(r->n_prompt);
     mem_free(r->copy);
     mem_free(r->row_tok);
-    for (int g = 0; g < DEV_KV_GROUPS; g++)
+    for (int g = 0; g < STEP_TABLES; g++)
         mem_free(r->blk[g]);
     mem_free(r->keep);
     mem_free(r->row_want);

@@ -7,21 +7,24 @@
 #include "base/status.h"
 #include "dev/dev.h"
 
+/* Groups of the cache that sequences may have tables of: the first ones; a state is a seat's. */
+#define STEP_TABLES DEV_KV_STATE
+
 /* What a step may be at most, and how wide its tables are. */
 struct step_most {
     int n_tok, n_seq, n_row, n_copy;
-    int n_group, ld_blk; /* groups of the cache that have tables */
+    int n_table, ld_blk;
 };
 
 struct step_room {
-    int32_t *ids, *pos;          /* [n_tok] */
-    int32_t *seq_tok0;           /* [n_seq + 1] */
-    int32_t *seat, *n_prompt;    /* [n_seq] */
-    int32_t *copy;               /* [n_copy, 3] */
-    int32_t *row_tok;            /* [n_row] */
-    int32_t *blk[DEV_KV_GROUPS]; /* [n_seq, ld_blk]; NULL from n_group on */
-    struct dev_keep *keep;       /* [n_seq] */
-    uint8_t *row_want;           /* [n_row] */
+    int32_t *ids, *pos;        /* [n_tok] */
+    int32_t *seq_tok0;         /* [n_seq + 1] */
+    int32_t *seat, *n_prompt;  /* [n_seq] */
+    int32_t *copy;             /* [n_copy, 3] */
+    int32_t *row_tok;          /* [n_row] */
+    int32_t *blk[STEP_TABLES]; /* [n_seq, ld_blk]; NULL from n_table on */
+    struct dev_keep *keep;     /* [n_seq] */
+    uint8_t *row_want;         /* [n_row] */
     int ld_blk;
 };
 

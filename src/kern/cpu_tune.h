@@ -22,8 +22,8 @@
  * of q6_k; at 35 GB/s 0 to 5 % more, 15 at eight of q6_k; not measured elsewhere).
  *
  * prefetch_far_1: the same at one column. A Xeon with AMX (family 6; 29 GB/s) decodes 5 to 25 %
- * faster with 4096 than without, and no more beyond a page of 4 KiB than without; without any
- * prefetch 20 % slower. At two to eight columns it gains nothing there. */
+ * faster with 4096 than without; 5 KiB and more gain nothing. At two to eight columns it gains
+ * nothing there either (docs/notes/experiments.md; not measured elsewhere). */
 #ifndef KERN_CPU_TUNE_H
 #define KERN_CPU_TUNE_H
 
