@@ -29,6 +29,7 @@ import wide  # noqa: E402
 MODELS = {"llama.q4_0": 10, "window.q6_k": 6, "qwen3.q4_k": 6, "qwen3_moe.int8": 8,
           "deepseek_v2.q8_0": 4, "deepseek_v3.awq": 17, "gpt_oss.mxfp4": 16, "glm4_moe.nvfp4": 12,
           "llama.bf16": 10}
+STATES = ("qwen3_next.q4_0", "qwen3_5.awq")  # states of layers, which stages have and do not share
 # experts, and those of a token
 EXPERTS = {"qwen3_moe.int8": (6, 2), "deepseek_v2.q8_0": (4, 2), "deepseek_v3.awq": (8, 3),
            "gpt_oss.mxfp4": (6, 3), "glm4_moe.nvfp4": (8, 3)}
@@ -164,7 +165,10 @@ def refuse(tally, build, work, out):
             ("deepseek_v2.q8_0", ("tp=4,ep=4,weight=2:1:1:1", "--redundant", "1"),
              "--expert-stats FILE"),
             ("qwen3_moe.int8", ("tp=7,ep=7,weight=2:1:1:1:1:1:1",), "7 ranks: there are 6 "
-             "experts")):
+             "experts"),
+            ("qwen3_next.q4_0", ("tp=2,ep=2",), "layer 0 has a state that is not shared"),
+            ("qwen3_next.q4_0", ("dp=2,ep=2",), "layer 0 has a state that is not shared"),
+            ("qwen3_5.awq", ("tp=2,pp=2",), "layer 0 has a state that is not shared")):
         model = wide.make(os.path.join(work, name), os.path.join(build, "sluice"), name,
                           os.path.join(build, "tests", "tiny"))
         why, _ = logits(build, model, out, 0, "--layout", *args)
@@ -202,6 +206,21 @@ def check_model(tally, build, work, name, with_mpi, forms):
     tally.check(f"{name} pp=3 is refused", not said and f"says: {why!r}")
 
 
+def check_states(tally, build, work, name, with_mpi, forms):
+    out = os.path.join(work, "logits.bin")
+    os.makedirs(work, exist_ok=True)
+    model = wide.make(work, os.path.join(build, "sluice"), name,
+                      os.path.join(build, "tests", "tiny"))
+    for acts, kv in forms:
+        form = ("--acts", acts, "--kv", kv)
+        why, one = logits(build, model, out, 0, *form)
+        tally.check(f"{name} {acts} {kv} one rank", why)
+        for n in 2, 3:
+            why, got = logits(build, model, out, with_mpi * n, "--layout", f"pp={n}", *form)
+            tally.check(f"{name} {acts} {kv} pp={n}",
+                        why or got != one and "logits differ from those of one rank")
+
+
 def main():
     with_mpi = "--mpi" in sys.argv
     forms = FORMS[:1] if "--brief" in sys.argv else FORMS
@@ -215,6 +234,9 @@ def main():
     with ThreadPoolExecutor(2) as pool:  # starting is what most runs take, on one core each
         jobs = [pool.submit(check_model, tally, build, os.path.join(work, name), name, with_mpi,
                             forms) for name in MODELS]
+        if not ONLY:
+            jobs += [pool.submit(check_states, tally, build, os.path.join(work, name), name,
+                                 with_mpi, forms) for name in STATES]
     for job in jobs:
         job.result()
     if not with_mpi and not ONLY:
