@@ -146,8 +146,9 @@ static void add_plan(const sl_engine *e, struct engine_lane *l, int home,
     to->n_draft += p->n_draft;
     to->n_preempt += p->n_preempt;
     to->n_spent += p->n_spent;
-    to->n_copy = p->n_copy; /* of states, which only one home can have */
-    to->copy = p->copy;
+    int32_t blk0 = engine_blk0(e, home, DEV_KV_STATE);
+    for (int i = 0; i < p->n_copy; i++)
+        to->copy[to->n_copy++] = (struct sched_copy){blk0 + p->copy[i].src, blk0 + p->copy[i].dst};
     struct sched_planned n = sched_planned(e->home[home].sched);
     l->planned.n_decode += n.n_decode;
     l->planned.n_prompt += n.n_prompt;
@@ -157,7 +158,7 @@ static void add_plan(const sl_engine *e, struct engine_lane *l, int home,
 void engine_plan(sl_engine *e, struct engine_lane *l)
 {
     int lane = (int)(l - e->lane);
-    l->plan = (struct sched_plan){.item = l->item};
+    l->plan = (struct sched_plan){.item = l->item, .copy = l->copy};
     l->planned = (struct sched_planned){0};
     if (e->n_home > 1) tell_beside(e, lane);
     for (int h = 0; h < e->n_home; h++)

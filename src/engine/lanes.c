@@ -21,6 +21,7 @@ static sl_status open_lane(const sl_engine *e, struct engine_lane *l, sl_err *er
                              .ld_blk = e->ld_blk};
     SL_TRY(engine_room_open(&l->room, &most, err));
     SL_TRY(engine_array(n_seq, sizeof *l->item, &l->item, err));
+    SL_TRY(engine_array(ENGINE_COPIES * n_seq, sizeof *l->copy, &l->copy, err));
     return engine_array(n_seq, sizeof *l->item_row, &l->item_row, err);
 }
 
@@ -28,6 +29,7 @@ static void close_lane(struct engine_lane *l)
 {
     engine_room_close(&l->room);
     mem_free(l->item);
+    mem_free(l->copy);
     mem_free(l->item_row);
 }
 

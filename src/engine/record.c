@@ -346,7 +346,7 @@ struct record_limits engine_record_limits(const sl_engine *e)
     for (int g = 0; g < engine_n_table(e); g++)
         max.n_blk[g] = e->n_home * e->kv_shape.group[g].n_blk;
     if (engine_kv_has(&e->m->cfg, DEV_KV_STATE))
-        max.n_blk[DEV_KV_STATE] = e->kv_shape.group[DEV_KV_STATE].n_blk;
+        max.n_blk[DEV_KV_STATE] = e->n_home * e->kv_shape.group[DEV_KV_STATE].n_blk;
     return max;
 }
 

@@ -137,6 +137,7 @@ enum model_part {
         MODEL_N_PART
 };
 const char *model_part_name(enum model_part p);
+#define MODEL_COPIES 5 /* of a sequence in a step: a tail in two groups, and three of states */
 #define MODEL_DEV_MAX DEV_PROG_DEVS
 /* Which devices a model is on, and on which of them each part lies. */
 struct model_place {

@@ -166,7 +166,7 @@ struct model_own {
      * most */
     int32_t piece_tok[DIST_RANK_MAX][MODEL_PIECES];
     int n_piece;
-    int32_t *seq_tok0, *copy, *row_tok, *hidden_row, *blk[DEV_KV_GROUPS];
+    int32_t *seq_tok0, *seat, *copy, *row_tok, *hidden_row, *blk[DEV_KV_GROUPS];
     int ld_blk;
 };
 

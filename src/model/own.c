@@ -22,7 +22,8 @@ sl_status model_own_open(struct model *m, sl_err *err)
     size_t n_seq = (size_t)k->n_seq_max, n_tok = (size_t)k->n_tok_max;
     o->ld_blk = (k->n_ctx + k->blk_tok - 1) / k->blk_tok;
     SL_TRY(ints(m, n_seq, &o->seq_tok0, err));
-    SL_TRY(ints(m, 3 * DEV_KV_GROUPS * n_seq, &o->copy, err));
+    SL_TRY(ints(m, n_seq, &o->seat, err));
+    SL_TRY(ints(m, 3 * MODEL_COPIES * n_seq, &o->copy, err));
     SL_TRY(ints(m, (size_t)k->n_logit_max, &o->row_tok, err));
     SL_TRY(ints(m, n_tok, &o->hidden_row, err));
     for (int g = 0; g < DEV_KV_GROUPS; g++)
@@ -71,6 +72,15 @@ static sl_status count(struct model *m, const struct dev_step *s, sl_err *err)
             return SL_FAIL(err, INTERNAL, "group %d has %d tokens, %d sequences, %d rows of a step",
                            r, o->n_tok[r], o->n_seq[r], o->n_row[r]);
     return SL_OK;
+}
+
+/* Numbers of seats become this group's; the last of all, which is for no request, its last. */
+static void take_seats(struct model *m, const struct dev_step *s, int seq0, struct dev_step *to)
+{
+    int n = m->opts.n_seq_max;
+    for (int i = 0; i < to->n_seq; i++)
+        m->own.seat[i] = BASE_MIN(s->seat[seq0 + i] - m->dims.dp * n, n);
+    to->seat = m->own.seat;
 }
 
 /* Numbers of blocks become this group's. */
@@ -127,7 +137,7 @@ sl_status model_own_take(struct model *m, const struct dev_step *s, sl_err *err)
     for (int i = 0; i <= to->n_seq; i++)
         o->seq_tok0[i] = s->seq_tok0[seq0 + i] - tok0;
     to->seq_tok0 = o->seq_tok0;
-    to->seat += seq0;
+    take_seats(m, s, seq0, to);
     to->n_prompt += seq0;
     if (s->keep) to->keep += seq0;
     for (int i = 0; i < to->n_row; i++)

@@ -217,8 +217,7 @@ static sl_status share(const struct shares *s, struct model_ranks *k, sl_err *er
     return SL_OK;
 }
 
-/* Stages have the states of their layers; ranks that share layers have none, nor have those with
- * sequences of their own. */
+/* Ranks have the states of their layers and of their sequences; those that share a layer, none. */
 static sl_status check_mixers(const struct arch_cfg *c, sl_err *err)
 {
     for (int i = 0; i < c->n_layer; i++)
@@ -366,7 +365,7 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
     SL_TRY(check_devices(m, err));
     SL_TRY(check_mixed(m, err));
     SL_TRY(check_own(m, err));
-    if (n > 1 || model_is_own(m)) SL_TRY(check_mixers(c, err));
+    if (n > 1) SL_TRY(check_mixers(c, err));
     if (model_is_own(m)) {
         k->apart = (struct dev_ranks){.join = carry_apart,
                                       .end = end_apart,

@@ -29,7 +29,7 @@ import wide  # noqa: E402
 MODELS = {"llama.q4_0": 10, "window.q6_k": 6, "qwen3.q4_k": 6, "qwen3_moe.int8": 8,
           "deepseek_v2.q8_0": 4, "deepseek_v3.awq": 17, "gpt_oss.mxfp4": 16, "glm4_moe.nvfp4": 12,
           "llama.bf16": 10}
-STATES = ("qwen3_next.q4_0", "qwen3_5.awq")  # states of layers, which stages have and do not share
+STATES = ("qwen3_next.q4_0", "qwen3_5.awq")  # layers have states, which ranks do not share
 # experts, and those of a token
 EXPERTS = {"qwen3_moe.int8": (6, 2), "deepseek_v2.q8_0": (4, 2), "deepseek_v3.awq": (8, 3),
            "gpt_oss.mxfp4": (6, 3), "glm4_moe.nvfp4": (8, 3)}
@@ -167,7 +167,6 @@ def refuse(tally, build, work, out):
             ("qwen3_moe.int8", ("tp=7,ep=7,weight=2:1:1:1:1:1:1",), "7 ranks: there are 6 "
              "experts"),
             ("qwen3_next.q4_0", ("tp=2,ep=2",), "layer 0 has a state that is not shared"),
-            ("qwen3_next.q4_0", ("dp=2,ep=2",), "layer 0 has a state that is not shared"),
             ("qwen3_5.awq", ("tp=2,pp=2",), "layer 0 has a state that is not shared")):
         model = wide.make(os.path.join(work, name), os.path.join(build, "sluice"), name,
                           os.path.join(build, "tests", "tiny"))
@@ -215,9 +214,13 @@ def check_states(tally, build, work, name, with_mpi, forms):
         form = ("--acts", acts, "--kv", kv)
         why, one = logits(build, model, out, 0, *form)
         tally.check(f"{name} {acts} {kv} one rank", why)
-        for n in 2, 3:
-            why, got = logits(build, model, out, with_mpi * n, "--layout", f"pp={n}", *form)
-            tally.check(f"{name} {acts} {kv} pp={n}",
+        layouts = [(2, ["pp=2"]), (3, ["pp=3"])]
+        if name.startswith("qwen3_next"):  # with 6 experts
+            layouts += [(2, ["dp=2"]), (2, ["dp=2,ep=2"]), (3, ["dp=3,ep=3", "--dispatch", "swap"]),
+                        (4, ["dp=2,ep=2,pp=2"]), (2, ["dp=2,ep=2", "--micro", "2"])]
+        for n, layout in layouts:
+            why, got = logits(build, model, out, with_mpi * n, "--layout", *layout, *form)
+            tally.check(f"{name} {acts} {kv} {' '.join(layout)}",
                         why or got != one and "logits differ from those of one rank")
 
 

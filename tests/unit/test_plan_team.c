@@ -55,7 +55,7 @@ TEST(plan_team_knows_which_layouts_there_are)
                 {"qwen3-30b-a3b", 1, 49, 1, 1, false}, {"qwen3-32b", 1, 1, 2, 2, false},
                 {"qwen3-32b", 2, 2, 1, 1, true},       {"deepseek-r1", 1, 3, 1, 1, true},
                 {"qwen3.5-35b-a3b", 1, 4, 1, 1, true}, {"qwen3.5-35b-a3b", 2, 2, 1, 1, false},
-                {"qwen3.5-35b-a3b", 1, 1, 2, 2, false}};
+                {"qwen3.5-35b-a3b", 1, 1, 2, 2, true}};
     load();
     for (int i = 0; i < BASE_COUNT_OF(rows); i++) {
         struct plan_layout l = lay(rows[i].tp, rows[i].pp, rows[i].dp, rows[i].ep);
