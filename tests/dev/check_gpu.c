@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_gpu DEVICE [--seed N] [--repeat N]: every operator of a device of its own kernels against
- * the CPU's, bit for bit: all run formats, forms of activations, types of the cache; attention as
- * --exact has it, and as this CPU has it by default. 77: there is no such device. */
+/* check_gpu DEVICE [--seed N] [--repeat N] [TEXT | -TEXT]: every operator of a device of its own
+ * kernels against the CPU's, bit for bit: all run formats, forms of activations, types of the
+ * cache; attention as --exact has it, and as this CPU has it by default. With TEXT those checks
+ * whose names have it, with -TEXT the others. 77: there is no such device. */
 #include "check_gpu.h"
 
 #include <math.h>
@@ -692,7 +693,8 @@ int main(int argc, char **argv)
     for (int r = 0; r < repeat; r++, g.seed++)
         for (int i = 0; i < BASE_COUNT_OF(all); i++) {
             int failed = g.n_fail, checked = g.n_checked;
-            if (filter && !strstr(all[i].name, filter)) continue;
+            bool without = filter && *filter == '-';
+            if (filter && (strstr(all[i].name, filter + without) != NULL) == without) continue;
             g.rng = g.seed * 1000003 + (uint64_t)i;
             all[i].fn();
             printf("%-16s %6d checks, %d failed\n", all[i].name, g.n_checked - checked,
