@@ -297,7 +297,7 @@ struct engine_lane {
     struct step_room room;
     struct sched_item *item; /* [n_seq_max] of plan */
     int32_t *item_row;       /* [n_seq_max] first wanted row of each */
-    struct sched_copy *copy; /* [ENGINE_COPIES n_seq_max] of plan */
+    struct sched_copy *copy; /* [MODEL_COPIES n_seq_max] of plan */
     /* engine thread */
     struct sched_plan plan; /* of all homes; req -1: of a request that is not there any more */
     struct sched_planned planned;
@@ -491,7 +491,6 @@ static inline struct request *engine_item_req(const sl_engine *e, const struct s
 }
 /* The copies that the plan needs, into e->room; returns how many there are. */
 int engine_cache_copies(sl_engine *e, const struct sched_plan *p);
-#define ENGINE_COPIES MODEL_COPIES
 
 /* place.c: opens the devices of e->place as opts.device and opts.place say, and e->d. */
 sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err) BASE_MUST_USE;

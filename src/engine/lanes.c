@@ -16,12 +16,12 @@ static sl_status open_lane(const sl_engine *e, struct engine_lane *l, sl_err *er
     struct step_most most = {.n_tok = e->n_tok_max,
                              .n_seq = e->n_seq_max,
                              .n_row = BASE_MAX(e->n_tok_max, e->n_logit_max),
-                             .n_copy = ENGINE_COPIES * e->n_seq_max,
+                             .n_copy = MODEL_COPIES * e->n_seq_max,
                              .n_table = engine_n_table(e),
                              .ld_blk = e->ld_blk};
     SL_TRY(engine_room_open(&l->room, &most, err));
     SL_TRY(engine_array(n_seq, sizeof *l->item, &l->item, err));
-    SL_TRY(engine_array(ENGINE_COPIES * n_seq, sizeof *l->copy, &l->copy, err));
+    SL_TRY(engine_array(MODEL_COPIES * n_seq, sizeof *l->copy, &l->copy, err));
     return engine_array(n_seq, sizeof *l->item_row, &l->item_row, err);
 }
 

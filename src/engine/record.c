@@ -134,7 +134,7 @@ size_t engine_record_most(const sl_engine *e)
 {
     size_t ld = (size_t)engine_blocks(e->n_ctx);
     return 256 + 28 * (size_t)e->n_tok_max +
-           (size_t)e->n_seq_max * (40 + 12 * ENGINE_COPIES + 4 * STEP_TABLES * ld);
+           (size_t)e->n_seq_max * (40 + 12 * MODEL_COPIES + 4 * STEP_TABLES * ld);
 }
 
 sl_status engine_record_open(sl_engine *e, sl_err *err)
@@ -338,7 +338,7 @@ struct record_limits engine_record_limits(const sl_engine *e)
     struct record_limits max = {.n_tok = e->n_tok_max,
                                 .n_seq = e->n_seq_max,
                                 .n_row = e->n_logit_max,
-                                .n_copy = ENGINE_COPIES * e->n_seq_max,
+                                .n_copy = MODEL_COPIES * e->n_seq_max,
                                 .n_pass = 2 * n_pass(e) - 1, /* entries alone, too */
                                 .n_ctx = e->n_ctx,
                                 .blk_tok = ENGINE_BLK_TOK,

@@ -174,8 +174,10 @@ def refuse(tally, build, work, out):
         tally.check(f"{name} {' '.join(args)} is refused", say not in why and f"says: {why!r}")
 
 
-def check_model(tally, build, work, name, with_mpi, forms):
-    most, out = MODELS[name], os.path.join(work, "logits.bin")
+def check_alike(tally, build, work, name, with_mpi, forms, layouts_of):
+    """Layouts, and their ranks, of layouts_of(acts): the logits of one rank. The model, and where
+    logits go."""
+    out = os.path.join(work, "logits.bin")
     os.makedirs(work, exist_ok=True)
     model = wide.make(work, os.path.join(build, "sluice"), name,
                       os.path.join(build, "tests", "tiny"))
@@ -183,16 +185,25 @@ def check_model(tally, build, work, name, with_mpi, forms):
         form = ("--acts", acts, "--kv", kv)
         why, one = logits(build, model, out, 0, *form)
         tally.check(f"{name} {acts} {kv} one rank", why)
+        for n, layout in layouts_of(acts):
+            if ONLY not in layout[0]:
+                continue
+            why, got = logits(build, model, out, with_mpi * n, "--layout", *layout, *form)
+            tally.check(f"{name} {acts} {kv} {' '.join(map(os.path.basename, layout))}",
+                        why or got != one and "logits differ from those of one rank")
+    return model, out
+
+
+def check_model(tally, build, work, name, with_mpi, forms):
+    most = MODELS[name]
+
+    def layouts(acts):
         ranks = [(n, [f"tp={n}"]) for n in range(2, min(most, 4) + 1)]
         if acts == "auto" and most > 4 and not with_mpi:
             ranks += [(n, [f"tp={n}"]) for n in sorted({min(most, 8), min(most, 16)})]
         ranks += [(2, ["tp=1,pp=2"]), (4, ["tp=2,pp=2"])]
-        for n, layout in [*ranks, *spread_layouts(work, name), *uneven_layouts(work, name, most)]:
-            if ONLY not in layout[0]:
-                continue
-            why, got = logits(build, model, out, with_mpi * n, "--layout", *layout, *form)
-            tally.check(f"{name} {acts} {kv} {layout[0]}{' placed' * (len(layout) > 1)}",
-                        why or got != one and "logits differ from those of one rank")
+        return [*ranks, *spread_layouts(work, name), *uneven_layouts(work, name, most)]
+    model, out = check_alike(tally, build, work, name, with_mpi, forms, layouts)
     if not ONLY:
         combined(tally, build, work, out, name, with_mpi)
     if with_mpi or ONLY:
@@ -206,22 +217,11 @@ def check_model(tally, build, work, name, with_mpi, forms):
 
 
 def check_states(tally, build, work, name, with_mpi, forms):
-    out = os.path.join(work, "logits.bin")
-    os.makedirs(work, exist_ok=True)
-    model = wide.make(work, os.path.join(build, "sluice"), name,
-                      os.path.join(build, "tests", "tiny"))
-    for acts, kv in forms:
-        form = ("--acts", acts, "--kv", kv)
-        why, one = logits(build, model, out, 0, *form)
-        tally.check(f"{name} {acts} {kv} one rank", why)
-        layouts = [(2, ["pp=2"]), (3, ["pp=3"])]
-        if name.startswith("qwen3_next"):  # with 6 experts
-            layouts += [(2, ["dp=2"]), (2, ["dp=2,ep=2"]), (3, ["dp=3,ep=3", "--dispatch", "swap"]),
-                        (4, ["dp=2,ep=2,pp=2"]), (2, ["dp=2,ep=2", "--micro", "2"])]
-        for n, layout in layouts:
-            why, got = logits(build, model, out, with_mpi * n, "--layout", *layout, *form)
-            tally.check(f"{name} {acts} {kv} {' '.join(layout)}",
-                        why or got != one and "logits differ from those of one rank")
+    layouts = [(2, ["pp=2"]), (3, ["pp=3"])]
+    if name.startswith("qwen3_next"):  # with 6 experts
+        layouts += [(2, ["dp=2"]), (2, ["dp=2,ep=2"]), (3, ["dp=3,ep=3", "--dispatch", "swap"]),
+                    (4, ["dp=2,ep=2,pp=2"]), (2, ["dp=2,ep=2", "--micro", "2"])]
+    check_alike(tally, build, work, name, with_mpi, forms, lambda acts: layouts)
 
 
 def main():

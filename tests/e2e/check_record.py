@@ -72,11 +72,10 @@ def main():
         code, out, err = e2e.run([SLUICE, "run", "-p", "The capital", "-n", "8", "-c", "512",
                                   "--combine", "q8", "--defer", "1", "--record", form])
         check(code == 0, f"run --combine q8 --record: {code} {err}")
-        state = os.path.join(d, "state")
-        code, out, err = e2e.run([SLUICE, "run", "-m", os.path.join(e2e.tiny(), "qwen3_next.gguf"),
-                                  "-p", "The capital", "-n", "8", "-c", "512", "--record", state])
+        state, model = os.path.join(d, "state"), ["-m", os.path.join(e2e.tiny(), "qwen3_next.gguf")]
+        code, out, err = e2e.run([SLUICE, "run", *model, "-p", "The capital", "-n", "8",
+                                  "-c", "512", "--record", state])
         check(code == 0, f"run --record of a model with states: {code} {err}")
-        more = {state: ["-m", os.path.join(e2e.tiny(), "qwen3_next.gguf")]}
         names = [one, many, mtp, form, state, served]
         try:
             serve(served)
@@ -84,7 +83,7 @@ def main():
             names.pop()
         for name in names:
             for t in "12":
-                r = good(os.path.basename(name), name, "-t", t, *more.get(name, []))
+                r = good(os.path.basename(name), name, "-t", t, *(model if name == state else []))
                 check(r.get("threads") == int(t), "threads")
         with open(many, "rb") as f:
             data = f.read()
