@@ -19,8 +19,9 @@ struct dev_heads {
  * the n_conv tokens up to its own, and SiLU taken of it; q and k are divided by their norms, q by
  * sqrt(d_k) too. Then, of a value head, whose state s is [d_k, d_v]: s = e^g s with g = decay *
  * softplus(a + dt); s += k (sigmoid(b) (v - s^T k))^T; y = rmsnorm(s^T q) * norm * silu(z). The
- * state lies in block seat of a group of states, with the inputs of the last n_conv - 1 tokens; a
- * sequence whose first token is at position 0 begins with zeros. */
+ * state lies in block seat of a group of states, with the inputs of the n_conv - 1 tokens before
+ * it, and those of drafts after it (dev_step.n_draft), of which the next step takes as many as its
+ * position says; a sequence whose first token is at position 0 begins with zeros. */
 struct dev_delta {
     dev_kv *kv;
     int group, layer;
@@ -35,11 +36,19 @@ struct dev_delta {
 };
 #define DEV_DELTA_WIDTH 256 /* of a head, at most */
 #define DEV_DELTA_CONV 8    /* n_conv, at most */
-/* f32 values of such a state. */
+#define DEV_STATE_BACK 7    /* drafts of a sequence in a step, at most */
+/* f32 values of such a state: of all heads; of inputs before it; of drafts, each with a and b; and
+ * at which position each value head's state is, each key head's inputs are (i32). */
 static inline int64_t dev_delta_state(int n_k, int n_v, int d_k, int d_v, int n_conv)
 {
     int64_t ld = (d_v + 15) / 16 * 16, channels = 2ll * n_k * d_k + (int64_t)n_v * d_v;
-    return (int64_t)n_v * d_k * ld + (n_conv - 1) * channels;
+    return (int64_t)n_v * d_k * ld + (n_conv - 1) * channels +
+           DEV_STATE_BACK * (channels + 2 * n_v) + n_v + n_k;
+}
+/* The same of n values of a dev_scan. */
+static inline int64_t dev_scan_state(int n)
+{
+    return (1ll + DEV_STATE_BACK) * n + 1;
 }
 /* x *= sigmoid(g) over n_head heads of n values each: x [T, n_head, n], g at t * ldg + h * ldg_h;
  * with one, g has one value for all of a token's. */

@@ -338,6 +338,9 @@ struct dev_step {
     const int32_t *seat;     /* [S] a number that a sequence has as long as it runs, below the most
                                 sequences of a step: its block of DEV_KV_STATE */
     const int32_t *n_prompt; /* [S] tokens at positions below it are prompt, the others generated */
+    /* [S] the last so many of a sequence's tokens are drafts, DEV_STATE_BACK at most and not all of
+     * them: its next step may begin at any of them, or after them. NULL: none. For states alone. */
+    const int32_t *n_draft;
     const struct dev_keep *keep; /* [S] prompts that are computed in pieces */
     int n_copy;
     const int32_t *copy; /* [n_copy, 3] group, and its blocks copied from, to in all of its layers
@@ -505,8 +508,9 @@ struct dev_attn_mla {
     const dev_mat *next[4];
 };
 /* A recurrence over the tokens of each sequence: state = decay * state + x[t], y[t] = state, for n
- * values each for itself. The state lies in block seat of a group of states; a sequence whose first
- * token is at position 0 begins with zeros. No architecture has it: tests of states do. */
+ * values each for itself. The state lies in block seat of a group of states, with the inputs of
+ * drafts; a sequence whose first token is at position 0 begins with zeros. No architecture has it:
+ * tests of states do. */
 struct dev_scan {
     dev_kv *kv;
     int group, layer, n;

@@ -50,12 +50,6 @@ sl_status engine_spec_parse(sl_engine *e, sl_err *err)
 {
     int n = e->opts.draft_vocab, n_vocab = e->m->cfg.n_vocab;
     SL_TRY(parse_source(e, err));
-    if (e->spec.on && strcmp(e->spec.name, "auto") != 0 &&
-        engine_kv_has(&e->m->cfg, DEV_KV_STATE))
-        return SL_FAIL(err, REQUEST,
-                       "draft: %.60s: %.100s has layers with a recurrent state, which drafts that "
-                       "were wrong would stay in",
-                       e->spec.name, e->m->name);
     if (e->opts.draft_max && !e->spec.on)
         return SL_FAIL(err, REQUEST, "draft_max: %d: there are no drafts (draft: off)",
                        e->opts.draft_max);

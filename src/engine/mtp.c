@@ -273,9 +273,8 @@ sl_status engine_mtp_open(sl_engine *e, sl_err *err)
         return SL_FAIL(err, REQUEST, "draft_vocab: %.120s has no MTP layer", e->m->name);
     m->on = m->on && !none;
     if (!m->on && !e->opts.draft_model && strcmp(e->spec.name, "auto") == 0)
-        log_msg(LOG_DEBUG, "draft: auto: %s has %s", e->m->name,
-                e->pool.has_state ? "layers with a recurrent state: no drafts"
-                                  : "no MTP layer: drafts come from the text alone");
+        log_msg(LOG_DEBUG, "draft: auto: %s has no MTP layer: drafts come from the text alone",
+                e->m->name);
     if (!m->on) return SL_OK;
     SL_TRY(engine_array(n_tok, sizeof *m->next, &m->next, err));
     SL_TRY(engine_array(n_seq, sizeof *m->item, &m->item, err));

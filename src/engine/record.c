@@ -166,7 +166,8 @@ void engine_record_put_step(struct engine_record *r, int n_table, const struct d
                              s->n_row,
                              (s->keep ? RECORD_HAS_KEEP : 0) |
                                  (s->hidden_row ? RECORD_HAS_HIDDEN_ROW : 0) |
-                                 (s->row_want ? RECORD_HAS_ROW_WANT : 0)};
+                                 (s->row_want ? RECORD_HAS_ROW_WANT : 0) |
+                                 (s->n_draft ? RECORD_HAS_DRAFT : 0)};
     begin(r, RECORD_STEP);
     put_i32s(r, count, BASE_COUNT_OF(count));
     put_i32s(r, s->ids, s->n_tok);
@@ -174,6 +175,7 @@ void engine_record_put_step(struct engine_record *r, int n_table, const struct d
     put_i32s(r, s->seq_tok0, s->n_seq + 1);
     put_i32s(r, s->seat, s->n_seq);
     put_i32s(r, s->n_prompt, s->n_seq);
+    if (s->n_draft) put_i32s(r, s->n_draft, s->n_seq);
     for (int i = 0; s->keep && i < s->n_seq; i++) {
         put_u64(r, s->keep[i].id);
         put_i32(r, s->keep[i].last);

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "engine/room.h"
 
-#define RECORD_VERSION 5
+#define RECORD_VERSION 6
 #define RECORD_HEAD 132 /* bytes of the header */
 #define RECORD_EXACT 4 /* in acts: sl_engine_opts.exact */
 #define RECORD_SMALL 8 /* in acts: model_opts.small_heads */
@@ -19,7 +19,8 @@ enum { RECORD_STEP = 1, RECORD_RESULT = 2 };
 enum { /* flags of a step */
        RECORD_HAS_KEEP = 1,
        RECORD_HAS_HIDDEN_ROW = 2,
-       RECORD_HAS_ROW_WANT = 4
+       RECORD_HAS_ROW_WANT = 4,
+       RECORD_HAS_DRAFT = 8
 };
 
 struct record_head {

@@ -150,7 +150,19 @@ static sl_status read_counts(struct rd *r, uint64_t at, const struct record_limi
     s->n_copy = v;
     SL_TRY(numbers(r, at, &(struct field){"rows", (const int[]){0, max->n_row + 1}}, &v, 1, err));
     s->n_row = v;
-    return numbers(r, at, &(struct field){"flags", (const int[]){0, 8}}, flags, 1, err);
+    return numbers(r, at, &(struct field){"flags", (const int[]){0, 16}}, flags, 1, err);
+}
+
+/* Fewer than a sequence has tokens. */
+static sl_status read_drafts(struct rd *r, uint64_t at, struct record_step *s, sl_err *err)
+{
+    const struct step_room *m = &s->room;
+    for (int q = 0; q < s->s.n_seq; q++) {
+        int n_tok = m->seq_tok0[q + 1] - m->seq_tok0[q];
+        const int most[] = {0, BASE_MIN(n_tok, DEV_STATE_BACK + 1)};
+        SL_TRY(numbers(r, at, &(struct field){"drafts", most}, m->n_draft + q, 1, err));
+    }
+    return SL_OK;
 }
 
 static sl_status read_keep(struct rd *r, uint64_t at, struct record_step *s, sl_err *err)
@@ -228,6 +240,7 @@ static sl_status read_arrays(struct rd *r, uint64_t at, const struct record_limi
                    d->n_seq, err));
     SL_TRY(numbers(r, at, &(struct field){"prompt", (const int[]){0, max->n_ctx + 1}}, m->n_prompt,
                    d->n_seq, err));
+    if (flags & RECORD_HAS_DRAFT) SL_TRY(read_drafts(r, at, s, err));
     if (flags & RECORD_HAS_KEEP) SL_TRY(read_keep(r, at, s, err));
     SL_TRY(read_copies(r, at, max, s, err));
     SL_TRY(numbers(r, at, &(struct field){"row", tok}, m->row_tok, d->n_row, err));
@@ -247,6 +260,7 @@ sl_status engine_record_read_step(struct rd *body, uint64_t at, const struct rec
     if (!max->n_blk[DEV_KV_WINDOW]) s->s.blk[DEV_KV_WINDOW] = NULL;
     SL_TRY(read_counts(body, at, max, &s->s, &flags, err));
     SL_TRY(read_arrays(body, at, max, s, flags, err));
+    if (flags & RECORD_HAS_DRAFT) s->s.n_draft = s->room.n_draft;
     if (flags & RECORD_HAS_KEEP) s->s.keep = s->room.keep;
     if (flags & RECORD_HAS_HIDDEN_ROW) s->s.hidden_row = s->hidden_row;
     if (flags & RECORD_HAS_ROW_WANT) s->s.row_want = s->room.row_want;

@@ -23,6 +23,7 @@ sl_status engine_room_open(struct step_room *r, const struct step_most *most, sl
     SL_TRY(engine_array(n_seq + 1, sizeof *r->seq_tok0, &r->seq_tok0, err));
     SL_TRY(engine_array(n_seq, sizeof *r->seat, &r->seat, err));
     SL_TRY(engine_array(n_seq, sizeof *r->n_prompt, &r->n_prompt, err));
+    SL_TRY(engine_array(n_seq, sizeof *r->n_draft, &r->n_draft, err));
     SL_TRY(engine_array(3 * (size_t)most->n_copy, sizeof *r->copy, &r->copy, err));
     SL_TRY(engine_array(n_row, sizeof *r->row_tok, &r->row_tok, err));
     for (int g = 0; g < most->n_table; g++)
@@ -38,6 +39,7 @@ void engine_room_close(struct step_room *r)
     mem_free(r->seq_tok0);
     mem_free(r->seat);
     mem_free(r->n_prompt);
+    mem_free(r->n_draft);
     mem_free(r->copy);
     mem_free(r->row_tok);
     for (int g = 0; g < STEP_TABLES; g++)

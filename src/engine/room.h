@@ -17,14 +17,14 @@ struct step_most {
 };
 
 struct step_room {
-    int32_t *ids, *pos;        /* [n_tok] */
-    int32_t *seq_tok0;         /* [n_seq + 1] */
-    int32_t *seat, *n_prompt;  /* [n_seq] */
-    int32_t *copy;             /* [n_copy, 3] */
-    int32_t *row_tok;          /* [n_row] */
-    int32_t *blk[STEP_TABLES]; /* [n_seq, ld_blk]; NULL from n_table on */
-    struct dev_keep *keep;     /* [n_seq] */
-    uint8_t *row_want;         /* [n_row] */
+    int32_t *ids, *pos;                 /* [n_tok] */
+    int32_t *seq_tok0;                  /* [n_seq + 1] */
+    int32_t *seat, *n_prompt, *n_draft; /* [n_seq] */
+    int32_t *copy;                      /* [n_copy, 3] */
+    int32_t *row_tok;                   /* [n_row] */
+    int32_t *blk[STEP_TABLES];          /* [n_seq, ld_blk]; NULL from n_table on */
+    struct dev_keep *keep;              /* [n_seq] */
+    uint8_t *row_want;                  /* [n_row] */
     int ld_blk;
 };
 
@@ -35,7 +35,8 @@ sl_status engine_array(size_t n, size_t size, void *out, sl_err *err) BASE_MUST_
 sl_status engine_room_open(struct step_room *r, const struct step_most *most,
                            sl_err *err) BASE_MUST_USE;
 void engine_room_close(struct step_room *r); /* a zeroed one is legal */
-/* A step of so many in the room, without copies, keep and row_want: nothing is wanted of it yet. */
+/* A step of so many in the room, without copies, keep, row_want and n_draft: nothing is wanted of
+ * it yet. */
 struct dev_step engine_room_step(const struct step_room *r, int n_tok, int n_seq, int n_row);
 
 #endif

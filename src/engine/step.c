@@ -127,6 +127,8 @@ static struct dev_keep keep_of(const struct request *r, const struct sched_item 
                              end >= r->n_prompt};
 }
 
+_Static_assert(SCHED_DRAFT_MAX <= DEV_STATE_BACK, "states go back by so many");
+
 static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step *s)
 {
     int n_tok = 0, n_row = 0;
@@ -143,6 +145,7 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
         e->item_row[i] = n_row;
         room->seat[i] = it->seat;
         room->n_prompt[i] = r->n_prompt;
+        room->n_draft[i] = it->n_draft;
         room->keep[i] = keep_of(r, it);
         engine_cache_table(e, i, it->seat / e->n_seat, seq);
         for (int k = 0; k < it->n_tok; k++) {
@@ -163,6 +166,7 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
     *s = engine_step(e, n_tok, p->n_item, n_row);
     s->row_want = room->row_want;
     s->keep = room->keep;
+    s->n_draft = e->pool.has_state && p->n_draft ? room->n_draft : NULL;
     s->n_copy = engine_cache_copies(e, p);
     s->copy = room->copy;
     s->want = want;

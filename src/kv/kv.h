@@ -142,8 +142,9 @@ int64_t kv_seq_room(const struct kv_pool *p, const struct kv_seq *s);
  * copy (dev_step.copy) before the step. */
 sl_status kv_seq_grow(struct kv_pool *p, struct kv_seq *s, int n_new, int32_t *copy_src,
                       int32_t *copy_dst, sl_err *err) BASE_MUST_USE;
-/* Forget positions from n_tok on (speculation, failed steps). A recurrent state does not go back
- * with them: see kv_snap_before; with windows: to where kv_win_before allows. */
+/* Forget positions from n_tok on (speculation, failed steps). A recurrent state goes back by
+ * a step's drafts alone (dev_step.n_draft): see kv_snap_before; with windows: to where
+ * kv_win_before allows. */
 void kv_seq_trim(struct kv_pool *p, struct kv_seq *s, int n_tok);
 /* dst (empty) shares all blocks of src. Errors: LIMIT: they are more than dst may have; nothing
  * changed. */

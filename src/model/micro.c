@@ -124,6 +124,7 @@ static struct dev_step part_of(const struct dev_step *s, int seq0, int n_seq, in
     p.seq_tok0 = seq_tok0;
     p.seat += seq0;
     p.n_prompt += seq0;
+    if (s->n_draft) p.n_draft += seq0;
     if (s->keep) p.keep += seq0;
     for (int g = 0; g < DEV_KV_GROUPS; g++)
         if (s->blk[g]) p.blk[g] += (int64_t)seq0 * s->ld_blk;

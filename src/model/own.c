@@ -139,6 +139,7 @@ sl_status model_own_take(struct model *m, const struct dev_step *s, sl_err *err)
     to->seq_tok0 = o->seq_tok0;
     take_seats(m, s, seq0, to);
     to->n_prompt += seq0;
+    if (s->n_draft) to->n_draft += seq0;
     if (s->keep) to->keep += seq0;
     for (int i = 0; i < to->n_row; i++)
         o->row_tok[i] = s->row_tok[row0 + i] - tok0;

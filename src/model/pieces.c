@@ -123,6 +123,7 @@ static sl_status run_piece(struct model *m, dev_kv *kv, const struct model_piece
         if (one.blk[g]) one.blk[g] += (int64_t)p->seq * s->ld_blk;
     one.seat += p->seq;
     one.n_prompt += p->seq;
+    one.n_draft = NULL; /* of a prompt */
     keep.id = m->pieces.keep[p->seq].id; /* not its last piece */
     one.keep = &keep;
     if (!first) one.n_copy = 0;

@@ -70,7 +70,7 @@ struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_
             g->d_k = (int)dev_delta_state(c->n_delta_k, c->n_delta_v, c->d_delta_k, c->d_delta_v,
                                           c->n_conv);
         } else if (i == DEV_KV_STATE) {
-            g->d_k = (d ? d->n_head : c->n_head) * c->d_head;
+            g->d_k = (int)dev_scan_state((d ? d->n_head : c->n_head) * c->d_head);
         } else if (c->kv_lora) {
             g->d_k = c->kv_lora + c->d_rope;
         } else {

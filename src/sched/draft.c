@@ -7,7 +7,7 @@ void sched_draft(struct sched *s, int slot, int n)
 {
     struct sched_req *r = &s->req[slot];
     ASSERT(r->state == SCHED_RUNNING && n >= 0);
-    bool may = sched_decodes(r) && r->n_known > r->n_prompt && !s->pool->has_state;
+    bool may = sched_decodes(r) && r->n_known > r->n_prompt;
     n = BASE_MIN(BASE_MIN(n, SCHED_DRAFT_MAX), s->opts.n_ctx - r->n_known);
     r->n_offer = may ? n : 0;
 }
@@ -48,6 +48,8 @@ void sched_draft_plan(struct sched *s)
         r->n_offer = 0;
         if (!n || r->item < 0 || !p->item[r->item].answer || p->n_preempt) continue;
         int64_t room = kv_seq_room(s->pool, &s->seat[r->seat].seq);
+        if (s->pool->has_state) /* a snapshot is of the end of a row */
+            n = BASE_MIN(n, sched_state_cut(s, r, r->n_done - 1) - r->n_done);
         n = (int)BASE_MIN((int64_t)BASE_MIN(n, BASE_MIN(left, s->row_left)), room);
         if (n > 0) add_drafts(s, s->active[i], n);
     }

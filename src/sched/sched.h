@@ -221,8 +221,9 @@ void sched_observe_all(struct sched *s, const struct sched_planned *all, int64_t
 
 /* Between steps: n guesses follow the known tokens of a running request. The next step takes as
  * many of them as there are blocks, rows and tokens left for when everything else is planned: none
- * where it preempted, where more than one token of the request is missing, before the first token
- * of its answer, and of models with a recurrent state. They are forgotten after that step. */
+ * where it preempted, where more than one token of the request is missing, and before the first
+ * token of its answer; of models with a recurrent state not beyond a place for a snapshot. They are
+ * forgotten after that step. */
 void sched_draft(struct sched *s, int slot, int n);
 /* A sampled row was computed: n_right of its drafts were right, and one more token is known; what
  * was stored of the other drafts is trimmed. The caller keeps n_known <= n_ctx. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention by a state against its definition in double, sequences in pieces of random lengths
- * whose states are copied between places, heads in every order that files have; and gates. */
+/* Operators with a state against their definitions in double: attention, heads in every order that
+ * files have, and the recurrence. Sequences come in pieces of random lengths, drafts at their ends
+ * of which some are wrong, and states are copied between places. And gates. */
 #include "check.h"
 
 enum { S = 3, PLACES = 7, T_MAX = 40, HEADS = 8, WIDTH = 40 };
@@ -179,76 +180,158 @@ static void make(struct delta_case *c)
     p->conv = rand_array(p->n_conv * channels(p));
 }
 
-/* A step under way: how far every sequence is, and where its state lies. */
-struct run {
-    int at[S], who[S];
-    int32_t place[S], pos[S * T_MAX], tok0[S + 1], seat[S], copy[3 * S];
+/* Rows of S sequences, T tokens of ld values each, on their way through steps: how far each is, and
+ * where its state lies. */
+struct walk {
+    const float *x;
+    float *in; /* a step's */
+    int64_t ld;
+    int T, at[S], who[S], right[S]; /* right: of a sequence's tokens in the step those that count */
+    int32_t place[S], pos[S * T_MAX], tok0[S + 1], seat[S], draft[S], copy[3 * S];
 };
 
-/* Some tokens of some sequences; of one that goes on the state may move, and the old place is lost.
- */
-static struct dev_step next_step(struct run *r, const struct delta_case *c, float *rows)
+static struct walk walk_of(const float *x, int64_t ld, int T)
+{
+    return (struct walk){
+        .x = x, .in = rand_array(S * T * ld), .ld = ld, .T = T, .place = {4, 0, 2}};
+}
+
+/* A cache of states of n values, the second of two layers, that hold no numbers. */
+static dev_kv *open_states(dev *d, int64_t n)
+{
+    const struct dev_kv_group none = {.n_blk = 1, .n_head = 1, .d_k = 8};
+    struct dev_kv_shape shape = {
+        DEV_KV_F32, 16, 3, {none, none, {DEV_KV_STATE, 2, PLACES, 1, (int)n, 0}}};
+    dev_kv *kv = NULL;
+    MUST(dev_kv_open(d, &shape, &kv, &err_));
+    for (int i = 0; i < PLACES; i++)
+        dev_kv_poison(d, kv, DEV_KV_STATE, i);
+    return kv;
+}
+
+/* The state may move; the old place is lost. */
+static void move_state(struct walk *r, struct dev_step *b, int s)
+{
+    int32_t to = 0;
+    if (!r->at[s] || rand_int(0, 1)) return;
+    while (to == r->place[0] || to == r->place[1] || to == r->place[2])
+        to++;
+    memcpy(r->copy + 3 * b->n_copy++, (int32_t[]){DEV_KV_STATE, r->place[s], to},
+           3 * sizeof *r->copy);
+    r->place[s] = to;
+}
+
+/* Some tokens of some sequences. Of the drafts among them the first few are right. */
+static struct dev_step next_step(struct walk *r)
 {
     struct dev_step b = {.pos = r->pos, .seq_tok0 = r->tok0, .seat = r->seat, .copy = r->copy};
+    bool drafts = rand_int(0, 2);
     r->tok0[0] = 0;
     for (int s = 0; s < S; s++) {
-        int k = rand_int(0, c->T - r->at[s]);
+        int k = rand_int(0, r->T - r->at[s]), q = b.n_seq;
         if (!k) continue;
-        if (r->at[s] && rand_int(0, 1)) {
-            int32_t to = 0;
-            while (to == r->place[0] || to == r->place[1] || to == r->place[2])
-                to++;
-            memcpy(r->copy + 3 * b.n_copy++, (int32_t[]){DEV_KV_STATE, r->place[s], to},
-                   3 * sizeof *r->copy);
-            r->place[s] = to;
-        }
-        memcpy(rows + b.n_tok * c->ld, c->rows + (s * c->T + r->at[s]) * c->ld,
-               sizeof *rows * (size_t)(k * c->ld));
-        for (int i = 0; i < k; i++)
+        int n = drafts ? rand_int(0, BASE_MIN(k - 1, DEV_STATE_BACK)) : 0;
+        move_state(r, &b, s);
+        r->draft[q] = n;
+        r->right[q] = k - rand_int(0, n);
+        for (int i = 0; i < k; i++) {
+            const float *x = r->x + (s * r->T + r->at[s] + i) * r->ld;
+            for (int c = 0; c < r->ld; c++)
+                r->in[b.n_tok * r->ld + c] = i < r->right[q] ? x[c] : 1 - x[c];
             r->pos[b.n_tok++] = r->at[s] + i;
-        r->seat[b.n_seq] = r->place[s];
+        }
+        r->seat[q] = r->place[s];
         r->who[b.n_seq++] = s;
         r->tok0[b.n_seq] = b.n_tok;
     }
+    if (drafts) b.n_draft = r->draft;
     return b;
+}
+
+/* What counts of a step's rows of n values, to those of all; true: nothing is left. */
+static bool take_rows(struct walk *r, const struct dev_step *b, const float *part, int n, float *y)
+{
+    bool all = true;
+    for (int q = 0; q < b->n_seq; q++) {
+        int s = r->who[q], k = r->right[q];
+        memcpy(y + (s * r->T + r->at[s]) * n, part + r->tok0[q] * n, sizeof *y * (size_t)(k * n));
+        r->at[s] += k;
+    }
+    for (int s = 0; s < S; s++)
+        all = all && r->at[s] == r->T;
+    return all;
+}
+
+/* The first sequence in one piece. */
+static struct dev_step in_one_piece(struct walk *r)
+{
+    r->tok0[1] = r->T;
+    for (int t = 0; t < r->T; t++)
+        r->pos[t] = t;
+    return (struct dev_step){
+        .n_tok = r->T, .n_seq = 1, .pos = r->pos, .seq_tok0 = r->tok0, .seat = r->seat};
 }
 
 static void check_case(dev *d, struct delta_case *c)
 {
     struct dev_delta *p = &c->p;
-    int n = p->n_v * p->d_v, left = S;
-    int64_t state = dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv);
-    const struct dev_kv_group none = {.n_blk = 1, .n_head = 1, .d_k = 8};
-    struct dev_kv_shape shape = {
-        DEV_KV_F32, 16, 3, {none, none, {DEV_KV_STATE, 2, PLACES, 1, (int)state, 0}}};
-    struct run r = {.place = {4, 0, 2}};
-    float *y = rand_array(S * c->T * n), *part = rand_array(S * c->T * n),
-          *rows = rand_array(S * c->T * c->ld);
-    MUST(dev_kv_open(d, &shape, &p->kv, &err_));
-    for (int i = 0; i < PLACES; i++)
-        dev_kv_poison(d, p->kv, DEV_KV_STATE, i);
-    point(c, rows, part);
-    while (left) {
-        struct dev_step b = next_step(&r, c, rows);
+    int n = p->n_v * p->d_v;
+    struct walk r = walk_of(c->rows, c->ld, c->T);
+    float *y = rand_array(S * c->T * n), *part = rand_array(S * c->T * n);
+    p->kv = open_states(d, dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv));
+    point(c, r.in, part);
+    for (bool done = false; !done;) {
+        struct dev_step b = next_step(&r);
         dev_step_begin(d, p->kv, &b);
         dev_delta(d, &b, p);
-        for (int q = 0; q < b.n_seq; q++) {
-            int s = r.who[q], k = r.tok0[q + 1] - r.tok0[q];
-            memcpy(y + (s * c->T + r.at[s]) * n, part + r.tok0[q] * n, sizeof *y * (size_t)(k * n));
-            r.at[s] += k;
-            left -= r.at[s] == c->T;
-        }
+        done = take_rows(&r, &b, part, n, y);
     }
     for (int s = 0; s < S; s++)
         compare_seq(c, s, y + s * c->T * n);
-    struct dev_step all = {
-        .n_tok = c->T, .n_seq = 1, .pos = r.pos, .seq_tok0 = (int32_t[]){0, c->T}, .seat = r.seat};
-    for (int t = 0; t < c->T; t++)
-        r.pos[t] = t;
+    struct dev_step all = in_one_piece(&r);
     point(c, c->rows, part);
     dev_step_begin(d, p->kv, &all);
     dev_delta(d, &all, p);
     same_bits("delta in one piece", part, y, (int64_t)c->T * n);
+}
+
+static void compare_scan(const float *x, const float *y, int T, int n)
+{
+    double want[40], tol[40];
+    float got[40];
+    for (int i = 0; i < n; i++) {
+        double sum = 0, size = 0;
+        for (int t = 0; t < T; t++) {
+            sum = 0.75 * sum + x[t * n + i];
+            size = 0.75 * size + fabs(x[t * n + i]);
+            want[t] = sum;
+            tol[t] = 2 * (t + 2) * U * size;
+            got[t] = y[t * n + i];
+        }
+        compare("scan", got, want, tol, T);
+    }
+}
+
+/* y is the sum with a decay, and has the same bits in one piece. */
+static void check_scan(dev *d)
+{
+    int n = rand_int(1, 150), T = rand_int(2, T_MAX);
+    float *x = rand_array(S * T * n), *y = rand_array(S * T * n), *part = rand_array(S * T * n);
+    struct walk r = walk_of(x, n, T);
+    struct dev_scan p = {open_states(d, dev_scan_state(n)), DEV_KV_STATE, 1, n, 0.75f, r.in, part};
+    for (bool done = false; !done;) {
+        struct dev_step b = next_step(&r);
+        dev_step_begin(d, p.kv, &b);
+        dev_scan(d, &b, &p);
+        done = take_rows(&r, &b, part, n, y);
+    }
+    for (int s = 0; s < S; s++)
+        compare_scan(x + s * T * n, y + s * T * n, T, n);
+    struct dev_step all = in_one_piece(&r);
+    p.x = x;
+    dev_step_begin(d, p.kv, &all);
+    dev_scan(d, &all, &p);
+    same_bits("scan in one piece", part, y, (int64_t)T * n);
 }
 
 static void check_gate(dev *d)
@@ -280,10 +363,11 @@ void check_delta(void)
     const struct dev_op most = {.kind = DEV_OP_delta,
                                 .u.delta = {.n_k = 1, .n_v = 3, .d_k = WIDTH, .d_v = WIDTH}};
     reserve(d, S * T_MAX, &most, 1);
-    for (int trial = 0; trial < 12; trial++) {
+    for (int trial = 0; trial < 24; trial++) {
         struct delta_case c;
         make(&c);
         check_case(d, &c);
+        check_scan(d);
     }
     check_gate(d);
     dev_close(d);

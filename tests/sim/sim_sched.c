@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scheduler, the block tables and the prefix tree under a seeded simulator (docs/reliability.md
- * K1, K2, K4, K6, K7, K8, K10, K15, N1). The device is a list of what each block holds: a value per
- * position that depends on the tokens before it, on the form in which they were computed and on the
- * salt, so that any block that is shared wrongly is found when it is read. A freed block is
- * overwritten at once. Half of the models have a layer with a recurrent state: the same value,
- * updated in place, of which nothing but copies can be had; what is free of states and snapshots is
- * overwritten before every step. Half have layers with a window, whose places are given back after
- * it and overwritten at once; every row finds what it sees. Requests also go back to an earlier
- * position. Tokens are guessed ahead, rightly and wrongly, and computed together with the known
- * ones. Requests arrive with random prompts that begin alike, priorities, owners, deadlines,
- * samples and salts; they are cancelled and fail at any moment; blocks run out; the tree is
- * dropped. After every step: the accounting identity, the tree, sched_check, and that whatever a
- * row would read is what it would have written. Every request ends with the tokens that it has
- * alone, none waits longer than the bound, deadlines are kept to the step, and no block is held at
- * the end.
+/* The scheduler, the block tables and the prefix tree under a seeded simulator
+ * (docs/reliability.md K1, K2, K4, K6, K7, K8, K10, K15, N1). The device is a list of what each
+ * block holds: a value per position that depends on the tokens before it, on the form in which
+ * they were computed and on the salt, so that any block that is shared wrongly is found when it is
+ * read. A freed block is overwritten at once. Half of the models have a layer with a recurrent
+ * state: the same value, updated in place, of which nothing but copies can be had, and what it is
+ * after drafts; what is free of states and snapshots is overwritten before every step. Half have
+ * layers with a window, whose places are given back after it and overwritten at once; every row
+ * finds what it sees. Requests also go back to an earlier position. Tokens are guessed ahead,
+ * rightly and wrongly, and computed together with the known ones. Requests arrive with random
+ * prompts that begin alike, priorities, owners, deadlines, samples and salts; they are cancelled
+ * and fail at any moment; blocks run out; the tree is dropped. After every step: the accounting
+ * identity, the tree, sched_check, and that whatever a row would read is what it would have
+ * written. Every request ends with the tokens that it has alone, none waits longer than the bound,
+ * deadlines are kept to the step, and no block is held at the end.
  *
  * sim_sched FIRST N: seeds FIRST .. FIRST+N-1. Prints the seed of a failure. */
 #include <stdio.h>
@@ -42,17 +42,24 @@ struct user { /* one sample as the outside sees it */
     bool fails, no_cache, all_rows;
 };
 
+/* A state at a position, and those after the drafts that follow. */
+struct state {
+    int at, n;
+    uint32_t of[1 + SCHED_DRAFT_MAX];
+};
+static const struct state no_state = {.at = -1};
+
 struct sim {
     uint64_t rng, seed, step;
     int64_t now;
     struct kv_pool pool;
     struct sched s;
-    struct user *user[MAX_REQ];             /* by slot */
-    bool planning;                          /* a plan's copies may read what it gives away */
-    uint64_t next_group, first;             /* first: in rank, by order */
-    uint32_t cell[MAX_BLK][32];             /* what block b holds at offset o */
-    uint32_t seen[MAX_BLK][32];             /* and place w of layers with a window */
-    uint32_t state[MAX_RUN + 1 + MAX_SNAP]; /* by place, see struct sched_copy */
+    struct user *user[MAX_REQ];                 /* by slot */
+    bool planning;                              /* a plan's copies may read what it gives away */
+    uint64_t next_group, first;                 /* first: in rank, by order */
+    uint32_t cell[MAX_BLK][32];                 /* what block b holds at offset o */
+    uint32_t seen[MAX_BLK][32];                 /* and place w of layers with a window */
+    struct state state[MAX_RUN + 1 + MAX_SNAP]; /* by place, see struct sched_copy */
     int form_from, idle, n_last;
     int32_t last[MAX_CTX + 1]; /* a conversation that ended: next turns begin with it */
     long long n_done, n_cancel, n_late, n_fail, n_copy, n_fork, n_drop, n_mix, n_restore, n_save,
@@ -224,6 +231,20 @@ static void compute_window(struct sim *m, const struct sched_item *it, int p, ui
     m->seen[w][at] = h;
 }
 
+/* A row goes on after the state, or after the first of the drafts that follow it. */
+static void go_on(struct sim *m, struct state *s, int pos, uint32_t h)
+{
+    int n = pos - s->at;
+    if (n < 0 || n > s->n || s->of[n] != h) die(m, "a state is not that of the tokens before");
+    *s = (struct state){.at = pos, .of = {h}};
+}
+
+static void add_draft(struct state *s, uint32_t tok)
+{
+    s->of[s->n + 1] = mix(s->of[s->n], tok);
+    s->n++;
+}
+
 /* Compute a row: write its cells, then check that all positions up to its end hold this request's
  * values. */
 static void compute(struct sim *m, const struct sched_item *it)
@@ -232,17 +253,20 @@ static void compute(struct sim *m, const struct sched_item *it)
     const struct kv_seq *seq = &m->s.seat[it->seat].seq;
     int bt = m->pool.blk_tok;
     if (it->pos0 + it->n_tok > u->n_known + it->n_draft) die(m, "a row past what is known");
-    uint32_t h = mix(7, (uint32_t)u->salt), *state = &m->state[it->seat];
-    if (it->pos0 == 0) *state = h;
+    uint32_t h = mix(7, (uint32_t)u->salt);
+    struct state *state = &m->state[it->seat];
+    if (it->pos0 == 0) *state = (struct state){.of = {h}};
     for (int p = 0; p < it->pos0 + it->n_tok; p++) {
         int32_t b = seq->blk[p / bt];
         bool form = p >= m->form_from && p < u->n_prompt;
         uint32_t tok = (uint32_t)(p < u->n_known ? u->tok[p] : u->draft[p - u->n_known]);
-        if (p == it->pos0 && m->pool.has_state && *state != h)
-            die(m, "a state is not that of the tokens before");
+        if (p == it->pos0 && m->pool.has_state) go_on(m, state, p, h);
         h = mix(h, tok * 2 + form);
         if (p >= it->pos0) {
-            *state = mix(*state, tok * 2 + form);
+            if (p < it->pos0 + it->n_tok - it->n_draft)
+                *state = (struct state){.at = p + 1, .of = {mix(state->of[0], tok * 2 + form)}};
+            else
+                add_draft(state, tok * 2 + form);
             if (m->pool.ref[b] != 1) die(m, "a shared block is written");
             if (m->pool.node && m->pool.node[b].in_tree) die(m, "a block of the tree is written");
             m->cell[b][p % bt] = h;
@@ -286,9 +310,9 @@ static void copy_states(struct sim *m, const struct sched_plan *p)
         m->n_state_fork += c->src < n_run && c->dst < n_run;
     }
     for (int i = 0; i < n_run && p->n_item; i++)
-        if (m->s.seat[i].req < 0) m->state[i] = 0xdbdbdbdb;
+        if (m->s.seat[i].req < 0) m->state[i] = no_state;
     for (int k = 0; k < m->pool.n_snap && p->n_item; k++)
-        if (m->pool.snap[k].blk < 0) m->state[n_run + 1 + k] = 0xdbdbdbdb;
+        if (m->pool.snap[k].blk < 0) m->state[n_run + 1 + k] = no_state;
 }
 
 /* Go back to an earlier position, as after drafts that were wrong. */

@@ -186,19 +186,59 @@ TEST(engine_state_is_not_used_after_a_failed_step)
     sl_model_close(m);
 }
 
-TEST(engine_state_has_no_drafts)
+/* What a request leads to. Of n guesses at it one in eight is wrong. */
+struct guesser {
+    const struct got *of;
+    uint32_t n;
+    int n_most; /* in a row, at most */
+};
+
+static int guess(void *user, const struct request *r, int n_max, int32_t *out)
 {
-    sl_model *m = open_model();
-    static const char *const source[] = {"ngram", "mtp", "replay:1"};
-    sl_engine *e = NULL;
-    for (int i = 0; i < BASE_COUNT_OF(source); i++) {
-        sl_engine_opts o = {.n_thread = 1, .n_ctx = 64, .draft = source[i]};
-        assert_int_equal(sl_engine_open(m, &o, &e, &err), SL_REQUEST);
-        assert_non_null(strstr(err.text, source[i]));
-        assert_non_null(strstr(err.text, "a recurrent state"));
+    struct guesser *g = user;
+    int at = r->n_ids - r->n_prompt, n = BASE_MIN(n_max, N_NEW - at);
+    for (int k = 0; k < n; k++) {
+        int32_t right = g->of->tok[r->index][at + k];
+        out[k] = ++g->n * 2654435761u >> 16 & 7 ? right : right ^ 1;
     }
-    sl_engine_opts o = {.n_thread = 1, .n_ctx = 64, .draft = "auto"}; /* it goes without */
-    ASSERT_OK(sl_engine_open(m, &o, &e, &err));
-    sl_engine_close(e);
+    g->n_most = BASE_MAX(g->n_most, n);
+    return n;
+}
+
+/* Guesses, right ones and wrong, change no answer: a state goes back by as many as were wrong. */
+TEST(engine_state_goes_back_by_wrong_drafts)
+{
+    struct got one[4], g[2], again;
+    sl_model *m = open_model();
+    alone(m, one);
+    for (int most = 1; most <= SL_DRAFT_MAX; most++) {
+        sl_engine *e = NULL;
+        struct guesser by = {.of = &one[3], .n = (uint32_t)most};
+        sl_engine_opts o = {.n_thread = 2,
+                            .n_ctx = 256,
+                            .n_seq_max = 6,
+                            .n_chunk = 40,
+                            .draft = "ngram",
+                            .draft_max = most,
+                            .draft_always = 1};
+        ASSERT_OK(sl_engine_open(m, &o, &e, &err));
+        e->guess = guess;
+        e->guess_user = &by;
+        submit(e, 0, 150, 3, &g[0]);
+        submit(e, 30, 60, 3, &g[1]); /* the guesses are another's: most are wrong */
+        run(e);
+        check_same(&one[3], &g[0], 3);
+        check_same(&one[0], &g[1], 3);
+        submit(e, 0, 150, 3, &again);
+        run(e);
+        check_same(&one[3], &again, 3);
+        assert_true(again.n_cached > 0);
+        sl_stats s;
+        sl_stats_get(e, &s);
+        assert_int_equal(by.n_most, most);
+        assert_true(s.n_draft[most - 1] > 0 && s.n_right[most - 1] > 0);
+        assert_true(s.n_right[0] < s.n_judged[0]);
+        sl_engine_close(e);
+    }
     sl_model_close(m);
 }

@@ -37,6 +37,7 @@ static struct dev_step copy_step(struct copy *c, const struct dev_step *s)
         o.blk[g] = copy_array(c, s->blk[g], S * (size_t)s->ld_blk * i4);
     o.seat = copy_array(c, s->seat, S * i4);
     o.n_prompt = copy_array(c, s->n_prompt, S * i4);
+    o.n_draft = copy_array(c, s->n_draft, S * i4);
     o.keep = copy_array(c, s->keep, S * sizeof *s->keep);
     o.copy = copy_array(c, s->copy, 3 * (size_t)s->n_copy * i4);
     o.row_tok = copy_array(c, s->row_tok, (size_t)s->n_row * i4);

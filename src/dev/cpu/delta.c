@@ -2,9 +2,14 @@
 /* Attention by a state, and gates. A unit of work is a key head of a sequence with its value heads,
  * or, where workers share these out better, each of them, for which queries and keys are made
  * again: its tokens in their order, so that the sums have one order however a prompt is cut into
- * steps. Of all sequences the same head comes first: a worker has some of each. A state has the
- * value heads of every key head one after another, each as the kernel wants it (kern/vec.h), and
- * then the convolution's last inputs, [n_conv - 1, channels]. */
+ * steps. Of all sequences the same head comes first: a worker has some of each.
+ *
+ * A state has the value heads of every key head one after another, each as the kernel wants it
+ * (kern/vec.h); then the convolution's inputs before it, [n_conv - 1, channels]; those of drafts
+ * after it, with their a and b, [DEV_STATE_BACK, channels + 2 n_v]; and at which position the state
+ * of each value head is, and of each key head what is kept of its inputs. Drafts are run on a copy,
+ * and those that were right once more when the next step begins: a step reads and writes a state
+ * once all the same. */
 #include <math.h>
 #include <string.h>
 
@@ -26,18 +31,25 @@ struct delta_job {
 struct unit {
     const struct delta_job *job;
     const struct vec_kern *kern;
-    int seq, j, tok0, n_tok;
+    int seq, j, tok0, n_tok, pos0;
+    int n_sure;           /* of n_tok those that are no drafts */
+    int n_back;           /* drafts of the step before that were right: tokens -n_back to -1 */
     int i0, i1;           /* value heads of key head j */
     bool fresh;           /* there is nothing before the step */
-    float *state, *past;  /* of value head 0; inputs before the step's, of all channels */
+    float *state, *past;  /* of value head 0; inputs before it, of all channels */
+    float *log;           /* of drafts */
+    int32_t *at;          /* [n_v + n_k] */
     float *q, *k, *v;     /* [VEC_DELTA_TOK] rows */
+    float *copy, *none;   /* a head's state; [d_v] */
     float *one_k, *one_q; /* [d_k] what lengths are multiplied by */
 };
+
+_Static_assert(DEV_STATE_BACK <= VEC_DELTA_TOK, "a head's drafts are run at once");
 
 size_t dev_cpu_delta_floats(const struct dev_shapes *p)
 {
     size_t k = (size_t)p->delta_k, v = (size_t)p->delta_v;
-    return VEC_DELTA_TOK * (2 * k + v) + 2 * k;
+    return VEC_DELTA_TOK * (2 * k + v) + 2 * k + k * ((v + 15) / 16 * 16) + v;
 }
 
 static int head_of(const struct delta_job *job, int j, int i)
@@ -54,6 +66,17 @@ static const float *row_of(const struct unit *u, const struct dev_heads *x, int 
 static int64_t channels(const struct dev_delta *p)
 {
     return 2ll * p->n_k * p->d_k + (int64_t)p->n_v * p->d_v;
+}
+
+/* Of a draft's inputs, with a and b. */
+static int64_t log_row(const struct dev_delta *p)
+{
+    return channels(p) + 2ll * p->n_v;
+}
+
+static float *log_at(const struct unit *u, int t)
+{
+    return u->log + (t + u->n_back) * log_row(u->job->p);
 }
 
 /* Channels that lie together: of a head's queries, keys or values. */
@@ -83,13 +106,14 @@ static struct channels values(const struct unit *u, int i)
     return (struct channels){&p->v, i, at, p->d_v};
 }
 
-/* The input of token t of the step; before its first one it is of the past, or zeros. */
+/* The input of token t of the step; before its first one: of a draft, of the past, or zeros. */
 static const float *input(const struct unit *u, const struct channels *c, int t)
 {
     static const float none[DEV_DELTA_WIDTH];
     const struct dev_delta *p = u->job->p;
-    if (t < 0 && u->fresh) return none;
-    return t < 0 ? u->past + (t + p->n_conv - 1) * channels(p) + c->at : row_of(u, c->x, c->i, t);
+    if (t >= 0) return row_of(u, c->x, c->i, t);
+    if (t >= -u->n_back) return log_at(u, t) + c->at;
+    return u->fresh ? none : u->past + (t + u->n_back + p->n_conv - 1) * channels(p) + c->at;
 }
 
 /* Tokens [t0, t0 + n). */
@@ -104,13 +128,35 @@ static void convolve(const struct unit *u, struct channels c, int t0, int n, flo
     }
 }
 
-/* The last inputs become those of the past. */
+/* The last inputs before drafts become those of the past; and those of drafts. */
 static void keep(const struct unit *u, struct channels c)
 {
     const struct dev_delta *p = u->job->p;
+    size_t n = (size_t)c.n * sizeof(float);
     for (int k = 0; k < p->n_conv - 1; k++)
-        memmove(u->past + k * channels(p) + c.at, input(u, &c, u->n_tok - p->n_conv + 1 + k),
-                (size_t)c.n * sizeof(float));
+        memmove(u->past + k * channels(p) + c.at, input(u, &c, u->n_sure - p->n_conv + 1 + k), n);
+    for (int t = u->n_sure; t < u->n_tok; t++)
+        memcpy(u->log + (t - u->n_sure) * log_row(p) + c.at, input(u, &c, t), n);
+}
+
+static void keep_keys(const struct unit *u)
+{
+    keep(u, queries(u));
+    keep(u, keys(u));
+    u->at[u->job->p->n_v + u->j] = u->pos0 + u->n_sure;
+}
+
+static void keep_values(const struct unit *u, int i)
+{
+    const struct dev_delta *p = u->job->p;
+    int h = head_of(u->job, u->j, i);
+    keep(u, values(u, i));
+    for (int t = u->n_sure; t < u->n_tok; t++) {
+        float *ab = u->log + (t - u->n_sure) * log_row(p) + channels(p) + 2 * h;
+        ab[0] = *row_of(u, &p->a, i, t);
+        ab[1] = *row_of(u, &p->b, i, t);
+    }
+    u->at[h] = u->pos0 + u->n_sure;
 }
 
 static float decay_of(float decay, float x)
@@ -124,26 +170,31 @@ static float sigmoid(float x)
     return (float)(1.0 / (1.0 + exp(-(double)x)));
 }
 
-/* Value head i of tokens [t0, t0 + n), whose queries and keys are there. */
+/* Value head i of tokens [t0, t0 + n), whose queries and keys are there: all of them are of the
+ * step before, or certain, or drafts. */
 static void one_head(const struct unit *u, int i, int t0, int n)
 {
     const struct dev_delta *p = u->job->p;
     struct vec_delta t[VEC_DELTA_TOK];
-    int h = head_of(u->job, u->j, i), ld = dev_cpu_round16(p->d_v);
-    float *v = u->v;
+    int h = head_of(u->job, u->j, i);
+    size_t size = (size_t)p->d_k * (size_t)dev_cpu_round16(p->d_v);
+    float *v = u->v, *state = u->state + (size_t)i * size;
     convolve(u, values(u, i), t0, n, v);
     for (int k = 0; k < n; k++) {
+        const float *ab = t0 < 0 ? log_at(u, t0 + k) + channels(p) + 2 * h : NULL;
+        float a = ab ? ab[0] : *row_of(u, &p->a, i, t0 + k);
+        float b = ab ? ab[1] : *row_of(u, &p->b, i, t0 + k);
         float *y = p->y + ((int64_t)(u->tok0 + t0 + k) * p->n_v + h) * p->d_v;
-        t[k] = (struct vec_delta){
-            .k = u->k + k * p->d_k,
-            .q = u->q + k * p->d_k,
-            .v = v + k * p->d_v,
-            .o = y,
-            .decay = decay_of(p->decay[h], *row_of(u, &p->a, i, t0 + k) + p->dt[h]),
-            .beta = sigmoid(*row_of(u, &p->b, i, t0 + k))};
+        t[k] = (struct vec_delta){.k = u->k + k * p->d_k,
+                                  .q = u->q + k * p->d_k,
+                                  .v = v + k * p->d_v,
+                                  .o = ab ? u->none : y,
+                                  .decay = decay_of(p->decay[h], a + p->dt[h]),
+                                  .beta = sigmoid(b)};
     }
-    u->kern->delta_f32(u->state + (int64_t)i * p->d_k * ld, p->d_k, p->d_v, t, n);
-    for (int k = 0; k < n; k++) {
+    if (t0 >= u->n_sure) state = memcpy(u->copy, state, size * sizeof *state);
+    u->kern->delta_f32(state, p->d_k, p->d_v, t, n);
+    for (int k = 0; k < n && t0 >= 0; k++) {
         u->kern->rmsnorm_f32(t[k].o, t[k].o, p->norm, p->d_v, p->eps);
         u->kern->silu_mul_f32(t[k].o, row_of(u, &p->z, i, t0 + k), t[k].o, p->d_v);
     }
@@ -173,6 +224,8 @@ static void carve(struct unit *u, float *mem)
     u->v = u->k + VEC_DELTA_TOK * p->d_k;
     u->one_k = u->v + VEC_DELTA_TOK * p->d_v;
     u->one_q = u->one_k + p->d_k;
+    u->copy = u->one_q + p->d_k;
+    u->none = u->copy + p->d_k * dev_cpu_round16(p->d_v);
     for (int i = 0; i < p->d_k; i++) {
         u->one_k[i] = 1.0f / root; /* the mean's root to the sum's */
         u->one_q[i] = 1.0f / (float)p->d_k;
@@ -190,11 +243,25 @@ static struct unit unit_of(struct cpu *c, const struct delta_job *job, int at)
     int64_t head = (int64_t)p->d_k * dev_cpu_round16(p->d_v);
     u.tok0 = b->seq_tok0[u.seq];
     u.n_tok = b->seq_tok0[u.seq + 1] - u.tok0;
+    u.n_sure = u.n_tok - (b->n_draft ? b->n_draft[u.seq] : 0);
     u.i1 = job->n_each;
-    u.fresh = u.n_tok && b->pos[u.tok0] == 0;
+    u.pos0 = u.n_tok ? b->pos[u.tok0] : 0;
+    u.fresh = u.pos0 == 0;
     u.state = page + u.j * job->n_each * head;
     u.past = page + p->n_v * head;
+    u.log = u.past + (p->n_conv - 1) * channels(p);
+    u.at = (int32_t *)(void *)(u.log + DEV_STATE_BACK * log_row(p));
     return u;
+}
+
+/* Of one part: certain tokens or others. */
+static void all_tokens(const struct unit *u)
+{
+    for (int t = -u->n_back, n; t < u->n_tok; t += n) {
+        int end = t < 0 ? 0 : t < u->n_sure ? u->n_sure : u->n_tok;
+        n = BASE_MIN(VEC_DELTA_TOK, end - t);
+        tokens(u, t, n);
+    }
 }
 
 static void run_unit(struct cpu *c, void *arg, int at, int worker)
@@ -208,25 +275,24 @@ static void run_unit(struct cpu *c, void *arg, int at, int worker)
     u.i0 = job->n_each * part / job->n_part;
     u.i1 = job->n_each * (part + 1) / job->n_part;
     carve(&u, c->scratch[worker].attn);
+    u.n_back = dev_cpu_state_back(u.at[head_of(job, u.j, u.i0)], u.pos0);
     if (u.fresh)
         memset(u.state + (size_t)u.i0 * head, 0, (size_t)(u.i1 - u.i0) * head * sizeof(float));
-    for (int t = 0; t < u.n_tok; t += VEC_DELTA_TOK)
-        tokens(&u, t, BASE_MIN(VEC_DELTA_TOK, u.n_tok - t));
+    all_tokens(&u);
     for (int i = u.i0; i < u.i1; i++)
-        keep(&u, values(&u, i));
-    if (job->n_part > 1) return;
-    keep(&u, queries(&u));
-    keep(&u, keys(&u));
+        keep_values(&u, i);
+    if (job->n_part == 1) keep_keys(&u);
 }
 
 /* What all units of a key head have read. */
 static void keep_key_head(struct cpu *c, void *arg, int at, int worker)
 {
+    const struct dev_delta *p = ((const struct delta_job *)arg)->p;
     struct unit u = unit_of(c, arg, at);
     (void)worker;
     if (!u.n_tok) return;
-    keep(&u, queries(&u));
-    keep(&u, keys(&u));
+    u.n_back = dev_cpu_state_back(u.at[p->n_v + u.j], u.pos0);
+    keep_keys(&u);
 }
 
 /* Units of the worker that has the most of n. */
@@ -244,8 +310,7 @@ void dev_cpu_delta(dev *d, const struct dev_step *b, const struct dev_delta *p)
     ASSERT(b->seat && dev_cpu_kv_of(p->kv, p->group)->s.d_k >=
                           dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv));
     if (d->timing) /* states are read and written */
-        d->cost.bytes +=
-            8.0 * b->n_seq * (double)dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv);
+        d->cost.bytes += 8.0 * b->n_seq * p->n_v * p->d_k * dev_cpu_round16(p->d_v);
     if (most(n, c->n_worker) * job.n_each > most(n * job.n_each, c->n_worker))
         job.n_part = job.n_each;
     dev_cpu_for_rows(c, n * job.n_part,

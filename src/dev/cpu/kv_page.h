@@ -81,5 +81,12 @@ void dev_cpu_put_head(struct cpu *c, const struct cpu_kv *kv, struct cpu_place a
                       const float *k, const float *v);
 /* Copy block src to dst in every layer. */
 void dev_cpu_kv_copy(const struct cpu_kv *kv, int src, int dst);
+/* Drafts of the step before after which a sequence goes on at pos, whose state is at position at.
+ * Recordings may say anything. */
+static inline int dev_cpu_state_back(int32_t at, int pos)
+{
+    int64_t n = (int64_t)pos - at;
+    return pos > 0 && n > 0 && n <= DEV_STATE_BACK ? (int)n : 0;
+}
 
 #endif
