@@ -338,8 +338,9 @@ struct dev_step {
     const int32_t *seat;     /* [S] a number that a sequence has as long as it runs, below the most
                                 sequences of a step: its block of DEV_KV_STATE */
     const int32_t *n_prompt; /* [S] tokens at positions below it are prompt, the others generated */
-    /* [S] the last so many of a sequence's tokens are drafts, DEV_STATE_BACK at most and not all of
-     * them: its next step may begin at any of them, or after them. NULL: none. For states alone. */
+    /* [S] the last so many of a sequence's tokens are drafts, DEV_STATE_BACK at most: its next step
+     * may begin at any of them, or after them. More than it has in the step: those before it stay
+     * drafts. NULL: none. For states alone. */
     const int32_t *n_draft;
     const struct dev_keep *keep; /* [S] prompts that are computed in pieces */
     int n_copy;

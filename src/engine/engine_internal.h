@@ -216,6 +216,10 @@ struct request {
      * after those that were computed when it ran; wants: it gets a guess now */
     int small_done, small_end, small_blk, small_at;
     bool small_wants;
+    /* of a small model with states: that of the seat is r's where it was last admitted as start, at
+     * position state, and can go on there and after up to back drafts */
+    uint64_t small_start;
+    int small_state, small_back;
     struct engine_given give; /* with on_kv */
     struct away_call *away;   /* what comes of it from another engine; NULL = nothing */
     bool stays;               /* it is computed here, for it could not be elsewhere */
@@ -269,6 +273,7 @@ struct engine_small {
     bool on;
     model *net;
     dev_kv *kv; /* blocks of the same numbers, and after them one of each seat */
+    bool has_state;
     bool *full; /* [n_blk] all entries of the block are stored */
     int64_t ns; /* that it ran for the step to come */
 };

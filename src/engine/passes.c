@@ -66,14 +66,13 @@ static void guess(const struct guessing *g, int worker, int i)
     if (g->ids && best >= 0 && best < g->ld) best = g->ids[best];
     row->guess = best < g->n_vocab ? best : -1;
     if (row->guess >= 0 && engine_draws(r)) {
-        struct engine_pick k = {
-            .r = r, .at = g->j, .logit = logits_of(g, worker, i), .best = best};
+        struct engine_pick k = {.r = r, .at = g->j, .logit = logits_of(g, worker, i), .best = best};
         struct spec_pair pair = {{best, best}, 1};
         bool greedy = !(r->g->sampling.temperature > 0),
              drawn = engine_draw_guess(e, worker, &k, g->n_vocab, &pair, &err) == SL_OK;
         if (drawn)
-            row->guess = greedy ? pair.id[1]
-                                : spec_choose(&r->spec, &e->spec.taught, r->n_ids, g->j, pair);
+            row->guess =
+                greedy ? pair.id[1] : spec_choose(&r->spec, &e->spec.taught, r->n_ids, g->j, pair);
     }
     /* what comes after it is drawn as after a token */
     if (row->guess >= 0 && r->n_ids + g->j < r->cap) r->ids[r->n_ids + g->j] = row->guess;
@@ -133,6 +132,7 @@ static void move_row(sl_engine *e, int i, struct engine_drafter_row row, int hid
     engine_cache_move(e, row.seq, 0, i);
     room->seat[i] = room->seat[row.seq];
     room->n_prompt[i] = room->n_prompt[row.seq];
+    room->n_draft[i] = room->n_draft[row.seq] + 1; /* all of its guesses still are */
     room->seq_tok0[i] = i;
     d->hidden_row[i] = hidden_row;
     row.seq = d->row_tok[i] = i;
@@ -180,6 +180,7 @@ static sl_status run_pass(sl_engine *e, struct engine_pass n, int j, struct mode
     s.row_tok = d->row_tok;
     want_rows(e, n.row, &s);
     if (e->small.on) {
+        if (e->small.has_state) s.n_draft = e->room->n_draft;
         SL_TRY(engine_small_launch(e, &s, rows, err));
     } else {
         s.hidden_row = d->hidden_row;

@@ -9,6 +9,11 @@
  * and a hit in the prefix tree changes no guess. full says of every block whether all of its
  * entries are stored; a request says how far they are in the block after those.
  *
+ * A recurrent state (of the request's seat) is of one position alone. So a small model that has
+ * some begins at the first token of a request, whatever is stored of it, and once more where it can
+ * not go on; and its last known token and its guesses are drafts of its own steps, which may be
+ * taken back.
+ *
  * Guesses may need a block more than the sequence has: the spare one of its seat. What is stored
  * there is not kept. A block that samples still share before its end is copied by the next step,
  * and is not written before. */
@@ -70,13 +75,18 @@ sl_status engine_small_check(sl_engine *e, sl_err *err)
     if (!s->has_cfg)
         return SL_FAIL(err, REQUEST, "draft_model: %.100s: opened for its vocabulary only",
                        s->name);
-    for (int i = 0; i < s->cfg.n_layer; i++)
-        if (s->cfg.layer[i].mixer == ARCH_SCAN || s->cfg.layer[i].mixer == ARCH_DELTA)
-            return SL_FAIL(err, UNSUPPORTED, "draft_model: %.100s: layer %d has a recurrent state",
-                           s->name, i);
     if (e->ranks)
         return SL_FAIL(err, UNSUPPORTED, "draft_model: not with layout: ranks share one model");
     return same_tokens(e->m, s, err);
+}
+
+/* Blocks of the large model's numbers, and a spare one of each seat; a state of each seat. */
+static struct dev_kv_shape kv_shape(const sl_engine *e, const struct arch_cfg *c, int n_blk)
+{
+    struct dev_kv_shape s =
+        model_kv_shape(c, NULL, engine_kv_type(e), n_blk + e->n_seq_max, ENGINE_BLK_TOK);
+    s.group[DEV_KV_STATE].n_blk = e->n_seq_max;
+    return s;
 }
 
 int64_t engine_small_kv_bytes(const sl_engine *e, int n_blk)
@@ -86,8 +96,7 @@ int64_t engine_small_kv_bytes(const sl_engine *e, int n_blk)
     c = e->opts.draft_model->cfg;
     c.paged = true;
     c.n_mtp = 0;
-    struct dev_kv_shape s =
-        model_kv_shape(&c, NULL, engine_kv_type(e), n_blk + e->n_seq_max, ENGINE_BLK_TOK);
+    struct dev_kv_shape s = kv_shape(e, &c, n_blk);
     return dev_kv_bytes(e->d, &s);
 }
 
@@ -121,8 +130,8 @@ sl_status engine_small_load(sl_engine *e, int n_blk, sl_err *err)
                 "context of %d tokens is more than the %d that %.100s was trained on: its guesses "
                 "get worse there",
                 e->n_ctx, m->cfg.n_ctx_train, m->name);
-    struct dev_kv_shape shape =
-        model_kv_shape(model_config(s->net), NULL, o.kv, n_blk + e->n_seq_max, ENGINE_BLK_TOK);
+    s->has_state = engine_kv_has(model_config(s->net), DEV_KV_STATE);
+    struct dev_kv_shape shape = kv_shape(e, model_config(s->net), n_blk);
     return dev_kv_open(e->d, &shape, &s->kv, err);
 }
 
@@ -191,6 +200,23 @@ static void count_stored(sl_engine *e, struct request *r)
     r->small_done = BASE_MIN(j * ENGINE_BLK_TOK, r->n_ids);
 }
 
+/* Where the seat's state can not go on after what is stored, nothing is. */
+static void count_state(sl_engine *e, struct request *r)
+{
+    bool is_mine = r->small_start == engine_sched_req(e, r)->start;
+    int more = r->small_done - r->small_state;
+    if (!e->small.has_state || (is_mine && more >= 0 && more <= r->small_back)) return;
+    r->small_done = r->small_blk = 0;
+}
+
+/* A pass takes r's tokens up to end, the last n_draft of them as drafts. */
+static void settle_state(sl_engine *e, struct request *r, int end, int n_draft)
+{
+    r->small_start = engine_sched_req(e, r)->start;
+    r->small_state = end - n_draft;
+    r->small_back = n_draft;
+}
+
 /* ---- the tokens of a pass ---- */
 
 /* As far as end, the positions of r whose entries may be stored. */
@@ -226,6 +252,8 @@ static void add(sl_engine *e, struct request *r, int end, bool wants, struct eng
         d->ids[at->tok] = r->ids[t];
         d->pos[at->tok++] = t;
     }
+    room->n_draft[at->seq] = wants && to == end;
+    settle_state(e, r, to, room->n_draft[at->seq]);
     if (wants && to == end) {
         struct engine_drafter_row *row = &d->row[at->row];
         *row = (struct engine_drafter_row){.r = r, .seq = at->seq, .guess = -1};
@@ -253,6 +281,7 @@ static struct engine_pass add_all(sl_engine *e, bool *many)
             struct request *r = e->req[slot];
             if (!r->has_spec || (off && r->g->n_draft <= 0)) continue;
             if (!lacks_many) count_stored(e, r);
+            if (!lacks_many) count_state(e, r);
             int end = end_of(e, r), n = end - r->small_done + r->small_wants;
             if (n <= 0 || (n > FEW) != lacks_many || at.tok >= e->n_tok_max) continue;
             *many = *many || lacks_many;
@@ -277,7 +306,7 @@ static void forget(sl_engine *e, const sl_err *why)
     log_msg(LOG_WARN, "the small model failed: %s: no drafts of it for now", why->text);
     memset(e->small.full, 0, (size_t)e->pool.n_blk * sizeof *e->small.full);
     for (int i = 0; (slot = sched_running(&e->sched, i)) >= 0; i++)
-        e->req[slot]->small_blk = 0;
+        e->req[slot]->small_blk = 0, e->req[slot]->small_start = 0;
 }
 
 bool engine_small_run(sl_engine *e, struct spec_passes *t)
@@ -296,6 +325,7 @@ bool engine_small_run(sl_engine *e, struct spec_passes *t)
         r->small_at = q->n_done;
         if (r->has_spec && r->spec.offer_at == r->n_ids && r->small_done == r->n_ids)
             r->small_end = BASE_MIN(r->n_ids + r->spec.n_offer - 1, seq->n_blk * ENGINE_BLK_TOK);
+        if (r->small_end) r->small_back = r->spec.n_offer;
     }
     return n.seq && !many;
 }

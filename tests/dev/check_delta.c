@@ -180,13 +180,14 @@ static void make(struct delta_case *c)
     p->conv = rand_array(p->n_conv * channels(p));
 }
 
-/* Rows of S sequences, T tokens of ld values each, on their way through steps: how far each is, and
- * where its state lies. */
+/* Rows of S sequences, T tokens of ld values each, on their way through steps: how far each is, at
+ * which position its state, and where that lies. */
 struct walk {
     const float *x;
     float *in; /* a step's */
     int64_t ld;
-    int T, at[S], who[S], right[S]; /* right: of a sequence's tokens in the step those that count */
+    int T, at[S], state[S], who[S];
+    int right[S]; /* of a sequence's tokens in the step those that count */
     int32_t place[S], pos[S * T_MAX], tok0[S + 1], seat[S], draft[S], copy[3 * S];
 };
 
@@ -221,7 +222,8 @@ static void move_state(struct walk *r, struct dev_step *b, int s)
     r->place[s] = to;
 }
 
-/* Some tokens of some sequences. Of the drafts among them the first few are right. */
+/* Some tokens of some sequences. Of the drafts among them the first few are right; some that were
+ * right before stay drafts. */
 static struct dev_step next_step(struct walk *r)
 {
     struct dev_step b = {.pos = r->pos, .seq_tok0 = r->tok0, .seat = r->seat, .copy = r->copy};
@@ -230,10 +232,12 @@ static struct dev_step next_step(struct walk *r)
     for (int s = 0; s < S; s++) {
         int k = rand_int(0, r->T - r->at[s]), q = b.n_seq;
         if (!k) continue;
-        int n = drafts ? rand_int(0, BASE_MIN(k - 1, DEV_STATE_BACK)) : 0;
+        int most = BASE_MIN(k + r->at[s] - r->state[s], DEV_STATE_BACK);
+        int n = drafts ? rand_int(0, most) : 0;
         move_state(r, &b, s);
         r->draft[q] = n;
-        r->right[q] = k - rand_int(0, n);
+        r->right[q] = k - rand_int(0, BASE_MIN(n, k - 1));
+        r->state[s] = r->at[s] + k - n;
         for (int i = 0; i < k; i++) {
             const float *x = r->x + (s * r->T + r->at[s] + i) * r->ld;
             for (int c = 0; c < r->ld; c++)

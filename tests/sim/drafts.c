@@ -111,7 +111,6 @@ struct trial {
     int right;                            /* of 8 guesses */
     int n_vocab, exact, n_defer;          /* of the engines under way */
     bool has_mtp, any_mtp;                /* the model under way; one of them */
-    bool no_small;                        /* it has states, which a small model must not have */
     int n_cell[N_FROM][SL_DRAFT_MAX + 1]; /* trials, by source and most drafts; 0 = what pays */
     int n_pair[N_PAIR], n_batch[33];      /* by acts and kv; by sequences at once */
     int n_kind[N_KIND];                   /* requests */
@@ -477,8 +476,7 @@ static void one_trial(sl_model *m, struct trial *t, uint64_t i, sl_acts acts, sl
     int n_from = t->has_mtp ? N_FROM : MTP, batch = 1 + pick(t, 32);
     int n = 1 + pick(t, BASE_MIN(batch, 2 * N_REQ));
     enum from how = (enum from)(i % (uint64_t)n_from);
-    bool no_small = t->layout || t->no_small;
-    if (no_small && (how == SMALL || how == AUTO_SMALL)) how = t->has_mtp ? MTP : AUTO;
+    if (t->layout && (how == SMALL || how == AUTO_SMALL)) how = t->has_mtp ? MTP : AUTO;
     int most = (int)(i / (uint64_t)n_from % (SL_DRAFT_MAX + 1));
     sl_engine_opts o = {.n_thread = 1 + pick(t, 3),
                         .n_ctx = CTX,
@@ -582,7 +580,6 @@ static void one_model(const char *path, uint64_t i_model, int from, int n, struc
     sl_model_info_get(b.m, &mi);
     t->n_vocab = mi.n_vocab;
     t->has_mtp = mi.n_mtp > 0;
-    t->no_small = b.m->cfg.n_delta_k > 0;
     t->any_mtp = t->any_mtp || t->has_mtp;
     if (mi.has_tokenizer) {
         must(sl_grammar_compile(b.m, SL_GRAMMAR_JSON_SCHEMA, schema, strlen(schema), &b.g[0], &err),
@@ -621,7 +618,7 @@ static bool report(const struct trial *t)
            t->n_trial, t->n_event, t->n_draft, t->n_right, t->n_preempt, t->n_hit);
     /* trials that reach none of these are worth nothing */
     bool full = t->n_trial >= 500, bad = t->n_draft == t->n_right || !t->n_right || !t->n_preempt ||
-                                         !t->n_hit || (!t->n_small && !t->layout && !t->no_small);
+                                         !t->n_hit || (!t->n_small && !t->layout);
     int n_from = t->any_mtp ? N_FROM : MTP;
     full = full && !t->layout;
     bad |= missed("pairs of source and number of drafts", t->n_cell[0], n_from * (SL_DRAFT_MAX + 1),

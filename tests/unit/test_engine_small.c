@@ -190,7 +190,7 @@ static void guesses(const char *path, const sl_engine_opts *opts, float temperat
             for (int i = 0; i < q.n; i++)
                 assert_memory_equal(a.id[i], plain[q.n > 1].id[i], sizeof a.id[0]);
             assert_true((turn == 1) == (n_checked == before));
-            if (turn != 1) assert_true(a.n_draft > 40 && a.n_right > 0);
+            if (turn != 1) assert_true(a.n_draft > 30 && a.n_right > 0);
         }
         sl_engine_close(e);
     }
@@ -200,7 +200,8 @@ static void guesses(const char *path, const sl_engine_opts *opts, float temperat
 
 TEST(engine_guesses_of_the_model_itself_are_its_tokens)
 {
-    static const char *const name[] = {"llama3", "deepseek_v3", "gpt_oss", "mistral_window"};
+    static const char *const name[] = {"llama3",         "deepseek_v3", "gpt_oss",
+                                       "mistral_window", "qwen3_next",  "qwen3_5_moe.gguf"};
     n_checked = 0;
     for (int i = 0; i < 2; i++)
         guesses(DEMO, &(sl_engine_opts){.n_seq_max = 4, .acts = SL_ACTS_F32, .draft_max = 3},
@@ -257,8 +258,9 @@ TEST(engine_guesses_what_a_request_draws)
     sl_model_close(m);
 }
 
-/* Blocks run out: requests lose theirs and begin again. */
-TEST(engine_guesses_are_right_after_preemption)
+/* Blocks run out: requests lose theirs and begin again. no_hole: every id is a token; others are
+ * never drawn, though they may be guessed. */
+static void preempted(const char *path, bool no_hole)
 {
     static struct answer a[6];
     sl_model *m = NULL;
@@ -266,7 +268,8 @@ TEST(engine_guesses_are_right_after_preemption)
     sl_stats st;
     int32_t ids[120];
     int n_draft = 0;
-    ASSERT_OK(sl_model_open(DEMO, NULL, &m, &err));
+    n_checked = 0;
+    ASSERT_OK(sl_model_open(path, NULL, &m, &err));
     sl_model_info_get(m, &mi);
     sl_engine_opts o = {.n_seq_max = 6, .n_ctx = 224, .kv_tokens = 288, .n_chunk = 40};
     o.draft_model = m;
@@ -274,19 +277,26 @@ TEST(engine_guesses_are_right_after_preemption)
     sl_engine *e = open_engine(m, &o);
     for (int i = 0; i < 6; i++) {
         make_ids(mi.n_vocab, i % 2 ? 0 : i, 12 + i, ids);
-        sl_request q = {.ids = ids, .n_ids = 12 + i, .max_tokens = N_NEW};
+        sl_request q = {.ids = ids, .n_ids = 12 + i, .max_tokens = N_NEW, .ignore_eos = 1};
         submit(e, &q, &a[i]);
     }
     run_all(e);
     sl_stats_get(e, &st);
     assert_true(st.n_preempt > 0);
     for (int i = 0; i < 6; i++) {
-        if (a[i].n_right != a[i].n_draft) fail_msg("%d: %d of %d", i, a[i].n_right, a[i].n_draft);
+        if (no_hole && a[i].n_right != a[i].n_draft)
+            fail_msg("%d: %d of %d", i, a[i].n_right, a[i].n_draft);
         n_draft += a[i].n_draft;
     }
-    assert_true(n_draft > 100);
+    assert_true(n_draft > 100 && n_checked > 100);
     sl_engine_close(e);
     sl_model_close(m);
+}
+
+TEST(engine_guesses_are_right_after_preemption)
+{
+    preempted(DEMO, true);
+    preempted(tiny("qwen3_5"), false);
 }
 
 /* auto takes the text's own guesses first, and those of the small model where it has none. */

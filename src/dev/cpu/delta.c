@@ -32,8 +32,8 @@ struct unit {
     const struct delta_job *job;
     const struct vec_kern *kern;
     int seq, j, tok0, n_tok, pos0;
-    int n_sure;           /* of n_tok those that are no drafts */
-    int n_back;           /* drafts of the step before that were right: tokens -n_back to -1 */
+    int n_back;           /* drafts before the step that were right: tokens -n_back to -1 */
+    int n_sure;           /* from this token on they are drafts */
     int i0, i1;           /* value heads of key head j */
     bool fresh;           /* there is nothing before the step */
     float *state, *past;  /* of value head 0; inputs before it, of all channels */
@@ -136,7 +136,7 @@ static void keep(const struct unit *u, struct channels c)
     for (int k = 0; k < p->n_conv - 1; k++)
         memmove(u->past + k * channels(p) + c.at, input(u, &c, u->n_sure - p->n_conv + 1 + k), n);
     for (int t = u->n_sure; t < u->n_tok; t++)
-        memcpy(u->log + (t - u->n_sure) * log_row(p) + c.at, input(u, &c, t), n);
+        memmove(u->log + (t - u->n_sure) * log_row(p) + c.at, input(u, &c, t), n);
 }
 
 static void keep_keys(const struct unit *u)
@@ -146,15 +146,29 @@ static void keep_keys(const struct unit *u)
     u->at[u->job->p->n_v + u->j] = u->pos0 + u->n_sure;
 }
 
+/* a and b of value head i. */
+struct ab {
+    float a, b;
+};
+
+static struct ab ab_of(const struct unit *u, int i, int t)
+{
+    const struct dev_delta *p = u->job->p;
+    if (t >= 0) return (struct ab){*row_of(u, &p->a, i, t), *row_of(u, &p->b, i, t)};
+    const float *ab = log_at(u, t) + channels(p) + 2 * head_of(u->job, u->j, i);
+    return (struct ab){ab[0], ab[1]};
+}
+
 static void keep_values(const struct unit *u, int i)
 {
     const struct dev_delta *p = u->job->p;
     int h = head_of(u->job, u->j, i);
     keep(u, values(u, i));
     for (int t = u->n_sure; t < u->n_tok; t++) {
-        float *ab = u->log + (t - u->n_sure) * log_row(p) + channels(p) + 2 * h;
-        ab[0] = *row_of(u, &p->a, i, t);
-        ab[1] = *row_of(u, &p->b, i, t);
+        float *to = u->log + (t - u->n_sure) * log_row(p) + channels(p) + 2 * h;
+        struct ab ab = ab_of(u, i, t);
+        to[0] = ab.a;
+        to[1] = ab.b;
     }
     u->at[h] = u->pos0 + u->n_sure;
 }
@@ -170,8 +184,8 @@ static float sigmoid(float x)
     return (float)(1.0 / (1.0 + exp(-(double)x)));
 }
 
-/* Value head i of tokens [t0, t0 + n), whose queries and keys are there: all of them are of the
- * step before, or certain, or drafts. */
+/* Value head i of tokens [t0, t0 + n), whose queries and keys are there: all of them are drafts, or
+ * none is. */
 static void one_head(const struct unit *u, int i, int t0, int n)
 {
     const struct dev_delta *p = u->job->p;
@@ -181,20 +195,18 @@ static void one_head(const struct unit *u, int i, int t0, int n)
     float *v = u->v, *state = u->state + (size_t)i * size;
     convolve(u, values(u, i), t0, n, v);
     for (int k = 0; k < n; k++) {
-        const float *ab = t0 < 0 ? log_at(u, t0 + k) + channels(p) + 2 * h : NULL;
-        float a = ab ? ab[0] : *row_of(u, &p->a, i, t0 + k);
-        float b = ab ? ab[1] : *row_of(u, &p->b, i, t0 + k);
+        struct ab ab = ab_of(u, i, t0 + k);
         float *y = p->y + ((int64_t)(u->tok0 + t0 + k) * p->n_v + h) * p->d_v;
         t[k] = (struct vec_delta){.k = u->k + k * p->d_k,
                                   .q = u->q + k * p->d_k,
                                   .v = v + k * p->d_v,
-                                  .o = ab ? u->none : y,
-                                  .decay = decay_of(p->decay[h], a + p->dt[h]),
-                                  .beta = sigmoid(b)};
+                                  .o = t0 + k < 0 ? u->none : y,
+                                  .decay = decay_of(p->decay[h], ab.a + p->dt[h]),
+                                  .beta = sigmoid(ab.b)};
     }
     if (t0 >= u->n_sure) state = memcpy(u->copy, state, size * sizeof *state);
     u->kern->delta_f32(state, p->d_k, p->d_v, t, n);
-    for (int k = 0; k < n && t0 >= 0; k++) {
+    for (int k = BASE_MAX(-t0, 0); k < n; k++) {
         u->kern->rmsnorm_f32(t[k].o, t[k].o, p->norm, p->d_v, p->eps);
         u->kern->silu_mul_f32(t[k].o, row_of(u, &p->z, i, t0 + k), t[k].o, p->d_v);
     }
@@ -243,7 +255,6 @@ static struct unit unit_of(struct cpu *c, const struct delta_job *job, int at)
     int64_t head = (int64_t)p->d_k * dev_cpu_round16(p->d_v);
     u.tok0 = b->seq_tok0[u.seq];
     u.n_tok = b->seq_tok0[u.seq + 1] - u.tok0;
-    u.n_sure = u.n_tok - (b->n_draft ? b->n_draft[u.seq] : 0);
     u.i1 = job->n_each;
     u.pos0 = u.n_tok ? b->pos[u.tok0] : 0;
     u.fresh = u.pos0 == 0;
@@ -254,11 +265,19 @@ static struct unit unit_of(struct cpu *c, const struct delta_job *job, int at)
     return u;
 }
 
-/* Of one part: certain tokens or others. */
+/* Drafts before the step, where the state of one of its heads is at position at; and from where on
+ * there are drafts. */
+static void look_back(struct unit *u, int32_t at)
+{
+    const struct dev_step *b = u->job->b;
+    u->n_back = dev_cpu_state_back(at, u->pos0);
+    u->n_sure = BASE_MAX(u->n_tok - (b->n_draft ? b->n_draft[u->seq] : 0), -u->n_back);
+}
+
 static void all_tokens(const struct unit *u)
 {
     for (int t = -u->n_back, n; t < u->n_tok; t += n) {
-        int end = t < 0 ? 0 : t < u->n_sure ? u->n_sure : u->n_tok;
+        int end = t < u->n_sure ? u->n_sure : u->n_tok;
         n = BASE_MIN(VEC_DELTA_TOK, end - t);
         tokens(u, t, n);
     }
@@ -275,7 +294,7 @@ static void run_unit(struct cpu *c, void *arg, int at, int worker)
     u.i0 = job->n_each * part / job->n_part;
     u.i1 = job->n_each * (part + 1) / job->n_part;
     carve(&u, c->scratch[worker].attn);
-    u.n_back = dev_cpu_state_back(u.at[head_of(job, u.j, u.i0)], u.pos0);
+    look_back(&u, u.at[head_of(job, u.j, u.i0)]);
     if (u.fresh)
         memset(u.state + (size_t)u.i0 * head, 0, (size_t)(u.i1 - u.i0) * head * sizeof(float));
     all_tokens(&u);
@@ -291,7 +310,7 @@ static void keep_key_head(struct cpu *c, void *arg, int at, int worker)
     struct unit u = unit_of(c, arg, at);
     (void)worker;
     if (!u.n_tok) return;
-    u.n_back = dev_cpu_state_back(u.at[p->n_v + u.j], u.pos0);
+    look_back(&u, u.at[p->n_v + u.j]);
     keep_keys(&u);
 }
 

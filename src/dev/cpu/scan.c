@@ -13,10 +13,10 @@ struct scan {
     const struct dev_step *b;
 };
 
-static void add(const struct dev_scan *p, float *state, const float *x, float *y)
+static void add(const struct dev_scan *p, const float *state, const float *x, float *y)
 {
     for (int i = 0; i < p->n; i++)
-        y[i] = state[i] = p->decay * state[i] + x[i];
+        y[i] = p->decay * state[i] + x[i];
 }
 
 static void one_seq(struct cpu *c, void *arg, int q, int worker)
@@ -27,22 +27,28 @@ static void one_seq(struct cpu *c, void *arg, int q, int worker)
     const struct cpu_kv *kv = dev_cpu_kv_of(p->kv, p->group);
     float *state = (float *)(void *)dev_cpu_page(kv, p->layer, b->seat[q]), *log = state + p->n;
     int32_t *at = (int32_t *)(void *)(log + (int64_t)DEV_STATE_BACK * p->n);
-    int t0 = b->seq_tok0[q], end = b->seq_tok0[q + 1], n_draft = b->n_draft ? b->n_draft[q] : 0;
+    int t0 = b->seq_tok0[q], n_tok = b->seq_tok0[q + 1] - t0,
+        n_draft = b->n_draft ? b->n_draft[q] : 0;
+    size_t row = (size_t)p->n * sizeof *state;
     (void)c;
     (void)worker;
-    if (t0 == end) return;
-    if (b->pos[t0] == 0) memset(state, 0, (size_t)p->n * sizeof *state);
-    for (int i = 0, n = dev_cpu_state_back(*at, b->pos[t0]); i < n; i++)
-        add(p, state, log + (int64_t)i * p->n, log + (int64_t)i * p->n);
-    for (int t = t0; t < end - n_draft; t++)
-        add(p, state, p->x + (int64_t)t * p->n, p->y + (int64_t)t * p->n);
-    *at = b->pos[t0] + end - n_draft - t0;
-    for (int t = end - n_draft; t < end; t++, log += p->n) {
-        const float *before = t == end - n_draft ? state : p->y + (int64_t)(t - 1) * p->n;
-        float *y = p->y + (int64_t)t * p->n;
-        memcpy(log, p->x + (int64_t)t * p->n, (size_t)p->n * sizeof *log);
-        for (int i = 0; i < p->n; i++)
-            y[i] = p->decay * before[i] + log[i];
+    if (!n_tok) return;
+    int n_back = dev_cpu_state_back(*at, b->pos[t0]), n_sure = BASE_MAX(n_tok - n_draft, -n_back);
+    const float *x = p->x + (int64_t)t0 * p->n, *last = state;
+    float *y = p->y + (int64_t)t0 * p->n;
+    if (b->pos[t0] == 0) memset(state, 0, row);
+    for (int t = -n_back; t < n_sure; t++) {
+        add(p, state, t < 0 ? log + (int64_t)(t + n_back) * p->n : x + (int64_t)t * p->n, state);
+        if (t >= 0) memcpy(y + (int64_t)t * p->n, state, row);
+    }
+    *at = b->pos[t0] + n_sure;
+    for (int t = n_sure; t < n_tok; t++) /* all of them first: y may be x */
+        memmove(log + (int64_t)(t - n_sure) * p->n,
+                t < 0 ? log + (int64_t)(t + n_back) * p->n : x + (int64_t)t * p->n, row);
+    for (int t = n_sure; t < n_tok; t++) {
+        float *to = y + (int64_t)BASE_MAX(t, 0) * p->n;
+        add(p, last, log + (int64_t)(t - n_sure) * p->n, to);
+        last = to;
     }
 }
 
