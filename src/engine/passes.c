@@ -66,13 +66,14 @@ static void guess(const struct guessing *g, int worker, int i)
     if (g->ids && best >= 0 && best < g->ld) best = g->ids[best];
     row->guess = best < g->n_vocab ? best : -1;
     if (row->guess >= 0 && engine_draws(r)) {
-        struct engine_pick k = {.r = r, .at = g->j, .logit = logits_of(g, worker, i), .best = best};
+        struct engine_pick k = {
+            .r = r, .at = g->j, .logit = logits_of(g, worker, i), .best = best};
         struct spec_pair pair = {{best, best}, 1};
         bool greedy = !(r->g->sampling.temperature > 0),
              drawn = engine_draw_guess(e, worker, &k, g->n_vocab, &pair, &err) == SL_OK;
         if (drawn)
-            row->guess =
-                greedy ? pair.id[1] : spec_choose(&r->spec, &e->spec.taught, r->n_ids, g->j, pair);
+            row->guess = greedy ? pair.id[1]
+                                : spec_choose(&r->spec, &e->spec.taught, r->n_ids, g->j, pair);
     }
     /* what comes after it is drawn as after a token */
     if (row->guess >= 0 && r->n_ids + g->j < r->cap) r->ids[r->n_ids + g->j] = row->guess;

@@ -323,9 +323,9 @@ bool engine_small_run(sl_engine *e, struct spec_passes *t)
         const struct sched_req *q = engine_sched_req(e, r);
         const struct kv_seq *seq = engine_req_seq(e, r);
         r->small_at = q->n_done;
-        if (r->has_spec && r->spec.offer_at == r->n_ids && r->small_done == r->n_ids)
-            r->small_end = BASE_MIN(r->n_ids + r->spec.n_offer - 1, seq->n_blk * ENGINE_BLK_TOK);
-        if (r->small_end) r->small_back = r->spec.n_offer;
+        if (!r->has_spec || r->spec.offer_at != r->n_ids || r->small_done != r->n_ids) continue;
+        r->small_end = BASE_MIN(r->n_ids + r->spec.n_offer - 1, seq->n_blk * ENGINE_BLK_TOK);
+        r->small_back = r->spec.n_offer;
     }
     return n.seq && !many;
 }
