@@ -325,7 +325,7 @@ bool engine_small_run(sl_engine *e, struct spec_passes *t)
         r->small_at = q->n_done;
         if (!r->has_spec || r->spec.offer_at != r->n_ids || r->small_done != r->n_ids) continue;
         r->small_end = BASE_MIN(r->n_ids + r->spec.n_offer - 1, seq->n_blk * ENGINE_BLK_TOK);
-        r->small_back = r->spec.n_offer;
+        r->small_back = BASE_MAX(r->spec.n_offer, 1);
     }
     return n.seq && !many;
 }
