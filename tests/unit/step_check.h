@@ -15,7 +15,8 @@ static inline bool step_outside(const int32_t *v, int n, int least, int end)
 static inline bool step_bad_blocks(const struct dev_step *s, const struct record_limits *max)
 {
     for (int q = 0; q < s->n_seq; q++) {
-        if (s->seq_tok0[q + 1] <= s->seq_tok0[q]) return true;
+        int n_tok = s->seq_tok0[q + 1] - s->seq_tok0[q], most = BASE_MIN(n_tok - 1, DEV_STATE_BACK);
+        if (n_tok < 1 || (s->n_draft && step_outside(s->n_draft + q, 1, 0, most + 1))) return true;
         int n = s->pos[s->seq_tok0[q + 1] - 1] / max->blk_tok + 1;
         for (int g = 0; g < DEV_KV_GROUPS; g++) {
             if (!s->blk[g] != !max->n_blk[g]) return true;
