@@ -130,7 +130,7 @@ class Check:
 
     def tokens(self, path, acts):
         out = self.call("run", "-m", path, "--ids", IDS, "-n", "16", "--acts", acts, "--kv", "f32",
-                        "--ignore-eos", "--json", "-t", "2")
+                        "--ignore-eos", "--json", "-q", "-t", "2")
         return re.search(r'"run_hash": ?"(\w{16})"', out)[1]
 
     def one(self, name):

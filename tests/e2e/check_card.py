@@ -38,9 +38,9 @@ def cards(exe, kind):
 
 
 def tokens(exe, path, *args, env=None):
-    """(tokens, what went wrong)"""
+    """(tokens, what went wrong); -q and -v: all that it says, without a measurement at the end"""
     code, out, err = e2e.run([exe, "run", "-m", path, "--ids", IDS, "-n", "10", "--temp", "0",
-                              "--ignore-eos", "--json", "--exact", *args], env=env)
+                              "--ignore-eos", "--json", "--exact", "-q", "-v", *args], env=env)
     if code == 0 and "not given back" in err:
         return None, err.strip()
     return (e2e.last_json(out)["tokens"], None) if code == 0 else (None, err.strip())

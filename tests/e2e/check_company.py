@@ -41,7 +41,7 @@ def check_batch(exe, path, name, tmp, tally, form, env):
     """The same answers alone and in one batch, with 1 to 4 threads."""
     temp, acts, kv = form
     reqs = requests(name)
-    common = ["-m", path, "--temp", temp, "--acts", acts, "--ignore-eos", "--json"]
+    common = ["-m", path, "--temp", temp, "--acts", acts, "--ignore-eos", "--json", "-q"]
     common += [] if kv == "auto" else ["--kv", kv]
     alone = []
     for i, q in enumerate(reqs):

@@ -26,7 +26,7 @@ IDS = "5,6,7,8,9,10,11,12"
 
 def run(model, *more, cmd="run"):
     args = [SLUICE, cmd, "--mock", "-m", model, "--ids", IDS, "-n", "6", "--ignore-eos", "--json",
-            "-t", "2", *more]
+            "-t", "2", "-q", "-v", *more]  # no measurement at the end, but all that is said
     code, out, err = e2e.run(args)
     if code or "not used" in err or "missing" in err:
         return None, f"exit {code}: {err[-300:]}"
@@ -75,7 +75,7 @@ def types(work):
         tally.check(f"layout {layout}", fault or
                     got["run_hash"] != one["run_hash"] and "another answer")
     code, out, err = e2e.run([SLUICE, "run", "-m", f"mock=q8_0:{d}", "--ids", IDS, "-n", "6",
-                              "--ignore-eos", "--json"])
+                              "--ignore-eos", "--json", "-q"])
     tally.check("as a name", code and err or
                 e2e.last_json(out)["run_hash"] != one["run_hash"] and "another answer")
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+unset SLUICE_QUIET
 $SLUICE run -m $TINY/qwen3_moe.gguf --ids 1,2,3 -n 5 -q --expert-stats s.json >/dev/null
 python3 -c "
 import json

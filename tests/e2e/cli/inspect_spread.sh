@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+unset SLUICE_QUIET
 # What each rank would have to do, experts placed by their load; the published example's counts.
 cat >s.json <<END
 {"experts":12,"used":2,"layers":[

@@ -113,7 +113,7 @@ def check_several(model, name):
     if [r["stages"] for r in rows] != [False, True] * 3:
         sys.exit(f"placements: {[r['name'] for r in rows]}")
     ask = [EXE, "run", "--mock", "--mock-type", "q4_0", "-m", model, "--ids", "5,17,40,90", "-n",
-           "8", "--temp", "0", "--ignore-eos", "--json", "-c", "128", "-t", "2"]
+           "8", "--temp", "0", "--ignore-eos", "--json", "-q", "-c", "128", "-t", "2"]
     want = None
     for args in ["--device cpu"] + [r["args"] for r in rows]:
         code, out, err = e2e.run(ask + args.split())
