@@ -2,7 +2,7 @@
 /* One model, one numeric form: every row of logits of every sequence must have the same bits
  * whatever the step that computes it looks like.
  *
- * bits MODEL ACTS KV [--quick | --brief] [--seed N] [--threads N]
+ * bits MODEL ACTS KV [--quick | --brief] [--seed N] [--threads N] [--ones N]
  *
  * The reference is each sequence in one step of all its tokens, alone, with one thread. Compared
  * with it, row by row: steps of one token; steps of random composition in company, over scattered
@@ -16,7 +16,8 @@
  * those of the rows that --brief computes.
  * SL_CPU caps the instruction set; bits --isa prints which it is then. --quick: one thread count
  * and one random run; --brief, for emulated CPUs: nothing but the reference and that run, of 47
- * rows, and H is "-". Exit 1: some row differs, each kind said once. */
+ * rows, and H is "-". --ones: in steps of one token but the last N of each sequence, what is before
+ * them at once. Exit 1: some row differs, each kind said once. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +44,7 @@ struct job {
     const char *path, *acts_name, *kv_name;
     enum dev_acts acts;
     enum dev_kv_type kv;
-    int n_thread_max, n_vocab, n_bad;
+    int n_thread_max, n_vocab, n_bad, n_ones;
     bool quick, brief, entries; /* entries: the MTP layer's alone, of some steps */
     uint64_t rng;
     int32_t ids[SEQ][LEN + 1];
@@ -118,7 +119,7 @@ static int piece(struct job *j, enum cut cut, int turn, int seq, int rest)
     case CUT_WHOLE:
         return turn == seq ? rest : 0;
     case CUT_ONES:
-        return turn % SEQ == seq ? 1 : 0;
+        return turn % SEQ != seq ? 0 : rest > j->n_ones ? rest - j->n_ones : 1;
     case CUT_PIECES:
         return rest < 33 ? rest : 33;
     default:
@@ -332,7 +333,7 @@ static int find(const char *name, const char *const *of, int n)
 
 int main(int argc, char **argv)
 {
-    static struct job j = {.n_thread_max = 3, .rng = 1, .len = len_full};
+    static struct job j = {.n_thread_max = 3, .rng = 1, .n_ones = LEN, .len = len_full};
     char all[17] = "-";
     static const char *const acts[] = {"auto", "f32", "bf16", "int8"};
     static const enum dev_acts acts_of[] = {DEV_ACTS_AUTO, DEV_ACTS_F32, DEV_ACTS_BF16,
@@ -342,7 +343,8 @@ int main(int argc, char **argv)
     sl_err err;
     if (argc == 2 && strcmp(argv[1], "--isa") == 0) return puts(cpu_isa_best(cpu_isa_mask())) < 0;
     if (argc < 4) {
-        fprintf(stderr, "bits MODEL ACTS KV [--quick | --brief] [--seed N] [--threads N]\n");
+        fprintf(stderr, "bits MODEL ACTS KV [--quick | --brief] [--seed N] [--threads N] "
+                        "[--ones N]\n");
         return 2;
     }
     j.path = argv[1];
@@ -360,6 +362,8 @@ int main(int argc, char **argv)
             j.rng = strtoull(argv[++i], NULL, 10);
         } else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
             j.n_thread_max = atoi(argv[++i]);
+        } else if (strcmp(argv[i], "--ones") == 0 && i + 1 < argc) {
+            j.n_ones = atoi(argv[++i]);
         }
     }
     must(io_open(j.path, false, &j.io, &err), &err);

@@ -15,8 +15,9 @@ elsewhere (column f32). Any change of bits is a change of this file, seen in rev
 
 Without options (what CI runs): every model on every instruction set that this machine has, one of
 its four pairs on each, another one on the next (f32, which is slow, on one set of four; of the
-reference kernels the demo model alone); in full on the best set and on avx2, quickly on the
-others, of which each has every second model (tests/kern has every kernel of each).
+reference kernels the demo model alone). The best set and avx2 have every model, each in full on one
+of the two; the others have every second model, quickly (tests/kern has every kernel of each); f32
+is quick everywhere, and of it each sequence's last 8 tokens come in steps of one, not all.
 --all: the 16 pairs of each model in full on each set. --emulate: `bits` is run by COMMAND (a qemu
 and its -cpu; with BUILD another architecture's, SLUICE_BUILD names this machine's, which makes the
 models) with one thread, briefly: the first rows of two sequences, whose hashes brief.txt has.
@@ -157,6 +158,7 @@ def machine_sets(check, emulate):
 def jobs_of(sets, everything, update):
     """[(cpu, row, in full?)]"""
     listed, out = release_list(), []
+    both = "avx2" in sets[:-1]
     if update:
         one = {FORM_OF[c]: c for c in sets}
         return [(c, row, False) for c in one.values() for row in listed]
@@ -168,9 +170,10 @@ def jobs_of(sets, everything, update):
             a = (model + s) % 4
             if ACTS[a] == "f32" and (model // 4 + s) % 4:
                 a = model % 3  # f32 decodes weights at every step: a tenth of the speed of others
-            full = cpu in (sets[-1], "avx2")
-            if listed[i][0] == "demo" or (cpu != "ref" and (full or (model + s) % 2)):
-                out.append((cpu, listed[i + a], full))
+            every = cpu in (sets[-1], "avx2")
+            full = ACTS[a] != "f32" and (not both or (cpu == sets[-1]) != model % 2)
+            if listed[i][0] == "demo" or (cpu != "ref" and (every or (model + s) % 2)):
+                out.append((cpu, listed[i + a], every and full))
     return out
 
 
@@ -202,6 +205,8 @@ def main():
     with ThreadPoolExecutor(n_job) as pool:
         for one_cpu, row, full in jobs:
             args = ["--threads", "2"] + ([] if full else ["--quick"])
+            if row[1] == "f32" and not everything:
+                args += ["--ones", "8"]
             if emulate:
                 args = ["--threads", "1", "--brief"]  # emulated threads that wait cost the most
             pool.submit(check.one, one_cpu, row, args, emulate)

@@ -9,6 +9,7 @@ import random
 import sys
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from serve import Server, chat, error_of, rss
 import e2e
@@ -20,6 +21,12 @@ CHAT = "/v1/chat/completions"
 
 def need(name, cond, what=""):
     T.check(name, None if cond else (what or "not so"))
+
+
+def each(n_seed, one):
+    """one(seed), some at a time: answers are the same in company, and steps of several cost less"""
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(one, range(n_seed)))
 
 
 def tool(name, params=None, **more):
@@ -81,7 +88,7 @@ def forced(s, family, n_seed):
     """Whatever is drawn: calls only, of the tools that are allowed, with arguments of their
     schema."""
     for choice, allowed in CHOICES:
-        for seed in range(n_seed):
+        def one(seed):
             one = seed % 2 == 0
             body = chat(f"Go {seed}", tools=TOOLS,
                         tool_choice=choice, parallel_tool_calls=not one, temperature=1.3,
@@ -90,18 +97,19 @@ def forced(s, family, n_seed):
             name = f"{family} {str(choice)[:40]} {seed}"
             if status != 200:
                 T.check(name, f"{status} {r}")
-                continue
+                return
             c = r["choices"][0]
             calls = calls_of(c["message"])
             if c["finish_reason"] == "length":  # all but the last are whole
                 need(name, all(call_ok(n, a, allowed) for n, a in calls[:-1])
                      and all(n in OK for n, a in calls), r)
-                continue
+                return
             need(name, c["finish_reason"] == "tool_calls"
                  and c["message"]["content"] is None and calls and
                  (len(calls) == 1 or not one) and all(call_ok(n, a, allowed) for n, a in calls), r)
             if seed % 4 == 0:
                 streamed(s, name, body, c)
+        each(n_seed, one)
 
 
 def streamed(s, name, body, c):
@@ -121,7 +129,7 @@ def streamed(s, name, body, c):
 
 def strict(s, family, n_seed):
     """auto with strict tools: words, or calls; the arguments of strict ones by their schema."""
-    for seed in range(n_seed):
+    def one(seed):
         status, r = s.post(CHAT, chat("What is 3 + 4?",
                                       tools=TOOLS, temperature=1.2, seed=seed, max_tokens=120))
         c = r["choices"][0]
@@ -129,25 +137,27 @@ def strict(s, family, n_seed):
         need(f"{family} strict {seed}", status == 200 and all(
             n in OK and (n in ("get_weather", "nothing") or call_ok(n, a, [n])) for n, a in done),
              r)
+    each(n_seed, one)
     form = {"type": "json_schema",
             "json_schema": {"name": "x", "schema": obj(n={"type": "integer"})}}
-    for seed in range(n_seed):
+    def one(seed):
         status, r = s.post(CHAT, chat("What is 3 + 4?",
                                       tools=TOOLS, temperature=1.2, seed=seed, max_tokens=120,
                                       response_format=form,
                                       chat_template_kwargs={"thinking": seed % 2 == 1}))
         c = r["choices"][0]
         if c["finish_reason"] == "length":
-            continue
+            return
         text, calls = c["message"]["content"], calls_of(c["message"])
         need(f"{family} form or calls {seed}",
              status == 200 and (calls or set(json.loads(text)) == {"n"}), r)
+    each(n_seed, one)
 
 
 def loose(s, family):
     """Parameters that say nothing: arguments are an object all the same."""
     for i, params in enumerate(({}, {"description": "any"})):
-        for seed in range(4):
+        def one(seed):
             status, r = s.post(CHAT, chat("Go", tools=[tool("f", params)], tool_choice="required",
                                           parallel_tool_calls=False, temperature=1.5,
                                           seed=seed, max_tokens=60))
@@ -155,6 +165,7 @@ def loose(s, family):
             need(f"{family} loose {i} {seed}",
                  status == 200 and (c["finish_reason"] == "length" or [
                 isinstance(json.loads(a), dict) for _, a in calls_of(c["message"])] == [True]), r)
+        each(4, one)
 
 
 def reasoning(s):
@@ -167,13 +178,14 @@ def reasoning(s):
              ({"guided_grammar": "root ::= x \"!\"\nx ::= \"yes\" | \"no\""},
               lambda t: t in ("yes!", "no!"))]
     for fields, ok in forms:
-        for seed in range(6):
+        def one(seed):
             status, r = s.post(CHAT,
                                chat("What is 3 + 4?", seed=seed, temperature=1, max_tokens=300,
                                           chat_template_kwargs={"thinking": True}, **fields))
             c = r["choices"][0] if status == 200 else None
             need(f"{fields} after reasoning {seed}", c and (c["finish_reason"] == "length" or
                  (ok(c["message"]["content"]) and c["message"]["reasoning_content"])), r)
+        each(6, one)
 
 
 def responses(s):
@@ -278,7 +290,7 @@ def text_forms(s, family):
         "s": {"type": "string"}, "n": {"$ref": "#/$defs/i"},
         "list": {"type": "array", "items": {"$ref": "#/$defs/i"}, "maxItems": 2},
         "e": {"enum": ["1", "two"]}, "flag": {"type": "boolean"}}}
-    for seed in range(6):
+    def one(seed):
         status, r = s.post(CHAT, chat("Go", tools=[tool("f", params)],
                                       tool_choice="required", parallel_tool_calls=False,
                                       temperature=1.5, seed=seed, max_tokens=200))
@@ -291,6 +303,7 @@ def text_forms(s, family):
                                             for x in v["list"]) and v["e"] in ("1", "two") and \
                 type(v.get("flag", True)) is bool
         need(f"{family} texts and JSON {seed}", ok, r)
+    each(6, one)
     # what pydantic makes of enums and of what may be None
     color = {"$ref": "#/$defs/color"}
     params = {"type": "object", "required": ["c", "oc", "on", "u", "of"],
@@ -300,7 +313,7 @@ def text_forms(s, family):
         "on": {"type": ["string", "null"], "maxLength": 2}, "u": {"allOf": [color], "title": "U"},
         "of": {"anyOf": [{"type": "null"}, {"type": "string", "minLength": 1, "maxLength": 6}]}}}
     two = {"red", "green"}
-    for seed in range(6):
+    def one(seed):
         status, r = s.post(CHAT, chat("Go", tools=[tool("f", params, strict=True)],
                                       tool_choice="required", parallel_tool_calls=False,
                                       temperature=1.5, seed=seed, max_tokens=200))
@@ -311,6 +324,7 @@ def text_forms(s, family):
             ok = ok and v["c"] in two and v["u"] in two and v["oc"] in two | {None} and \
                 len(v["on"] or "") <= 2 and (v["of"] is None or 1 <= len(v["of"]) <= 6)
         need(f"{family} texts or null {seed}", ok, r)
+    each(6, one)
     for props, word in (({"s": {"type": "string", "pattern": "a+"}}, "pattern"),
                         ({"s": {"anyOf": [{"type": "string", "maxLength": 1},
                                           {"type": "string", "minLength": 3}]}}, "several forms"),
@@ -372,13 +386,14 @@ def coder(s, name):
         status, r = s.post("/apply-template", {"messages": past, "tools": TOOLS, **more})
         need(f"{name}: history, thinking {on}", status == 200 and want in r["prompt"] and
              r["prompt"].endswith("<|im_start|>assistant\n" + (end if thinks else "")), r)
-        for seed in range(4):
+        def one(seed):
             status, r = s.post(CHAT, chat("Go", tools=TOOLS, tool_choice="required", seed=seed,
                                           temperature=1.3, max_tokens=300, **more))
             c = r["choices"][0] if status == 200 else {"finish_reason": "none"}
             need(f"{name}: forced by its template {on} {seed}", c["finish_reason"] == "length" or
                  (c["finish_reason"] == "tool_calls" and all(
                      call_ok(n, a, list(OK)) for n, a in calls_of(c["message"]))), r)
+        each(4, one)
 
 
 for fam in ("auto", "hermes", "llama3", "json", "glm45", "minimax_m2", "qwen3_coder", "kimi_k2",
