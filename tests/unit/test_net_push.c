@@ -3,6 +3,7 @@
  * for readers that keep up, that stop for a while, and beside one that leaves; and the flush with
  * which they get them. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -116,16 +117,36 @@ static int ask(int i)
     return fd;
 }
 
-/* Every line once, in order; chunked (HTTP/1.1) or as it is. */
-static void read_all(int fd, bool chunked)
+static char got[N_STREAM][2 * N_LINE * LINE];
+static size_t n_got[N_STREAM];
+
+/* What of stream i is there; false: it is over. */
+static bool read_some(int fd, int i)
 {
-    static char buf[2 * N_LINE * LINE];
-    size_t n = 0, at;
-    ssize_t got;
-    while ((got = recv(fd, buf + n, sizeof buf - 1 - n, 0)) > 0) {
-        n += (size_t)got;
-        if (chunked && n > 5 && memcmp(buf + n - 5, "0\r\n\r\n", 5) == 0) break;
-    }
+    char *buf = got[i];
+    ssize_t n = recv(fd, buf + n_got[i], sizeof got[i] - 1 - n_got[i], MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN) return true;
+    n_got[i] += n > 0 ? (size_t)n : 0;
+    bool last = i != old && n_got[i] > 5 && memcmp(buf + n_got[i] - 5, "0\r\n\r\n", 5) == 0;
+    return n > 0 && !last;
+}
+
+/* Streams from the second on to their ends, side by side: one that nobody reads for long is closed.
+ */
+static void read_all(const int *fd)
+{
+    unsigned left = (1u << N_STREAM) - 2;
+    memset(n_got, 0, sizeof n_got);
+    for (; left; usleep(200))
+        for (int i = N_STREAM - 1; i > 0; i--)
+            if (left >> i & 1 && !read_some(fd[i], i)) left &= ~(1u << i);
+}
+
+/* Every line once, in order; chunked (HTTP/1.1) or as it is. */
+static void check_lines(int i, bool chunked)
+{
+    char *buf = got[i];
+    size_t n = n_got[i], at;
     buf[n] = 0;
     char *p = strstr(buf, "\r\n\r\n"), *text = buf;
     assert_non_null(p);
@@ -139,8 +160,8 @@ static void read_all(int fd, bool chunked)
         if (chunked && part == 0) break;
     }
     assert_int_equal(at, N_LINE * LINE);
-    for (int i = 0; i < N_LINE; i++)
-        assert_int_equal(strtol(text + (size_t)i * LINE, NULL, 10), i);
+    for (int k = 0; k < N_LINE; k++)
+        assert_int_equal(strtol(text + (size_t)k * LINE, NULL, 10), k);
 }
 
 static const struct net_hooks hooks = {
@@ -186,8 +207,9 @@ static void run(bool push_here)
         usleep(1000);
     close(fd[0]); /* in the middle; the others did not read so far */
     fd[0] = -1;
-    for (int i = N_STREAM - 1; i > 0; i--)
-        read_all(fd[i], i != old);
+    read_all(fd);
+    for (int i = 1; i < N_STREAM; i++)
+        check_lines(i, i != old);
     pthread_join(maker, NULL);
     double s = net_server_push_s(server);
     assert_true(push_here ? s > 0 : s == 0.0);
