@@ -280,8 +280,10 @@ static struct engine_pass add_all(sl_engine *e, bool *many)
         for (int i = 0; (slot = sched_running(&e->sched, i)) >= 0; i++) {
             struct request *r = e->req[slot];
             if (!r->has_spec || (off && r->g->n_draft <= 0)) continue;
-            if (!lacks_many) count_stored(e, r);
-            if (!lacks_many) count_state(e, r);
+            if (!lacks_many) {
+                count_stored(e, r);
+                count_state(e, r);
+            }
             int end = end_of(e, r), n = end - r->small_done + r->small_wants;
             if (n <= 0 || (n > FEW) != lacks_many || at.tok >= e->n_tok_max) continue;
             *many = *many || lacks_many;

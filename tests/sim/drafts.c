@@ -107,9 +107,9 @@ struct trial {
     int n_run;
     uint64_t rng;
     const char *layout;
-    int n_thread;                         /* 0: drawn */
-    int right;                            /* of 8 guesses */
-    int n_vocab, exact, n_defer;          /* of the engines under way */
+    int n_thread; /* 0: drawn */
+    int right; /* of 8 guesses */
+    int n_vocab, exact, n_defer; /* of the engines under way */
     bool has_mtp, any_mtp;                /* the model under way; one of them */
     int n_cell[N_FROM][SL_DRAFT_MAX + 1]; /* trials, by source and most drafts; 0 = what pays */
     int n_pair[N_PAIR], n_batch[33];      /* by acts and kv; by sequences at once */
@@ -617,8 +617,9 @@ static bool report(const struct trial *t)
            "the prefix tree\n",
            t->n_trial, t->n_event, t->n_draft, t->n_right, t->n_preempt, t->n_hit);
     /* trials that reach none of these are worth nothing */
-    bool full = t->n_trial >= 500, bad = t->n_draft == t->n_right || !t->n_right || !t->n_preempt ||
-                                         !t->n_hit || (!t->n_small && !t->layout);
+    bool full = t->n_trial >= 500,
+         bad = t->n_draft == t->n_right || !t->n_right || !t->n_preempt || !t->n_hit ||
+               (!t->n_small && !t->layout);
     int n_from = t->any_mtp ? N_FROM : MTP;
     full = full && !t->layout;
     bad |= missed("pairs of source and number of drafts", t->n_cell[0], n_from * (SL_DRAFT_MAX + 1),

@@ -32,8 +32,7 @@ struct unit {
     const struct delta_job *job;
     const struct vec_kern *kern;
     int seq, j, tok0, n_tok, pos0;
-    int n_back;           /* drafts before the step that were right: tokens -n_back to -1 */
-    int n_sure;           /* from this token on they are drafts */
+    struct cpu_drafts drafts;
     int i0, i1;           /* value heads of key head j */
     bool fresh;           /* there is nothing before the step */
     float *state, *past;  /* of value head 0; inputs before it, of all channels */
@@ -76,7 +75,7 @@ static int64_t log_row(const struct dev_delta *p)
 
 static float *log_at(const struct unit *u, int t)
 {
-    return u->log + (t + u->n_back) * log_row(u->job->p);
+    return u->log + (t + u->drafts.n_back) * log_row(u->job->p);
 }
 
 /* Channels that lie together: of a head's queries, keys or values. */
@@ -112,8 +111,8 @@ static const float *input(const struct unit *u, const struct channels *c, int t)
     static const float none[DEV_DELTA_WIDTH];
     const struct dev_delta *p = u->job->p;
     if (t >= 0) return row_of(u, c->x, c->i, t);
-    if (t >= -u->n_back) return log_at(u, t) + c->at;
-    return u->fresh ? none : u->past + (t + u->n_back + p->n_conv - 1) * channels(p) + c->at;
+    if (t >= -u->drafts.n_back) return log_at(u, t) + c->at;
+    return u->fresh ? none : u->past + (t + u->drafts.n_back + p->n_conv - 1) * channels(p) + c->at;
 }
 
 /* Tokens [t0, t0 + n). */
@@ -134,16 +133,17 @@ static void keep(const struct unit *u, struct channels c)
     const struct dev_delta *p = u->job->p;
     size_t n = (size_t)c.n * sizeof(float);
     for (int k = 0; k < p->n_conv - 1; k++)
-        memmove(u->past + k * channels(p) + c.at, input(u, &c, u->n_sure - p->n_conv + 1 + k), n);
-    for (int t = u->n_sure; t < u->n_tok; t++)
-        memmove(u->log + (t - u->n_sure) * log_row(p) + c.at, input(u, &c, t), n);
+        memmove(u->past + k * channels(p) + c.at,
+                input(u, &c, u->drafts.n_sure - p->n_conv + 1 + k), n);
+    for (int t = u->drafts.n_sure; t < u->n_tok; t++)
+        memmove(u->log + (t - u->drafts.n_sure) * log_row(p) + c.at, input(u, &c, t), n);
 }
 
 static void keep_keys(const struct unit *u)
 {
     keep(u, queries(u));
     keep(u, keys(u));
-    u->at[u->job->p->n_v + u->j] = u->pos0 + u->n_sure;
+    u->at[u->job->p->n_v + u->j] = u->pos0 + u->drafts.n_sure;
 }
 
 /* a and b of value head i. */
@@ -164,13 +164,13 @@ static void keep_values(const struct unit *u, int i)
     const struct dev_delta *p = u->job->p;
     int h = head_of(u->job, u->j, i);
     keep(u, values(u, i));
-    for (int t = u->n_sure; t < u->n_tok; t++) {
-        float *to = u->log + (t - u->n_sure) * log_row(p) + channels(p) + 2 * h;
+    for (int t = u->drafts.n_sure; t < u->n_tok; t++) {
+        float *to = u->log + (t - u->drafts.n_sure) * log_row(p) + channels(p) + 2 * h;
         struct ab ab = ab_of(u, i, t);
         to[0] = ab.a;
         to[1] = ab.b;
     }
-    u->at[h] = u->pos0 + u->n_sure;
+    u->at[h] = u->pos0 + u->drafts.n_sure;
 }
 
 static float decay_of(float decay, float x)
@@ -204,7 +204,7 @@ static void one_head(const struct unit *u, int i, int t0, int n)
                                   .decay = decay_of(p->decay[h], ab.a + p->dt[h]),
                                   .beta = sigmoid(ab.b)};
     }
-    if (t0 >= u->n_sure) state = memcpy(u->copy, state, size * sizeof *state);
+    if (t0 >= u->drafts.n_sure) state = memcpy(u->copy, state, size * sizeof *state);
     u->kern->delta_f32(state, p->d_k, p->d_v, t, n);
     for (int k = BASE_MAX(-t0, 0); k < n; k++) {
         u->kern->rmsnorm_f32(t[k].o, t[k].o, p->norm, p->d_v, p->eps);
@@ -265,19 +265,10 @@ static struct unit unit_of(struct cpu *c, const struct delta_job *job, int at)
     return u;
 }
 
-/* Drafts before the step, where the state of one of its heads is at position at; and from where on
- * there are drafts. */
-static void look_back(struct unit *u, int32_t at)
-{
-    const struct dev_step *b = u->job->b;
-    u->n_back = dev_cpu_state_back(at, u->pos0);
-    u->n_sure = BASE_MAX(u->n_tok - (b->n_draft ? b->n_draft[u->seq] : 0), -u->n_back);
-}
-
 static void all_tokens(const struct unit *u)
 {
-    for (int t = -u->n_back, n; t < u->n_tok; t += n) {
-        int end = t < u->n_sure ? u->n_sure : u->n_tok;
+    for (int t = -u->drafts.n_back, n; t < u->n_tok; t += n) {
+        int end = t < u->drafts.n_sure ? u->drafts.n_sure : u->n_tok;
         n = BASE_MIN(VEC_DELTA_TOK, end - t);
         tokens(u, t, n);
     }
@@ -294,7 +285,7 @@ static void run_unit(struct cpu *c, void *arg, int at, int worker)
     u.i0 = job->n_each * part / job->n_part;
     u.i1 = job->n_each * (part + 1) / job->n_part;
     carve(&u, c->scratch[worker].attn);
-    look_back(&u, u.at[head_of(job, u.j, u.i0)]);
+    u.drafts = dev_cpu_drafts(job->b, u.seq, u.at[head_of(job, u.j, u.i0)]);
     if (u.fresh)
         memset(u.state + (size_t)u.i0 * head, 0, (size_t)(u.i1 - u.i0) * head * sizeof(float));
     all_tokens(&u);
@@ -306,11 +297,11 @@ static void run_unit(struct cpu *c, void *arg, int at, int worker)
 /* What all units of a key head have read. */
 static void keep_key_head(struct cpu *c, void *arg, int at, int worker)
 {
-    const struct dev_delta *p = ((const struct delta_job *)arg)->p;
-    struct unit u = unit_of(c, arg, at);
+    const struct delta_job *job = arg;
+    struct unit u = unit_of(c, job, at);
     (void)worker;
     if (!u.n_tok) return;
-    look_back(&u, u.at[p->n_v + u.j]);
+    u.drafts = dev_cpu_drafts(job->b, u.seq, u.at[job->p->n_v + u.j]);
     keep_keys(&u);
 }
 

@@ -81,12 +81,20 @@ void dev_cpu_put_head(struct cpu *c, const struct cpu_kv *kv, struct cpu_place a
                       const float *k, const float *v);
 /* Copy block src to dst in every layer. */
 void dev_cpu_kv_copy(const struct cpu_kv *kv, int src, int dst);
-/* Drafts of the step before after which a sequence goes on at pos, whose state is at position at.
- * Recordings may say anything. */
-static inline int dev_cpu_state_back(int32_t at, int pos)
+/* Of a sequence with a state: drafts before the step that were right are its tokens -n_back to -1;
+ * from token n_sure on they are drafts. */
+struct cpu_drafts {
+    int n_back, n_sure;
+};
+/* Those of the step's sequence q, which has tokens and whose state is at position at. Recordings
+ * may say anything. */
+static inline struct cpu_drafts dev_cpu_drafts(const struct dev_step *b, int q, int32_t at)
 {
+    int t0 = b->seq_tok0[q], n_tok = b->seq_tok0[q + 1] - t0, pos = b->pos[t0];
     int64_t n = (int64_t)pos - at;
-    return pos > 0 && n > 0 && n <= DEV_STATE_BACK ? (int)n : 0;
+    int n_back = pos > 0 && n > 0 && n <= DEV_STATE_BACK ? (int)n : 0;
+    return (struct cpu_drafts){n_back,
+                               BASE_MAX(n_tok - (b->n_draft ? b->n_draft[q] : 0), -n_back)};
 }
 
 #endif
