@@ -28,11 +28,15 @@ enum arch_rope_style { ARCH_ROPE_HALF, ARCH_ROPE_PAIRS };
  * DELTA: gated DeltaNet, a convolution and a recurrence of matrices. */
 enum arch_mixer { ARCH_GQA, ARCH_MLA, ARCH_SCAN, ARCH_DELTA };
 enum arch_ffn { ARCH_DENSE, ARCH_MOE };
+/* MLA: which positions a token sees. NONE: all before it. OWN: those that the layer's indexer
+ * chooses. SHARED: those of the nearest layer below that has one. */
+enum arch_index { ARCH_INDEX_NONE, ARCH_INDEX_OWN, ARCH_INDEX_SHARED };
 
 /* What one layer is made of. */
 struct arch_layer {
     enum arch_mixer mixer;
     enum arch_ffn ffn;
+    enum arch_index index;
     int n_window; /* sliding window in tokens, the token itself included; 0 = none */
 };
 
@@ -73,6 +77,10 @@ struct arch_cfg {
     double attn_scale; /* of q k^T, YaRN's mscale_all_dim included */
     /* MLA */
     int q_lora, kv_lora, d_nope, d_rope, d_v; /* q_lora 0 = plain q projection */
+    /* the lightning indexer of sparse attention (DeepSeek-V3.2): heads, their width of which the
+     * first d_rope values are rotated, and how many positions a token sees; 0 = there is none */
+    int n_index, d_index, index_top;
+    enum arch_rope_style index_rope;
     /* gated delta layers: heads of keys and of values, widths of one, taps of the convolution;
      * 0 = there are no such layers */
     int n_delta_k, n_delta_v, d_delta_k, d_delta_v, n_conv;

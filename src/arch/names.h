@@ -29,6 +29,10 @@
     X(KV_B, "attn_kv_b", "self_attn.kv_b_proj")                                                    \
     X(K_B, "attn_k_b", "")                                                                         \
     X(V_B, "attn_v_b", "")                                                                         \
+    X(INDEX_Q, "indexer.attn_q_b", "self_attn.indexer.wq_b")                                       \
+    X(INDEX_K, "indexer.attn_k", "self_attn.indexer.wk")                                           \
+    X(INDEX_K_NORM, "indexer.k_norm", "self_attn.indexer.k_norm")                                  \
+    X(INDEX_W, "indexer.proj", "self_attn.indexer.weights_proj")                                   \
     X(GATE, "ffn_gate", "mlp.gate_proj")                                                           \
     X(UP, "ffn_up", "mlp.up_proj")                                                                 \
     X(DOWN, "ffn_down", "mlp.down_proj")                                                           \
