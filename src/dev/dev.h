@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "dev/delta.h"
+#include "dev/index.h"
 #include "dev/ranks.h"
 #include "tensor/glu.h"
 #include "tensor/per_head.h"
@@ -272,6 +273,7 @@ struct dev_kv_group {
     int n_head;  /* KV heads C; 1 for MLA */
     int d_k;     /* GQA: head width. MLA: latent + rope (576), keys and values share the row */
     int d_v;     /* GQA: value width. MLA: 0 */
+    int d_i;     /* MLA: width of an index key (dev_index) of every position; 0 = there is none */
 };
 struct dev_kv_shape {
     enum dev_kv_type type;
@@ -401,11 +403,12 @@ struct dev_embed {
 };
 /* y = rmsnorm(x (+ r)) * w over rows of n; when r is not NULL x += r first (x is updated). y may be
  * NULL; when act is not NULL the result is prepared there; y may be x. n_row rows, or, where rows
- * are the heads of tokens, n_tok times n_head; ldx/ldy leading dimensions (0 = n). */
+ * are the heads of tokens, n_tok times n_head; ldx/ldy leading dimensions (0 = n). With b a layer
+ * norm: the mean of x is taken away first, b added last; y is there, and no r, act or ranks. */
 struct dev_norm {
     float *x;
     const float *r; /* of several ranks see part */
-    const float *w;
+    const float *w, *b;
     float eps;
     int n, n_row;
     int n_head;  /* with n_row 0: rows of a token; 0 = 1 */
@@ -473,8 +476,8 @@ struct dev_rope {
     const float *freq; /* [n_rot/2], host */
     float mscale;
 };
-/* Store the step's keys and values: k [T, C, d_k], v [T, C, d_v] (MLA: k = [latent | rope], v
- * NULL). */
+/* Store the step's keys and values: k [T, C, d_k], v [T, C, d_v] (MLA: k = [latent | rope], v NULL
+ * or, with an index, its keys [T, d_i]). */
 struct dev_kv_put {
     dev_kv *kv;
     int group, layer; /* of the cache */
@@ -495,7 +498,8 @@ struct dev_attn {
 /* MLA. q [T, H, nope + rope] (rope part rotated). For absorbed tokens: q_lat = W_kb q_nope,
  * attention over latents, y = W_vb o. Else (dev_limits.mla_expand_from): keys and values of the
  * context are materialised span by span. w_kb: stack of H matrices [r, nope]; w_vb: stack of H
- * matrices [v, r]. y [T, H, v]. */
+ * matrices [v, r]. y [T, H, v]. With pick a token at a position from n_pick on sees those that its
+ * row says, rising, and is absorbed. */
 struct dev_attn_mla {
     const dev_kv *kv;
     int group, layer, n_head;
@@ -504,6 +508,8 @@ struct dev_attn_mla {
     const dev_mat *w_kb, *w_vb;
     const float *q;
     float *y;
+    const int32_t *pick; /* [T, n_pick], or NULL */
+    int n_pick;
     /* What the operators after this one read, in their order; NULL: nothing. A hint: attention
      * over a long context leaves the memory idle. */
     const dev_mat *next[4];

@@ -13,6 +13,7 @@
     OP(rope, dev_rope)                                                                             \
     OP(kv_put, dev_kv_put)                                                                         \
     OP(attn, dev_attn)                                                                             \
+    OP(index, dev_index)                                                                           \
     OP(attn_mla, dev_attn_mla)                                                                     \
     OP(scan, dev_scan)                                                                             \
     OP(delta, dev_delta)                                                                           \

@@ -32,6 +32,7 @@ static const struct dev_ref embed_refs[] = {MAT(dev_embed, w), BUF(dev_embed, y)
 static const struct dev_ref norm_refs[] = {BUF(dev_norm, x),
                                            BUF(dev_norm, r),
                                            BUF(dev_norm, w),
+                                           BUF(dev_norm, b),
                                            BUF(dev_norm, y),
                                            ACT(dev_norm, act),
                                            ALL(dev_norm),
@@ -51,11 +52,14 @@ static const struct dev_ref attn_refs[] = {KV(dev_attn, kv), BUF(dev_attn, q), B
                                            PER_HEAD_LIST(X)
 #undef X
                                                END};
+static const struct dev_ref index_refs[] = {KV(dev_index, kv), BUF(dev_index, q), BUF(dev_index, w),
+                                            BUF(dev_index, pick), END};
 static const struct dev_ref attn_mla_refs[] = {KV(dev_attn_mla, kv),
                                                MAT(dev_attn_mla, w_kb),
                                                MAT(dev_attn_mla, w_vb),
                                                BUF(dev_attn_mla, q),
                                                BUF(dev_attn_mla, y),
+                                               BUF(dev_attn_mla, pick),
                                                FOUR(MAT, dev_attn_mla, next),
                                                END};
 static const struct dev_ref scan_refs[] = {KV(dev_scan, kv), BUF(dev_scan, x), BUF(dev_scan, y),

@@ -18,6 +18,13 @@ static void add_mla(struct dev_shapes *s, const struct dev_attn_mla *p)
     at_least(&s->head_cols, BASE_MAX(p->r, p->nope));
 }
 
+static void add_index(struct dev_shapes *s, const struct dev_index *p)
+{
+    at_least(&s->index_heads, p->n_head);
+    at_least(&s->index_d, p->d);
+    at_least(&s->index_top, p->top);
+}
+
 static void add_moe(struct dev_shapes *s, const struct dev_moe *p)
 {
     at_least(&s->n_expert, p->slots ? p->slots->n : p->n_expert);
@@ -44,6 +51,9 @@ static void add(struct dev_shapes *s, const struct dev_op *op)
         break;
     case DEV_OP_attn_mla:
         add_mla(s, &op->u.attn_mla);
+        break;
+    case DEV_OP_index:
+        add_index(s, &op->u.index);
         break;
     case DEV_OP_delta:
         add_delta(s, &op->u.delta);

@@ -86,6 +86,7 @@ void check_ops(void);
 void check_delta(void);
 void check_attn(void);
 void check_mla(void);
+void check_index(void);
 void check_bits(void);
 void check_prog(void);
 void check_slots(void);

@@ -116,11 +116,17 @@ static void fill(dev *d, dev_kv *kv, const struct scene *s, int kw, int vw)
  * rounded to besides (0 = not). */
 struct query {
     int lo, hi, d, dv;
+    const int32_t *pick; /* NULL, or [hi] which positions these are */
     double scale, u16;
     const float *q, *sink; /* sink: one more score beside the keys, or NULL */
     double (*key)(void *arg, int p, int i), (*value)(void *arg, int p, int i);
     void *arg;
 };
+
+static int at(const struct query *f, int i)
+{
+    return f->pick ? f->pick[i] : i;
+}
 
 /* softmax(scale q k) v in double; tolerance: scores err by u (d + 2) sum|q k| scale, which scales
  * weights by e^err; sums over n add u n. */
@@ -133,7 +139,7 @@ static void attend(const struct query *f, double *y, double *tol)
     for (int p = n_lo; p < n_hi; p++) {
         double s = 0, a = 0;
         for (int i = 0; i < f->d; i++) {
-            double x = (double)f->q[i] * f->key(f->arg, p, i) * f->scale;
+            double x = (double)f->q[i] * f->key(f->arg, at(f, p), i) * f->scale;
             s += x;
             a += fabs(x);
         }
@@ -147,7 +153,7 @@ static void attend(const struct query *f, double *y, double *tol)
     for (int i = 0; i < f->dv; i++) {
         double s = 0, a = 0;
         for (int p = n_lo; p < n_hi; p++) {
-            double x = w[p] / sum * f->value(f->arg, p, i);
+            double x = w[p] / sum * f->value(f->arg, at(f, p), i);
             s += x;
             a += fabs(x);
         }
@@ -189,8 +195,8 @@ void check_attn(void)
         enum dev_acts acts = trial / 4 % 2 ? DEV_ACTS_AUTO : DEV_ACTS_F32;
         MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 3, .acts = acts}, &d,
                       &err_));
-        struct dev_kv_group g0 = {DEV_KV_PAGED, rand_int(0, 2), 3, C, dk, dv},
-                            g1 = {DEV_KV_WINDOW, LAYERS, s.n_blk, C, dk, dv};
+        struct dev_kv_group g0 = {DEV_KV_PAGED, rand_int(0, 2), 3, C, dk, dv, 0},
+                            g1 = {DEV_KV_WINDOW, LAYERS, s.n_blk, C, dk, dv, 0};
         s.group = trial % 5 > 1;
         struct dev_kv_shape shape = {type, s.blk_tok, 1, {g1}};
         if (s.group) shape = (struct dev_kv_shape){type, s.blk_tok, 2, {g0, g1}};
@@ -226,6 +232,7 @@ void check_attn(void)
                                          hi,
                                          dk,
                                          dv,
+                                         NULL,
                                          scale,
                                          coarse ? U16 : 0,
                                          q + (t * H + h) * dk,
@@ -236,7 +243,7 @@ void check_attn(void)
                 attend(&of, want, tol);
                 compare("attn", y + (t * H + h) * dv, want, tol, dv);
             }
-        if (dev_kv_bytes(d, &(struct dev_kv_shape){type, 16, 1, {{0, 1, 1, 1, 64, 64}}}) <
+        if (dev_kv_bytes(d, &(struct dev_kv_shape){type, 16, 1, {{0, 1, 1, 1, 64, 64, 0}}}) <
             16 * 2 * 64)
             FAIL("kv bytes");
         dev_close(d);
@@ -250,7 +257,9 @@ struct mla_arg {
     const double *wk, *wv; /* of the head: [r][nope], [v][r] */
     const float *qn;
     enum dev_kv_type t;
-    double *kn, *vn; /* materialised: [len][nope], [len][v] */
+    double *kn, *vn;     /* materialised: [len][nope], [len][v] */
+    const int32_t *pick; /* NULL, or [T, n_pick] as of dev_attn_mla */
+    int n_pick;
 };
 static double mla_key(void *arg, int p, int i)
 {
@@ -291,7 +300,9 @@ static void check_head(struct mla_arg a, const float *q, const float *y, int n_h
         int n_new = a.s->n_new[a.seq];
         materialise(&a, a.s->len[a.seq]);
         for (int t = b->seq_tok0[a.seq]; t < b->seq_tok0[a.seq + 1];) {
-            const struct query of = {.hi = b->pos[t] + 1,
+            bool some = a.pick && b->pos[t] >= a.n_pick;
+            const struct query of = {.hi = some ? a.n_pick : b->pos[t] + 1,
+                                     .pick = some ? a.pick + t * a.n_pick : NULL,
                                      .d = qd,
                                      .dv = v,
                                      .scale = scale,
@@ -363,7 +374,7 @@ void check_mla(void)
                                          .acts = bf16 || trial % 2 ? DEV_ACTS_AUTO : DEV_ACTS_F32},
                       &d, &err_));
         MUST(dev_kv_open(
-            d, &(struct dev_kv_shape){type, s.blk_tok, 1, {{0, LAYERS, s.n_blk, 1, w, 0}}}, &kv,
+            d, &(struct dev_kv_shape){type, s.blk_tok, 1, {{0, LAYERS, s.n_blk, 1, w, 0, 0}}}, &kv,
             &err_));
         MUST(dev_mat_load(d, &(struct dev_weights){.first = wk, .n = H, .use = DEV_USE_EXACT}, &wkb,
                           &err_));
@@ -403,12 +414,195 @@ void check_mla(void)
         check_kept(d, &s, op, (size_t)(s.T * H * v));
         int coarse = trial % 2;
         for (int h = 0; h < H && !bf16;) {
-            struct mla_arg a = {&s, 0, r, rope, nope, v, NULL, NULL, NULL, type, NULL, NULL};
+            struct mla_arg a = {&s,   0,    r,    rope, nope, v,    NULL,
+                                NULL, NULL, type, NULL, NULL, NULL, 0};
             a.wk = weight_numbers(&wk[h]);
             a.wv = weight_numbers(&wv[h]);
             check_head(a, q + h * qd, y + h * v, H, scale, coarse);
             h += H > 6 ? rand_int(1, 8) : 1;
         }
         dev_close(d);
+    }
+}
+
+/* ---- an indexer ---- */
+
+struct index_case {
+    struct scene s;
+    dev *d;
+    dev_kv *kv;
+    enum dev_kv_type type;
+    int coarse; /* queries are rounded to bf16 */
+    struct dev_index p;
+    struct dev_attn_mla op;
+    struct weight *wk, *wv;
+    float *q, *w; /* of p */
+};
+
+static bool sees_some(const struct index_case *c, int t)
+{
+    return c->s.b.b.pos[t] >= c->p.top;
+}
+
+/* The score of position pos for token t, and how far off a computed one may be; *zero: every head
+ * adds nothing, however it is rounded. */
+static double index_score(const struct index_case *c, int t, int pos, double *tol, bool *zero)
+{
+    int n = c->p.n_head, d = c->p.d;
+    const float *k = c->s.v[c->s.b.seq[t]] + pos * d;
+    double sum = 0, all = 0;
+    *tol = 0;
+    *zero = true;
+    for (int h = 0; h < n; h++) {
+        double dot = 0, size = 0, w = (double)c->w[t * n + h];
+        for (int i = 0; i < d; i++) {
+            double x = (double)c->q[(t * n + h) * d + i] * stored(c->type, k, d, i);
+            dot += x;
+            size += fabs(x);
+        }
+        double err = ((d + 4) * U + (c->coarse ? 2 * U16 : 0)) * size;
+        *zero &= dot < -err;
+        *tol += fabs(w) * err;
+        sum += w * fmax(dot, 0);
+        all += fabs(w) * fmax(dot, 0);
+    }
+    *tol += (n + 2) * U * all;
+    return sum;
+}
+
+/* Is row right? Its positions rise, no other one's score is surely larger, and of those that are
+ * surely equal, which are zeros, the lower ones are there. */
+static void check_row(const struct index_case *c, int t, const int32_t *row)
+{
+    int n = c->s.b.b.pos[t] + 1, top = c->p.top, at = 0, last_zero = -1;
+    double worst = 1e300, best = -1e300, tol;
+    bool zero;
+    g.n_checked++;
+    for (int i = 0; i < top; i++)
+        if (row[i] < 0 || row[i] >= n || (i && row[i] <= row[i - 1])) {
+            FAIL("index: token %d, place %d: position %d of %d", t, i, row[i], n);
+            return;
+        }
+    for (int pos = 0; pos < n; pos++) {
+        double x = index_score(c, t, pos, &tol, &zero);
+        bool in = at < top && row[at] == pos;
+        at += in;
+        if (in) {
+            worst = fmin(worst, x + tol);
+            if (zero && last_zero >= 0)
+                FAIL("index: token %d sees the zero at %d, not that at %d", t, pos, last_zero);
+        } else {
+            best = fmax(best, x - tol);
+            if (zero) last_zero = pos;
+        }
+    }
+    if (best > worst) FAIL("index: token %d: a score of %g is left out, %g taken", t, best, worst);
+}
+
+static void open_index(struct index_case *c, int trial)
+{
+    static const enum dev_acts acts[] = {DEV_ACTS_F32, DEV_ACTS_AUTO};
+    struct dev_attn_mla *p = &c->op;
+    struct dev_index *x = &c->p;
+    int d_i = 8 * rand_int(1, 9), w = 0;
+    *p = (struct dev_attn_mla){.layer = 1, .n_head = trial == 1 ? 72 : rand_int(1, 20)};
+    p->r = 32 * rand_int(1, 3), p->rope = 8 * rand_int(1, 3), p->nope = 32, p->v = 8;
+    p->scale = 0.2f;
+    w = p->r + p->rope;
+    *x = (struct dev_index){.layer = 1, .n_head = rand_int(1, 3) == 1 ? 64 : rand_int(1, 6)};
+    x->d = d_i, x->top = rand_int(1, trial % 3 ? 30 : 300);
+    c->type = (enum dev_kv_type)(trial % 4);
+    c->coarse = trial / 4 % 2;
+    c->s = make_scene(w, d_i, trial % 3 ? 90 : 1300);
+    MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 3, .acts = acts[c->coarse]},
+                  &c->d, &err_));
+    MUST(dev_kv_open(
+        c->d,
+        &(struct dev_kv_shape){c->type, c->s.blk_tok, 1, {{0, LAYERS, c->s.n_blk, 1, w, 0, d_i}}},
+        &c->kv, &err_));
+    p->kv = x->kv = c->kv;
+    c->wk = get_mem(sizeof *c->wk * (size_t)p->n_head);
+    c->wv = get_mem(sizeof *c->wv * (size_t)p->n_head);
+    for (int h = 0; h < p->n_head; h++) {
+        c->wk[h] = rand_weight(TENSOR_Q8_0, p->r, p->nope);
+        c->wv[h] = rand_weight(TENSOR_F32, p->v, p->r);
+    }
+    dev_mat *m[2] = {0};
+    for (int i = 0; i < 2; i++)
+        MUST(dev_mat_load(
+            c->d,
+            &(struct dev_weights){.first = i ? c->wv : c->wk, .n = p->n_head, .use = DEV_USE_EXACT},
+            &m[i], &err_));
+    p->w_kb = m[0], p->w_vb = m[1];
+    struct dev_op own[2] = {{.kind = DEV_OP_attn_mla, .u.attn_mla = *p},
+                            {.kind = DEV_OP_index, .u.index = *x}};
+    MUST(dev_reserve(c->d, own, 2,
+                     &(struct dev_limits){.n_tok = 5200,
+                                          .n_seq = 4,
+                                          .n_ctx = 1300,
+                                          .mla_expand_from = trial % 4 < 2 ? 0 : rand_int(0, 60)},
+                     &err_));
+    fill(c->d, c->kv, &c->s, w, d_i);
+}
+
+/* A few tokens by themselves choose and see the same. */
+static void check_alone(const struct index_case *c)
+{
+    int H = c->op.n_head, qd = c->op.nope + c->op.rope, top = c->p.top, v = c->op.v;
+    for (int k = 0; k < 5; k++) {
+        int t = rand_int(0, c->s.T - 1), q = c->s.b.seq[t], pos = c->s.b.b.pos[t], one = 1;
+        struct batch b = make_batch(1, &pos, &one, c->s.blk_tok, c->s.table + q * c->s.ld, c->s.ld);
+        struct dev_index x = c->p;
+        struct dev_attn_mla p = c->op;
+        int32_t *pick = get_mem(sizeof *pick * (size_t)top);
+        if (!sees_some(c, t)) continue;
+        x.q += t * x.n_head * x.d, x.w += t * x.n_head, x.pick = pick;
+        p.q += t * H * qd, p.y = get_mem(sizeof *p.y * (size_t)(H * v)), p.pick = pick;
+        dev_step_begin(c->d, c->kv, &b.b);
+        dev_index(c->d, &b.b, &x);
+        dev_attn_mla(c->d, &b.b, &p);
+        g.n_checked++;
+        if (memcmp(pick, c->p.pick + t * top, sizeof *pick * (size_t)top) != 0)
+            FAIL("index: token %d chooses otherwise by itself", t);
+        same_bits("attn_mla of a token alone", p.y, c->op.y + t * H * v, (int64_t)H * v);
+    }
+}
+
+void check_index(void)
+{
+    for (int trial = 0; trial < 40; trial++) {
+        struct index_case c = {0};
+        int32_t n_prompt[4];
+        open_index(&c, trial);
+        int H = c.op.n_head, qd = c.op.nope + c.op.rope, T = c.s.T, top = c.p.top;
+        size_t n_pick = (size_t)(T * top);
+        c.p.q = c.q = rand_array((int64_t)T * c.p.n_head * c.p.d);
+        c.p.w = c.w = rand_array((int64_t)T * c.p.n_head);
+        c.op.q = rand_array((int64_t)T * H * qd);
+        c.op.y = get_mem(sizeof(float) * (size_t)(T * H * c.op.v));
+        c.op.pick = c.p.pick = get_mem(sizeof(int32_t) * n_pick);
+        c.op.n_pick = top;
+        memset(c.p.pick, 0xf9, sizeof(int32_t) * n_pick);
+        for (int i = 0; i < c.s.S; i++)
+            n_prompt[i] = rand_int(0, c.s.len[i]);
+        c.s.b.b.n_prompt = n_prompt;
+        dev_step_begin(c.d, c.kv, &c.s.b.b);
+        dev_index(c.d, &c.s.b.b, &c.p);
+        dev_attn_mla(c.d, &c.s.b.b, &c.op);
+        for (int t = 0; t < T; t += 1 + T / 40) {
+            if (sees_some(&c, t))
+                check_row(&c, t, c.p.pick + t * top);
+            else if (c.p.pick[t * top] != (int32_t)0xf9f9f9f9)
+                FAIL("index: token %d sees all, and has a row", t);
+        }
+        for (int h = 0; h<H; h += H> 6 ? rand_int(1, 8) : 1) {
+            struct mla_arg a = {&c.s, 0,    c.op.r, c.op.rope, c.op.nope, c.op.v,    NULL,
+                                NULL, NULL, c.type, NULL,      NULL,      c.op.pick, c.op.n_pick};
+            a.wk = weight_numbers(&c.wk[h]);
+            a.wv = weight_numbers(&c.wv[h]);
+            check_head(a, c.op.q + h * qd, c.op.y + h * c.op.v, H, c.op.scale, c.coarse);
+        }
+        check_alone(&c);
+        dev_close(c.d);
     }
 }

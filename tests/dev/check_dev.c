@@ -196,7 +196,8 @@ int main(int argc, char **argv)
     } all[] = {{"ops", check_ops},       {"attn", check_attn},     {"mla", check_mla},
                {"bits", check_bits},     {"prog", check_prog},     {"slots", check_slots},
                {"spread", check_spread}, {"shares", check_shares}, {"late", check_late},
-               {"best", check_best},     {"faults", check_faults}, {"delta", check_delta}};
+               {"best", check_best},     {"faults", check_faults}, {"delta", check_delta},
+               {"index", check_index}};
     for (int r = 0; r < g.repeat; r++, g.seed++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             if (g.filter && !strstr(all[i].name, g.filter)) continue;

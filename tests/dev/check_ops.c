@@ -94,6 +94,39 @@ static void check_rows(void)
     dev_close(d);
 }
 
+/* With a mean taken away and something added, into other rows or the same. */
+static void check_layer_norms(void)
+{
+    dev *d = open_dev(2, DEV_ACTS_F32);
+    reserve(d, 40, NULL, 0);
+    for (int trial = 0; trial < 8; trial++) {
+        int T = rand_int(1, 40), n = trial ? rand_int(1, 200) : 128;
+        float *x = rand_array((int64_t)T * n), *w = rand_array(n), *add = rand_array(n);
+        float *y = trial % 2 ? x : get_mem(sizeof(float) * (size_t)(T * n)), far = 5 * rand_f();
+        double *want = get_mem(sizeof *want * (size_t)(T * n)),
+               *tol = get_mem(sizeof *tol * (size_t)(T * n));
+        for (int t = 0; t < T; t++) {
+            double mean = 0, ss = 0, most = 0;
+            for (int i = 0; i < n; i++)
+                mean += (double)(x[t * n + i] += far) / n;
+            for (int i = 0; i < n; i++) {
+                ss += pow(x[t * n + i] - mean, 2) / n;
+                most = fmax(most, fabs((double)x[t * n + i]));
+            }
+            for (int i = 0; i < n; i++) {
+                double scale = 1 / sqrt(ss + 1e-6), v = (x[t * n + i] - mean) * scale;
+                want[t * n + i] = v * w[i] + add[i];
+                tol[t * n + i] =
+                    (n + 8) * U * (fabs(v * w[i]) + fabs(add[i]) + 2 * most * scale * fabs(w[i]));
+            }
+        }
+        dev_norm(d, &(struct dev_step){.n_tok = T},
+                 &(struct dev_norm){.x = x, .w = w, .b = add, .eps = 1e-6f, .n = n, .y = y});
+        compare("layer norm", y, want, tol, (int64_t)T * n);
+    }
+    dev_close(d);
+}
+
 static void check_rope(void)
 {
     dev *d = open_dev(2, DEV_ACTS_F32);
@@ -670,6 +703,7 @@ static void check_route(void)
 void check_ops(void)
 {
     check_rows();
+    check_layer_norms();
     check_rope();
     check_embed();
     check_matmul();

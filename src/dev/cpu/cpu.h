@@ -45,6 +45,12 @@ struct cpu_latents {
     float *lat, *olat; /* [T, H, r] */
 };
 
+/* Memory of indexers; NULL where no sequence is longer than what a token sees. */
+struct cpu_index {
+    int32_t *tok; /* [T] */
+    float *score; /* of a batch of tokens, of all positions */
+};
+
 struct cpu {
     struct dev head;
     /* fixed after open */
@@ -77,6 +83,7 @@ struct cpu {
     struct cpu_heads heads;
     struct cpu_spans span;
     struct cpu_latents mla;
+    struct cpu_index index;
     struct cpu_keep keep;
     struct cpu_own own;
     struct cpu_best *best; /* [n_worker, n_tok_max] */
@@ -112,6 +119,9 @@ sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl
 void dev_cpu_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
 /* delta.c: values that a worker needs for it. */
 size_t dev_cpu_delta_floats(const struct dev_shapes *p);
+/* index.c: the same, and memory. */
+size_t dev_cpu_index_floats(const struct dev_shapes *p);
+sl_status dev_cpu_index_reserve(struct cpu *c, sl_err *err);
 void dev_cpu_half(dev *d, const struct dev_step *s, int i);
 void dev_cpu_kv_touch(dev *d, dev_kv *kv, int group, const int32_t *blk, int n);
 void dev_cpu_kv_poison(dev *d, dev_kv *kv, int group, int blk);

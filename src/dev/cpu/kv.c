@@ -27,9 +27,14 @@ static void layout(const struct dev_kv_shape *s, int group, struct cpu_kv *kv)
         kv->head_bytes = kv->row_bytes * blk;
     }
     kv->page_bytes = size_round((kv->k_head_bytes + kv->head_bytes) * heads, 64);
+    if (g->d_i) {
+        kv->index_at = kv->page_bytes;
+        kv->index_bytes = vec_k_group_bytes(kv->t, g->d_i);
+        kv->page_bytes += size_round(kv->index_bytes * (blk / 16), 64);
+    }
     bool alike = kv->k_head_bytes == kv->head_bytes || !kv->k_head_bytes;
     bool many = g->n_blk >= CPU_KV_NEAR && g->n_blk < INT_MAX / 2;
-    bool near = g->kind != DEV_KV_STATE && alike && many && kv->head_bytes % 64 == 0;
+    bool near = g->kind != DEV_KV_STATE && !g->d_i && alike && many && kv->head_bytes % 64 == 0;
     kv->n_near = near ? CPU_KV_NEAR : 1;
     kv->s.n_blk = (g->n_blk + kv->n_near - 1) / kv->n_near * kv->n_near;
 }
@@ -166,11 +171,17 @@ static void copy_part(uint8_t *own, uint8_t *page, size_t n, bool set)
     memcpy(set ? own : page, set ? page : own, n);
 }
 
+/* What of a page is a head's values, or its latents and index keys. */
+static size_t value_bytes(const struct cpu_kv *kv)
+{
+    return kv->s.d_i ? kv->page_bytes : kv->head_bytes;
+}
+
 int64_t dev_cpu_kv_page(dev_kv *kv_, const struct dev_kv_at *at, void *page, bool set)
 {
     const struct cpu_kv *kv = dev_cpu_kv_of(kv_, at->group);
     size_t n = (size_t)kv->s.n_head, all = (size_t)at->n_all, h0 = (size_t)at->head0;
-    size_t key = kv->k_head_bytes, value = kv->head_bytes; /* of a head */
+    size_t key = kv->k_head_bytes, value = value_bytes(kv); /* of a head */
     ASSERT(h0 + n <= all && at->blk >= 0 && at->blk < kv->s.n_blk);
     if (page) {
         uint8_t *own = dev_cpu_page(kv, at->layer, at->blk), *p = page;
@@ -188,7 +199,7 @@ void dev_cpu_kv_join(dev_kv *kv_, const struct dev_kv_at *at, int n_head, const 
 {
     const struct cpu_kv *kv = dev_cpu_kv_of(kv_, at->group);
     size_t n = (size_t)n_head, all = (size_t)at->n_all, h0 = (size_t)at->head0;
-    size_t key = kv->k_head_bytes, value = kv->head_bytes;
+    size_t key = kv->k_head_bytes, value = value_bytes(kv);
     const uint8_t *from = part;
     uint8_t *p = page;
     ASSERT(h0 + n <= all);

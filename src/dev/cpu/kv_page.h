@@ -11,9 +11,10 @@ struct cpu;
 #define CPU_KV_NEAR 4 /* blocks: those of a span of attention, 128 positions */
 
 /* The pages of a group of layers. That of one block in one layer: GQA: C heads of keys (groups of
- * 16 positions, transposed), then C heads of values (rows). MLA: rows. n_near blocks in a row have
- * theirs interleaved: the keys of a head of all of them lie together, and so do its values, because
- * memory is read faster in runs of some 32 KiB than of 8. */
+ * 16 positions, transposed), then C heads of values (rows). MLA: rows, then index keys as those of
+ * a head where there are any. n_near blocks in a row have theirs interleaved: the keys of a head of
+ * all of them lie together, and so do its values, because memory is read faster in runs of some 32
+ * KiB than of 8. */
 struct cpu_kv {
     struct dev_kv_group s;
     int id; /* which group */
@@ -21,6 +22,7 @@ struct cpu_kv {
     int blk_tok;
     size_t group_bytes, row_bytes;   /* a group of 16 keys; a row of values, or of latents */
     size_t k_head_bytes, head_bytes; /* keys of one head in a page; rows of one head */
+    size_t index_at, index_bytes;    /* of a page: its index keys; a group of 16 of them */
     size_t page_bytes;
     int n_near;    /* CPU_KV_NEAR, or 1 */
     uint8_t *base; /* [n_blk / n_near][L][n_near] pages */
@@ -56,6 +58,11 @@ static inline size_t dev_cpu_value_at(const struct cpu_kv *kv, int h, int in)
 {
     size_t heads = (size_t)kv->s.n_head * kv->k_head_bytes + (size_t)h * kv->head_bytes;
     return (size_t)kv->n_near * heads + (size_t)in * kv->row_bytes;
+}
+/* The same to the index key's group. */
+static inline size_t dev_cpu_index_at(const struct cpu_kv *kv, int in)
+{
+    return kv->index_at + (size_t)(in / 16) * kv->index_bytes;
 }
 /* For dev_op_times, when operators are timed: keys and values that the step's tokens see in one
  * layer, each once, and attention's products. */
@@ -93,8 +100,7 @@ static inline struct cpu_drafts dev_cpu_drafts(const struct dev_step *b, int q, 
     int t0 = b->seq_tok0[q], n_tok = b->seq_tok0[q + 1] - t0, pos = b->pos[t0];
     int64_t n = (int64_t)pos - at;
     int n_back = pos > 0 && n > 0 && n <= DEV_STATE_BACK ? (int)n : 0;
-    return (struct cpu_drafts){n_back,
-                               BASE_MAX(n_tok - (b->n_draft ? b->n_draft[q] : 0), -n_back)};
+    return (struct cpu_drafts){n_back, BASE_MAX(n_tok - (b->n_draft ? b->n_draft[q] : 0), -n_back)};
 }
 
 #endif

@@ -36,6 +36,20 @@ static const char *mla_lacks(const struct cpu *c, const struct dev_attn_mla *p)
     return p->n_head > w->n_head ? "more heads than were reserved" : NULL;
 }
 
+static const char *index_lacks(const struct cpu *c, const struct dev_index *p)
+{
+    const struct dev_shapes *w = &c->most;
+    if (p->n_head < 1 || p->d < 1 || p->top < 1) return "no heads, width or positions";
+    return p->n_head > w->index_heads || p->d > w->index_d || p->top > w->index_top
+               ? "a wider index than was reserved"
+               : NULL;
+}
+
+static const char *norm_lacks(const struct dev_norm *p)
+{
+    return p->b && (!p->y || p->r || p->act || p->ranks) ? "layer norms of such operands" : NULL;
+}
+
 static const char *delta_lacks(const struct cpu *c, const struct dev_delta *p)
 {
     if (p->n_v % p->n_k || p->d_k % 2) return "heads of such shapes";
@@ -64,6 +78,10 @@ const char *dev_cpu_lacks(const dev *d, const struct dev_op *op)
         return op->u.attn.n_head > c->most.n_head ? "more heads than were reserved" : NULL;
     case DEV_OP_attn_mla:
         return mla_lacks(c, &op->u.attn_mla);
+    case DEV_OP_norm:
+        return norm_lacks(&op->u.norm);
+    case DEV_OP_index:
+        return index_lacks(c, &op->u.index);
     case DEV_OP_delta:
         return delta_lacks(c, &op->u.delta);
     case DEV_OP_ffn:

@@ -154,6 +154,7 @@ static bool latents(struct reader *r, struct cpu_layer_ops *l)
     const struct dev_rope *rk = take_rope(r, k + l->kv_norm->n, 1, (const int64_t[]){row, row});
     if (!rk || r->at + 2 >= r->n_op || r->op[r->at + 2].kind != DEV_OP_attn_mla) return false;
     const struct dev_attn_mla *p = l->mla = &r->op[r->at + 2].u.attn_mla;
+    if (p->pick) return false;
     int qd = p->nope + p->rope;
     l->rope = take_rope(r, q + p->nope, p->n_head, (const int64_t[]){nq, qd});
     if (!l->rope || !same_rope(l->rope, rk)) return false;

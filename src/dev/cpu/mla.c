@@ -14,18 +14,45 @@
 #include "dev/cpu/product.h"
 #include "dev/cpu/span.h"
 
-void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_step *b,
-                       struct mla_rows of, float *x)
+void dev_cpu_mla_widen(struct cpu *c, const struct mla_span *s, int i, int end, float *x)
 {
+    const struct mla *a = s->a;
     const struct cpu_kv *kv = a->kv;
-    for (int p = of.p; p < of.end;) {
-        int in = p % kv->blk_tok, n = kv->blk_tok - in;
-        if (n > of.end - p) n = of.end - p;
-        c->k.get_v(kv->t, dev_cpu_mla_row_at(a, b, of.seq, p), (int64_t)kv->row_bytes, n, a->d_k, x,
-                   a->ldx);
+    for (int n; i < end; i += n) {
+        n = s->copy ? end - i : BASE_MIN(kv->blk_tok - (s->p0 + i) % kv->blk_tok, end - i);
+        c->k.get_v(kv->t, dev_cpu_mla_span_row(s, i), (int64_t)kv->row_bytes, n, a->d_k, x, a->ldx);
         x += (int64_t)n * a->ldx;
-        p += n;
     }
+}
+
+#define PICK_AHEAD 4 /* rows that are fetched while one is copied */
+
+static void fetch_row(const struct mla *a, const struct dev_step *b, int seq, int p)
+{
+    const uint8_t *row = dev_cpu_mla_row_at(a, b, seq, p);
+    for (size_t i = 0; i < a->kv->row_bytes; i += 64)
+        __builtin_prefetch(row + i);
+}
+
+int dev_cpu_mla_rows(const struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                     int p0, int32_t *hi, float *mem)
+{
+    const struct mla *a = j->op;
+    const int32_t *pick = NULL;
+    size_t n_bytes = a->kv->row_bytes;
+    int to = 0;
+    for (int i = 0; i < u->n_tok; i++) {
+        int n = dev_cpu_clamp_span(dev_cpu_mla_seen(c, a, j->b, u->tok0 + i, &pick) - p0);
+        for (int h = 0; h < u->n_head; h++)
+            hi[i * u->n_head + h] = n;
+        to = BASE_MAX(to, n);
+    }
+    for (int i = 0; pick && i < to; i++) {
+        if (i + PICK_AHEAD < to) fetch_row(a, j->b, u->seq, pick[p0 + i + PICK_AHEAD]);
+        memcpy((uint8_t *)mem + (size_t)i * n_bytes,
+               dev_cpu_mla_row_at(a, j->b, u->seq, pick[p0 + i]), n_bytes);
+    }
+    return to;
 }
 
 struct cpu_ask dev_cpu_mla_ask(const struct cpu *c, const struct cpu_span_job *j,
@@ -33,7 +60,10 @@ struct cpu_ask dev_cpu_mla_ask(const struct cpu *c, const struct cpu_span_job *j
 {
     const struct mla *a = j->op;
     const struct cpu_kv *kv = a->kv;
+    const int32_t *pick;
     struct cpu_ask x = {.n = 0};
+    (void)dev_cpu_mla_seen(c, a, j->b, u->tok0, &pick);
+    if (pick) return x;
     int p = end < VEC_SPAN ? where[0] * VEC_SPAN + end : where[1] * VEC_SPAN;
     int last = j->b->pos[c->mla.tok_list[u->tok0 + u->n_tok - 1]];
     int until = BASE_MIN(p + MLA_PIECE, last + 1);
@@ -52,7 +82,7 @@ struct abs_mem {
 
 static struct abs_mem abs_carve(float *mem, const struct mla *a)
 {
-    struct abs_mem m = {.q = mem};
+    struct abs_mem m = {.q = mem + a->n_gather};
     m.s = m.q + (size_t)a->d_k * (size_t)a->n_lane;
     m.x = m.s + (size_t)VEC_SPAN * (size_t)a->n_lane;
     return m;
@@ -88,12 +118,10 @@ static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct c
     const struct mla *a = j->op;
     struct abs_mem m = abs_carve(mem, a);
     bool f32 = a->kv->t == VEC_KV_F32; /* copied: the CPU sees by itself what comes next */
-    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = where[0] * VEC_SPAN;
+    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), p0 = where[0] * VEC_SPAN;
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
-    for (int i = 0; i < n; i++) {
-        hi[i] = dev_cpu_clamp_span(j->b->pos[c->mla.tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
-        to = hi[i] > to ? hi[i] : to;
-    }
+    int to = dev_cpu_mla_rows(c, j, u, p0, hi, mem);
+    const struct mla_span rows = dev_cpu_mla_span(c, j, u, p0, mem);
     for (int at = 0, k; at < to; at += k) {
         float *x = m.x + (int64_t)at * a->ldx;
         struct cpu_ask next = {.n = 0};
@@ -101,9 +129,8 @@ static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct c
         if (!f32) next = dev_cpu_mla_ask(c, j, u, where, at + k, MLA_PIECE / MLA_MADE + 1);
         for (int i = 0, w; i < k; i += w) {
             w = BASE_MIN(f32 ? VEC_PIECE : MLA_MADE, k - i);
-            struct mla_rows of = {u->seq, p0 + at + i, p0 + at + i + w};
             dev_cpu_ask(&next);
-            dev_cpu_mla_widen(c, a, j->b, of, x + (int64_t)i * a->ldx);
+            dev_cpu_mla_widen(c, &rows, at + i, at + i + w, x + (int64_t)i * a->ldx);
         }
         c->k.gemm_f32(x, a->ldx, 1, m.q, ld, m.s + at * ld, ld, k, ld / 16, a->d_k, 0);
         dev_cpu_ask(&next);
@@ -133,17 +160,19 @@ static void abs_end(struct cpu *c, const struct cpu_span_job *j, const struct cp
 static int abs_units(struct cpu *c, const struct dev_step *b, const struct mla *a, double *work)
 {
     int n = 0, H = a->p->n_head, heads = H < CPU_LANES ? H : CPU_LANES, tile = CPU_LANES / heads;
-    for (int i = 0; i < a->n_list;) {
-        int seq = c->seq_of[c->mla.tok_list[i]], k = i, hi = 0;
-        for (; k < a->n_list && k < i + tile && c->seq_of[c->mla.tok_list[k]] == seq; k++) {
-            int end = b->pos[c->mla.tok_list[k]] + 1;
-            hi = end > hi ? end : hi;
+    for (int i = 0, k; i < a->n_list; i = k) {
+        const int32_t *pick = NULL, *own = NULL;
+        int seq = c->seq_of[c->mla.tok_list[i]], hi = dev_cpu_mla_seen(c, a, b, i, &own);
+        *work += hi;
+        for (k = i + 1; !own && k < a->n_list && k < i + tile; k++) {
+            int end = dev_cpu_mla_seen(c, a, b, k, &pick);
+            if (c->seq_of[c->mla.tok_list[k]] != seq || pick) break;
+            hi = BASE_MAX(hi, end);
             *work += end;
         }
         for (int h = 0; h < H; h += heads)
             c->span.unit[n++] = (struct cpu_unit){
                 seq, i, k - i, h, H - h < heads ? H - h : heads, 0, (hi + VEC_SPAN - 1) / VEC_SPAN};
-        i = k;
     }
     return n;
 }
@@ -195,6 +224,7 @@ void dev_cpu_mla_job(struct cpu *c, const struct dev_step *b, const struct mla *
         j->span = dev_cpu_abs_i16_span;
         j->mem_floats = dev_cpu_abs_i16_floats(p->r, p->rope);
     }
+    j->mem_floats += (size_t)a->n_gather;
     j->n_unit = abs_units(c, b, a, &work);
     j->products.flops = 2.0 * work * H * (p->r + (by_codes ? 0 : a->d_k)); /* codes: the scores */
     j->products.ops = by_codes ? 2.0 * work * H * a->d_k : 0;
@@ -304,9 +334,10 @@ static void materialise(struct cpu *c, const struct mla_job *j, int seq, int p0,
     const struct dev_attn_mla *p = a->p;
     int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v);
     int ldk = dev_cpu_row_ld(p->nope + p->rope, 4), ldv = dev_cpu_row_ld(p->v, 4);
+    const struct mla_span rows = {.a = a, .b = j->b, .seq = seq, .p0 = p0};
     for (int at = range[0]; at < range[1]; at += VEC_PIECE) {
         int k = range[1] - at < VEC_PIECE ? range[1] - at : VEC_PIECE;
-        dev_cpu_mla_widen(c, a, j->b, (struct mla_rows){seq, p0 + at, p0 + at + k}, m->x);
+        dev_cpu_mla_widen(c, &rows, at, at + k, m->x);
         c->k.gemm_f32(m->x, a->ldx, 1, m->wk, nope, m->k + (int64_t)at * ldk, ldk, k, nope / 16,
                       p->r, 0);
         c->k.gemm_f32(m->x, a->ldx, 1, m->wv, v16, m->v + (int64_t)at * ldv, ldv, k, v16 / 16, p->r,
@@ -443,10 +474,11 @@ void dev_cpu_mla_need(const struct dev_shapes *p, int *n_row, int *ldo, size_t *
     size_t exp = exp_carve(NULL, p, &m) + 64, exp16 = dev_cpu_exp16_floats(p) + 64;
     size_t abs16 = dev_cpu_abs16_floats((int)d_k) + 64;
     size_t abs_i16 = dev_cpu_abs_i16_floats(p->mla_r, p->mla_rope) + 64;
-    abs16 = BASE_MAX(abs16, abs_i16);
+    abs16 = BASE_MAX(BASE_MAX(abs16, abs_i16), abs);
+    if (p->index_top) abs16 += VEC_SPAN * vec_v_row_bytes(VEC_KV_F32, (int)d_k) / sizeof(float);
     *n_row = CPU_LANES;
     *ldo = dev_cpu_round16(p->mla_r);
-    *mem_floats = BASE_MAX(BASE_MAX(abs16, exp16), BASE_MAX(abs, exp));
+    *mem_floats = BASE_MAX(abs16, BASE_MAX(exp16, exp));
 }
 
 void dev_cpu_mla_init(struct mla *a, const struct dev_attn_mla *p, const struct cpu_kv *kv)
@@ -456,6 +488,7 @@ void dev_cpu_mla_init(struct mla *a, const struct dev_attn_mla *p, const struct 
     a->ldx = dev_cpu_row_ld(a->d_k, 4);
     a->r16 = dev_cpu_round16(p->r);
     a->n_lane = CPU_LANES;
+    if (p->pick) a->n_gather = (int)(VEC_SPAN * kv->row_bytes / sizeof(float));
 }
 
 void dev_cpu_attn_mla(dev *d, const struct dev_step *b, const struct dev_attn_mla *p)

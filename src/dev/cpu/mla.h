@@ -27,6 +27,7 @@ struct mla {
     int d_k, row, r16; /* r + rope; the same and r rounded up to 16 */
     int ldx;           /* floats from a widened row to the next */
     int n_lane;        /* lanes of a unit at most */
+    int n_gather;      /* floats of scratch before the form's: rows of a span that are picked */
     struct mla_ahead ahead;
 };
 
@@ -70,6 +71,21 @@ void dev_cpu_abs_i16_span(struct cpu *c, const struct cpu_span_job *j, const str
                           const int where[2], float *mem, struct cpu_part out);
 size_t dev_cpu_abs_i16_floats(int r, int rope);
 
+/* The rows that token tok_list[i] sees: pick, where not NULL, says which. */
+static inline int dev_cpu_mla_seen(const struct cpu *c, const struct mla *a,
+                                   const struct dev_step *b, int i, const int32_t **pick)
+{
+    const struct dev_attn_mla *p = a->p;
+    int64_t t = c->mla.tok_list[i];
+    bool some = p->pick && b->pos[t] >= p->n_pick;
+    *pick = some ? p->pick + t * p->n_pick : NULL;
+    return some ? p->n_pick : b->pos[t] + 1;
+}
+/* mla.c: how many rows of the span at row p0 each query of a unit sees, to hi; the most of them.
+ * Rows that are picked, which all of a unit's queries are, are copied to mem one after another. */
+int dev_cpu_mla_rows(const struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                     int p0, int32_t *hi, float *mem);
+
 /* mla.c: query i of a unit of the absorbed form, token i / n_head of it and head head0 + i %
  * n_head, times scale: row[d_k], latent and rope. */
 void dev_cpu_mla_query(struct cpu *c, const struct mla *a, const struct cpu_unit *u, int i,
@@ -81,13 +97,30 @@ static inline const uint8_t *dev_cpu_mla_row_at(const struct mla *a, const struc
     const struct cpu_kv *kv = a->kv;
     return dev_cpu_page_of(kv, a->p->layer, b, seq, p) + (size_t)(p % kv->blk_tok) * kv->row_bytes;
 }
-/* Positions [p, end) of a sequence of the step. */
-struct mla_rows {
-    int seq, p, end;
+/* The rows of a span under way: those of positions [p0, p0 + 128) of a sequence, or copies. */
+struct mla_span {
+    const struct mla *a;
+    const struct dev_step *b;
+    int seq, p0;
+    const uint8_t *copy; /* NULL: there are none */
 };
-/* mla.c: widen the latent rows of those to x[][ldx]. */
-void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_step *b,
-                       struct mla_rows of, float *x);
+static inline struct mla_span dev_cpu_mla_span(const struct cpu *c, const struct cpu_span_job *j,
+                                               const struct cpu_unit *u, int p0, const float *mem)
+{
+    const int32_t *pick;
+    struct mla_span s = {.a = j->op, .b = j->b, .seq = u->seq, .p0 = p0};
+    (void)dev_cpu_mla_seen(c, s.a, j->b, u->tok0, &pick);
+    s.copy = pick ? (const uint8_t *)mem : NULL;
+    return s;
+}
+/* Row i of it; those after it in its block, or all others, follow. */
+static inline const uint8_t *dev_cpu_mla_span_row(const struct mla_span *s, int i)
+{
+    return s->copy ? s->copy + (size_t)i * s->a->kv->row_bytes
+                   : dev_cpu_mla_row_at(s->a, s->b, s->seq, s->p0 + i);
+}
+/* mla.c: widen rows [i, end) of a span to x[][ldx]. */
+void dev_cpu_mla_widen(struct cpu *c, const struct mla_span *s, int i, int end, float *x);
 /* Rows of the absorbed form in f32 and on integers that are multiplied at a time, a tile or two,
  * and of these are made before the next lines are asked for. */
 #define MLA_PIECE 12

@@ -74,7 +74,7 @@ void dev_cpu_abs16_begin(struct cpu *c, const struct cpu_span_job *j, const stru
 {
     const struct mla *a = j->op;
     struct abs16_mem m;
-    (void)abs_carve(mem, a->d_k, &m);
+    (void)abs_carve(mem + a->n_gather, a->d_k, &m);
     int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n);
     memset(m.q, 0, sizeof(uint16_t) * (size_t)a->row * (size_t)ld);
     for (int i = 0; i < n; i++) {
@@ -131,9 +131,11 @@ static void look_ahead(struct cpu *c, const struct cpu_span_job *j, const struct
     const struct mla_ahead *w = &a->ahead;
     int last = j->b->pos[c->mla.tok_list[u->tok0 + u->n_tok - 1]],
         n_run = dev_cpu_run_length(a->kv);
+    const int32_t *pick;
+    (void)dev_cpu_mla_seen(c, a, j->b, u->tok0, &pick);
     x->n = 0;
     x->n_bytes = 0;
-    for (int at = 0; at < VEC_SPAN; at += n_run) {
+    for (int at = 0; at < VEC_SPAN && !pick; at += n_run) {
         int p = where[1] * VEC_SPAN + at, n = last + 1 - p < n_run ? last + 1 - p : n_run;
         if (n <= 0) break;
         x->r[x->n] = (struct attn_region){dev_cpu_mla_row_at(a, j->b, u->seq, p),
@@ -155,7 +157,8 @@ static int ahead_part(const struct ahead *x, const int part[2], struct attn_regi
 /* A span under way: where its rows lie, n_run positions in each, and what is fetched meanwhile: one
  * half in the scores, the other in the sums. */
 struct span_rows {
-    int p0, to; /* its first position, and how many are seen; by every lane: hi */
+    struct mla_span of;
+    int to; /* how many are seen; by every lane: hi */
     int32_t hi[CPU_LANES];
     const uint16_t *run[VEC_SPAN / 16];
     const uint8_t *run8[VEC_SPAN / 16];
@@ -171,8 +174,8 @@ static void scores(const struct cpu_span_job *j, const struct cpu_unit *u,
     struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
     for (int at = 0; at < to; at += n_run) {
         int n = to - at < n_run ? to - at : n_run;
-        x->run[at / n_run] = rows16(a, dev_cpu_mla_row_at(a, j->b, u->seq, x->p0 + at), n,
-                                    m->x + (int64_t)at * a->row);
+        x->run[at / n_run] =
+            rows16(a, dev_cpu_mla_span_row(&x->of, at), n, m->x + (int64_t)at * a->row);
         struct attn_mm mm = {.a = x->run[at / n_run],
                              .lda = ld_row,
                              .lda_k = 2,
@@ -218,13 +221,12 @@ static void weigh(const struct cpu_span_job *j, const struct cpu_unit *u, const 
 }
 
 /* Both on a q8 cache, whose rows are used where they lie. */
-static struct attn_q8 rows8(const struct cpu_span_job *j, const struct cpu_unit *u,
-                            struct span_rows *x)
+static struct attn_q8 rows8(struct span_rows *x)
 {
-    const struct mla *a = j->op;
+    const struct mla *a = x->of.a;
     int n_run = dev_cpu_run_length(a->kv);
     for (int at = 0; at < x->to; at += n_run)
-        x->run8[at / n_run] = dev_cpu_mla_row_at(a, j->b, u->seq, x->p0 + at);
+        x->run8[at / n_run] = dev_cpu_mla_span_row(&x->of, at);
     return (struct attn_q8){
         .blk = x->run8, .blk_rows = n_run, .d = a->d_k, .row_bytes = (int64_t)a->kv->row_bytes};
 }
@@ -236,7 +238,7 @@ static void scores8(const struct cpu_span_job *j, const struct cpu_unit *u,
     int ld = dev_cpu_round16(u->n_tok * u->n_head);
     struct queries8 q = carve8(m, a->d_k, ld);
     struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
-    struct attn_q8 mm = rows8(j, u, x);
+    struct attn_q8 mm = rows8(x);
     mm.n_pos = x->to;
     mm.n_vec = ld / 16;
     mm.q = q.q;
@@ -255,7 +257,7 @@ static void weigh8(const struct cpu_span_job *j, const struct cpu_unit *u,
     const struct mla *a = j->op;
     int n = u->n_tok * u->n_head;
     struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
-    struct attn_q8 mm = rows8(j, u, x);
+    struct attn_q8 mm = rows8(x);
     mm.n_vec = a->r16 / 16;
     mm.n_row = u->n_head;
     mm.lds = dev_cpu_round16(n);
@@ -275,15 +277,11 @@ void dev_cpu_abs16_span(struct cpu *c, const struct cpu_span_job *j, const struc
 {
     const struct mla *a = j->op;
     struct abs16_mem m;
-    struct span_rows x = {.p0 = where[0] * VEC_SPAN};
-    (void)abs_carve(mem, a->d_k, &m);
+    struct span_rows x = {.of = dev_cpu_mla_span(c, j, u, where[0] * VEC_SPAN, mem)};
+    (void)abs_carve(mem + a->n_gather, a->d_k, &m);
     int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), q8 = a->kv->t == VEC_KV_Q8;
     int32_t lo[CPU_LANES] = {0};
-    for (int i = 0; i < n; i++) {
-        x.hi[i] =
-            dev_cpu_clamp_span(j->b->pos[c->mla.tok_list[u->tok0 + i / u->n_head]] + 1 - x.p0);
-        x.to = x.hi[i] > x.to ? x.hi[i] : x.to;
-    }
+    x.to = dev_cpu_mla_rows(c, j, u, x.of.p0, x.hi, mem);
     look_ahead(c, j, u, where, &x.ahead);
     (q8 ? scores8 : scores)(j, u, &m, &x);
     float mx[CPU_LANES], l[CPU_LANES];

@@ -67,7 +67,7 @@ void dev_cpu_abs_i16_begin(struct cpu *c, const struct cpu_span_job *j, const st
     const struct dev_attn_mla *p = a->p;
     struct i16_mem m;
     struct part part[2];
-    (void)carve(mem, p->r, p->rope, &m);
+    (void)carve(mem + a->n_gather, p->r, p->rope, &m);
     parts_of(p->r, p->rope, part);
     int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), row = row_codes(p->r, p->rope);
     int16_t *codes = (int16_t *)(void *)(m.t + a->ldx);
@@ -84,29 +84,29 @@ void dev_cpu_abs_i16_begin(struct cpu *c, const struct cpu_span_job *j, const st
     }
 }
 
-/* Codes of positions [range[0], range[1]) of the span that begins at range[2]. */
-static void make_rows(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                      const struct i16_mem *m, const int range[3], struct cpu_ask *next)
+/* Codes of rows [range[0], range[1]) of a span. */
+static void make_rows(struct cpu *c, const struct mla_span *of, const struct i16_mem *m,
+                      const int range[2], struct cpu_ask *next)
 {
-    const struct mla *a = j->op;
+    const struct mla *a = of->a;
     struct part part[2];
     parts_of(a->p->r, a->p->rope, part);
     int row = row_codes(a->p->r, a->p->rope), blk = a->kv->blk_tok;
     int f16 = a->kv->t == VEC_KV_F16 && part[0].n % 16 == 0 && part[1].n % 16 == 0;
     for (int at = range[0], n; at < range[1]; at += n) {
-        int p = range[2] + at;
+        int left = blk - (of->p0 + at) % blk;
         n = range[1] - at < MLA_MADE ? range[1] - at : MLA_MADE;
         dev_cpu_ask(next);
         if (f16) {
-            n = n < blk - p % blk ? n : blk - p % blk;
-            const uint8_t *from = dev_cpu_mla_row_at(a, j->b, u->seq, p);
+            if (!of->copy) n = BASE_MIN(n, left);
+            const uint8_t *from = dev_cpu_mla_span_row(of, at);
             for (int k = 0; k < 2; k++)
                 kern_get()->attn_f16_i16(from + 2 * (size_t)part[k].at, (int64_t)a->kv->row_bytes,
                                          n, part[k].n, m->x + (int64_t)at * row + part[k].to, row,
                                          m->x_scale + 2 * at + k, 2);
             continue;
         }
-        dev_cpu_mla_widen(c, a, j->b, (struct mla_rows){u->seq, p, p + n}, m->t);
+        dev_cpu_mla_widen(c, of, at, at + n, m->t);
         for (int k = 0; k < 2; k++)
             kern_get()->attn_rows_i16(m->t + part[k].at, a->ldx, n, part[k].n,
                                       m->x + (int64_t)at * row + part[k].to, row,
@@ -145,18 +145,16 @@ void dev_cpu_abs_i16_span(struct cpu *c, const struct cpu_span_job *j, const str
 {
     const struct mla *a = j->op;
     struct i16_mem m;
-    (void)carve(mem, a->p->r, a->p->rope, &m);
-    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = where[0] * VEC_SPAN;
+    (void)carve(mem + a->n_gather, a->p->r, a->p->rope, &m);
+    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), p0 = where[0] * VEC_SPAN;
     int row = row_codes(a->p->r, a->p->rope);
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
-    for (int i = 0; i < n; i++) {
-        hi[i] = dev_cpu_clamp_span(j->b->pos[c->mla.tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
-        to = hi[i] > to ? hi[i] : to;
-    }
+    int to = dev_cpu_mla_rows(c, j, u, p0, hi, mem);
+    const struct mla_span rows = dev_cpu_mla_span(c, j, u, p0, mem);
     for (int at = 0; at < to; at += MLA_PIECE) {
         int end = at + MLA_PIECE < to ? at + MLA_PIECE : to;
         struct cpu_ask next = dev_cpu_mla_ask(c, j, u, where, end, MLA_PIECE / MLA_MADE + 2);
-        make_rows(c, j, u, &m, (const int[]){at, end, p0}, &next);
+        make_rows(c, &rows, &m, (const int[]){at, end}, &next);
         score(a, &m, at, end, ld, &next);
     }
     float mx[CPU_LANES], l[CPU_LANES], w_scale[CPU_LANES];

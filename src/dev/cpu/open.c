@@ -282,6 +282,7 @@ static sl_status reserve_spans(struct cpu *c, size_t *mem, sl_err *err)
     }
     *mem += 2 * s->part_floats;
     *mem = BASE_MAX(*mem, dev_cpu_delta_floats(p));
+    *mem = BASE_MAX(*mem, dev_cpu_index_floats(p));
     s->n_run = CPU_SPLIT * n_w;
     s->n_part = (CPU_SPLIT_ITEMS + CPU_SPLIT) * n_w;
     SL_TRY(dev_cpu_scratch(c, (size_t)(s->n_run + s->n_part) * s->part_floats, sizeof(float),
@@ -333,6 +334,7 @@ sl_status dev_cpu_reserve(dev *d, const struct dev_shapes *p, sl_err *err)
     SL_TRY(reserve_experts(c, err));
     SL_TRY(dev_cpu_keep_init(c, err));
     SL_TRY(reserve_heads(c, err));
+    SL_TRY(dev_cpu_index_reserve(c, err));
     return reserve_latents(c, err);
 }
 

@@ -53,7 +53,14 @@ static void norm_row(struct cpu *c, void *arg, int i, int worker)
     float *x = p->x + (j->from ? j->from[i] : i) * ldx;
     if (p->r) c->k.add_f32(x, p->r + i * ldx, p->n);
     float *y = p->y ? p->y + i * ldy : c->scratch[worker].row;
+    if (p->b) {
+        float mean = c->k.sum_f32(x, p->n) / (float)p->n;
+        for (int k = 0; k < p->n; k++)
+            y[k] = x[k] - mean;
+        x = y;
+    }
     c->k.rmsnorm_f32(y, x, p->w, p->n, p->eps);
+    if (p->b) c->k.add_f32(y, p->b, p->n);
     if (p->act) kern_mm_prep(&act_of(p->act)->b, i, y);
 }
 
@@ -182,6 +189,9 @@ static void put_row(struct cpu *c, void *arg, int t, int worker)
     const float *k = p->k + t * p->ldk;
     if (kv->s.d_v == 0) {
         c->k.put_v(kv->t, at.page + (size_t)at.in * kv->row_bytes, k, kv->s.d_k);
+        if (kv->s.d_i && p->v)
+            c->k.put_k(kv->t, at.page + dev_cpu_index_at(kv, at.in), at.in % 16, p->v + t * p->ldv,
+                       kv->s.d_i);
         return;
     }
     const float *v = p->v + t * p->ldv;

@@ -41,6 +41,7 @@ const char *dev_gpu_lacks(const dev *d, const struct dev_op *op)
     const struct gpu *c = dev_gpu_of(d);
     switch (op->kind) {
     case DEV_OP_norm:
+        if (op->u.norm.b) return "layer norms: --place attn=cpu does that";
         return op->u.norm.ranks ? "rows shared among ranks: --device cpu does that" : NULL;
     case DEV_OP_prep:
         return op->u.prep.ranks ? "rows shared among ranks: --device cpu does that" : NULL;

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which positions a token's attention over latents sees. Its scores are made in chunks of
+ * positions, so that one token's work is shared out too; then the largest are found by their bits,
+ * eleven at a time. A score is a chain of its own, heads rising, so it does not depend on the
+ * others. Products are on what attention's are: bf16 where the CPU has it, else f32. */
+#include <string.h>
+
+#include "dev/cpu/cpu.h"
+#include "dev/cpu/kv_page.h"
+
+#define CHUNK 512 /* positions of a unit of work */
+#define PIECE 64  /* of these that are scored at a time */
+#define BITS 11   /* of a score that are looked at at a time, at most */
+
+struct index_job {
+    const struct dev_step *b;
+    const struct dev_index *p;
+    const struct cpu_kv *kv;
+    const int32_t *tok; /* those under way */
+    int n_chunk;
+};
+
+/* Scratch of a worker: queries, keys of a piece, and their products. */
+struct piece {
+    uint16_t *q, *k; /* bf16: [n_head][pairs][2], [PIECE / 16][pairs][16][2] */
+    float *wide, *s; /* f32 keys [d][PIECE]; [n_head][PIECE] */
+};
+
+static size_t carve(float *mem, int n_head, int d, struct piece *m)
+{
+    size_t pair = (size_t)(d + 1) / 2, head = (size_t)n_head;
+    size_t size[] = {head * PIECE, (size_t)d * PIECE, head * pair, PIECE * pair}, at[5] = {0};
+    for (int i = 0; i < 4; i++)
+        at[i + 1] = at[i] + size_round(size[i], 16);
+    if (mem)
+        *m = (struct piece){.s = mem,
+                            .wide = mem + at[1],
+                            .q = (uint16_t *)(void *)(mem + at[2]),
+                            .k = (uint16_t *)(void *)(mem + at[3])};
+    return at[4];
+}
+
+size_t dev_cpu_index_floats(const struct dev_shapes *p)
+{
+    return p->index_d ? carve(NULL, p->index_heads, p->index_d, NULL) : 0;
+}
+
+/* A batch of tokens: one for each worker. */
+static int batch(const struct cpu *c)
+{
+    return BASE_MAX(c->n_worker, 4);
+}
+
+static int64_t score_ld(const struct cpu *c)
+{
+    return (c->most.max.n_ctx + CHUNK - 1) / CHUNK * CHUNK;
+}
+
+sl_status dev_cpu_index_reserve(struct cpu *c, sl_err *err)
+{
+    if (!c->most.index_d || c->most.max.n_ctx <= c->most.index_top) return SL_OK;
+    SL_TRY(dev_cpu_scratch(c, (size_t)c->most.max.n_tok, sizeof *c->index.tok, &c->index.tok, err));
+    return dev_cpu_scratch(c, (size_t)batch(c) * (size_t)score_ld(c), sizeof *c->index.score,
+                           &c->index.score, err);
+}
+
+/* ---- scores ---- */
+
+/* Of token t, as bf16, where that is what they are multiplied on. */
+static void put_queries(const struct index_job *j, int t, const struct piece *m)
+{
+    int d = j->p->d, ld = d + d % 2;
+    const float *q = j->p->q + (int64_t)t * j->p->n_head * d;
+    for (int h = 0; h < j->p->n_head; h++) {
+        m->q[(h + 1) * ld - 1] = 0;
+        kern_get()->attn_rows_bf16(q + h * d, 0, 1, d, m->q + h * ld, 0);
+    }
+}
+
+static void products16(const struct index_job *j, const uint8_t *keys, int n_vec,
+                       const struct piece *m)
+{
+    const struct kern *kn = kern_get();
+    const struct cpu_kv *kv = j->kv;
+    int d = j->p->d, pair = (d + 1) / 2;
+    struct attn_mm mm = {.a = m->q,
+                         .lda = 2 * pair,
+                         .lda_k = 2,
+                         .b = (const uint16_t *)(const void *)keys,
+                         .ldb = 32,
+                         .ldb_v = (int64_t)kv->index_bytes / 2,
+                         .c = m->s,
+                         .ldc = PIECE,
+                         .n_row = j->p->n_head,
+                         .n_vec = n_vec,
+                         .n_k = pair};
+    if (kv->t != VEC_KV_BF16) {
+        for (int g = 0; g < n_vec; g++)
+            (kv->t == VEC_KV_Q8 ? kn->attn_q8_keys : kn->attn_f16_keys)(
+                keys + (size_t)g * kv->index_bytes, d, m->k + 32 * g * pair);
+        mm.b = m->k;
+        mm.ldb_v = 32 * pair;
+    }
+    kn->attn_dot_bf16(&mm);
+}
+
+static void products(const struct cpu *c, const struct index_job *j, int t, const uint8_t *keys,
+                     int n_vec, const struct piece *m)
+{
+    const struct cpu_kv *kv = j->kv;
+    int d = j->p->d;
+    for (int g = 0; g < n_vec; g++)
+        c->k.get_k(kv->t, keys + (size_t)g * kv->index_bytes, d, m->wide + 16 * g, PIECE);
+    c->k.gemm_f32(j->p->q + (int64_t)t * j->p->n_head * d, d, 1, m->wide, PIECE, m->s, PIECE,
+                  j->p->n_head, n_vec, d, 0);
+}
+
+/* out[i] = sum over h of w[h] max(0, s[h][i]) for 16 positions. */
+static void add_heads(const float *s, const float *w, int n_head, float *out)
+{
+    float sum[16] = {0};
+    for (int h = 0; h < n_head; h++, s += PIECE)
+        for (int i = 0; i < 16; i++)
+            sum[i] += w[h] * (s[i] > 0 ? s[i] : 0);
+    memcpy(out, sum, sizeof sum);
+}
+
+/* Chunk at % n_chunk of token at / n_chunk. */
+static void score_chunk(struct cpu *c, void *arg, int at, int worker)
+{
+    const struct index_job *j = arg;
+    const struct cpu_kv *kv = j->kv;
+    int i = at / j->n_chunk, t = j->tok[i], p = at % j->n_chunk * CHUNK, n;
+    int end = BASE_MIN(p + CHUNK, j->b->pos[t] + 1);
+    bool bf16 = dev_cpu_bf16_attn(c, kv->t);
+    const float *w = j->p->w + (int64_t)t * j->p->n_head;
+    float *score = c->index.score + i * score_ld(c);
+    struct piece m = {0};
+    (void)carve(c->scratch[worker].attn, j->p->n_head, j->p->d, &m);
+    if (bf16 && p < end) put_queries(j, t, &m);
+    for (; p < end; p += n) {
+        int in = p % kv->blk_tok;
+        n = BASE_MIN(BASE_MIN(PIECE, end - p), kv->blk_tok - in);
+        int n_vec = (n + 15) / 16;
+        const uint8_t *keys =
+            dev_cpu_page_of(kv, j->p->layer, j->b, c->seq_of[t], p) + dev_cpu_index_at(kv, in);
+        if (bf16)
+            products16(j, keys, n_vec, &m);
+        else
+            products(c, j, t, keys, n_vec, &m);
+        for (int g = 0; g < n_vec; g++)
+            add_heads(m.s + 16 * g, w, j->p->n_head, score + p + 16 * g);
+    }
+}
+
+/* ---- the largest ---- */
+
+/* Rises with x. */
+static uint32_t rank_of(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u & 0x80000000u ? ~u : u | 0x80000000u;
+}
+
+/* The rank of the k-th largest of n scores; *n_equal: how many of that rank are among the k. */
+static uint32_t kth(const float *x, int n, int k, int *n_equal)
+{
+    int32_t count[1 << BITS];
+    uint32_t is = 0, known = 0;
+    for (int shift = 32; shift > 0;) {
+        int bits = BASE_MIN(BITS, shift), v = 1 << bits;
+        shift -= bits;
+        memset(count, 0, sizeof count);
+        for (int i = 0; i < n; i++) {
+            uint32_t r = rank_of(x[i]);
+            if ((r & known) == is) count[r >> shift & (uint32_t)(v - 1)]++;
+        }
+        while (count[--v] < k)
+            k -= count[v];
+        is |= (uint32_t)v << shift;
+        known |= (uint32_t)((1 << bits) - 1) << shift;
+    }
+    *n_equal = k;
+    return is;
+}
+
+static void choose(struct cpu *c, void *arg, int i, int worker)
+{
+    const struct index_job *j = arg;
+    const float *x = c->index.score + i * score_ld(c);
+    int t = j->tok[i], n = j->b->pos[t] + 1, top = j->p->top, n_equal;
+    int32_t *out = j->p->pick + (int64_t)t * top;
+    uint32_t least = kth(x, n, top, &n_equal);
+    (void)worker;
+    for (int p = 0; p < n; p++) {
+        uint32_t r = rank_of(x[p]);
+        if (r < least || (r == least && n_equal-- <= 0)) continue;
+        *out++ = p;
+    }
+}
+
+/* ---- both ---- */
+
+/* Reads of keys and products, for dev_op_times. */
+static void count(struct cpu *c, const struct index_job *j, int n)
+{
+    struct dev_cost *cost = &c->head.cost;
+    for (int i = 0; i < n && c->head.timing; i++) {
+        double n_pos = j->b->pos[j->tok[i]] + 1;
+        cost->bytes += n_pos * (double)j->kv->index_bytes / 16;
+        cost->flops += 2 * n_pos * j->p->n_head * j->p->d;
+    }
+}
+
+void dev_cpu_index(dev *d, const struct dev_step *b, const struct dev_index *p)
+{
+    struct cpu *c = dev_cpu_of(d);
+    struct index_job j = {b, p, dev_cpu_kv_of(p->kv, p->group), c->index.tok, 0};
+    int n = 0;
+    ASSERT(j.kv->s.d_i == p->d);
+    for (int t = 0; t < b->n_tok; t++)
+        if (b->pos[t] >= p->top) c->index.tok[n++] = t;
+    count(c, &j, n);
+    for (int m; n > 0; n -= m, j.tok += m) {
+        int most = 0;
+        m = BASE_MIN(n, batch(c));
+        for (int i = 0; i < m; i++)
+            most = BASE_MAX(most, b->pos[j.tok[i]] + 1);
+        j.n_chunk = (most + CHUNK - 1) / CHUNK;
+        dev_cpu_for_rows(c, m * j.n_chunk, 0.03 * CHUNK * p->n_head * p->d, score_chunk, &j);
+        dev_cpu_for_rows(c, m, 2.0 * most, choose, &j);
+    }
+}
