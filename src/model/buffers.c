@@ -33,11 +33,14 @@ static void add_layer(struct mats *s, int il, const struct layer *l, enum input 
         add(s, il, MODEL_ATTN, l->v);
         add(s, il, MODEL_ATTN, l->q_a);
         add(s, il, MODEL_ATTN, l->kv_a);
+        add(s, il, MODEL_ATTN, l->index_k);
+        add(s, il, MODEL_ATTN, l->index_w);
         for (int i = 0; i < BASE_COUNT_OF(l->in); i++)
             add(s, il, MODEL_ATTN, l->in[i]);
         break;
     case IN_Q_A:
         add(s, il, MODEL_ATTN, l->q_b);
+        add(s, il, MODEL_ATTN, l->index_q);
         break;
     case IN_O:
     case IN_MIX:
@@ -265,6 +268,10 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->mix, B_ATTN, T, model_delta_cols(c)},
         {&s->share, B_SHARED, T, c->shared_gate},
         {&s->qa, B_ATTN, T, c->q_lora},
+        {&s->index_q, B_ATTN, T, (int64_t)c->n_index * c->d_index},
+        {&s->index_k, B_ATTN, T, c->d_index},
+        {&s->index_w, B_ATTN, T, c->n_index},
+        {&s->pick, B_ATTN, T, m->opts.n_ctx > c->index_top ? c->index_top : 0},
         {&s->h, B_DENSE | B_SHARED, T, model_wide_ff(c)},
         {&s->rows, B_ATTN | B_FFN, T, any_apart(m) || model_is_own(m) ? D : 0},
         {&s->hidden, B_ATTN | B_HEAD, BASE_MAX(T, nl), D},

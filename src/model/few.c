@@ -20,6 +20,7 @@ static bool can(const struct model *m)
     bool alone = d->n_rank == 1 && !model_is_own(m) && m->place.n_dev == 1;
     if (!alone || !model_is_last(d) || m->has_mtp || m->opts.n_late || m->opts.first_pass)
         return false;
+    if (m->cfg.layer[m->cfg.n_layer - 1].index == ARCH_INDEX_SHARED) return false; /* of all rows */
     return dev_has_halves(m->d) && !model_has_state(&m->cfg, m->cfg.n_layer - 1);
 }
 

@@ -169,6 +169,22 @@ out:
     return st;
 }
 
+/* What chooses positions: its layer norm has a bias. */
+static sl_status load_index(struct model *m, int il, struct layer *l, sl_err *err)
+{
+    const struct arch_cfg *c = &m->cfg;
+    const struct mat_row mats[] = {
+        {ROLE_INDEX_Q, (int64_t)c->n_index * c->d_index, c->q_lora, DEV_USE_LATENT, &l->index_q},
+        {ROLE_INDEX_K, c->d_index, c->d_model, DEV_USE_LATENT, &l->index_k},
+        {ROLE_INDEX_W, c->n_index, c->d_model, DEV_USE_EXACT, &l->index_w}};
+    char name[LOAD_NAME];
+    if (c->layer[il].index != ARCH_INDEX_OWN) return SL_OK;
+    SL_TRY(matrices(m, il, mats, BASE_COUNT_OF(mats), err));
+    SL_TRY(model_load_role_vector(m, il, ROLE_INDEX_K_NORM, c->d_index, &l->index_norm, err));
+    arch_tensor_name(&c->naming, ROLE_INDEX_K_NORM, il, "bias", name, sizeof name);
+    return model_load_vector(m, name, ROLE_INDEX_K_NORM, c->d_index, &l->index_bias, err);
+}
+
 static sl_status load_mla(struct model *m, int il, struct layer *l, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
@@ -188,6 +204,7 @@ static sl_status load_mla(struct model *m, int il, struct layer *l, sl_err *err)
     SL_TRY(matrices(m, il, kv, 1, err));
     SL_TRY(model_load_role_vector(m, il, ROLE_KV_A_NORM, c->kv_lora, &l->kv_a_norm, err));
     SL_TRY(load_kv_b(m, il, l, err));
+    SL_TRY(load_index(m, il, l, err));
     return matrices(m, il, o, 1, err);
 }
 

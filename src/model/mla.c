@@ -17,6 +17,8 @@
  * them without naming one, and this is its default. */
 #define LATENT_EPS 1e-6f
 
+#define INDEX_EPS 1e-6f /* of the layer norm of index keys, in the published code too */
+
 /* Materialising pays when at least crit = r * (nope + v) / (2r - nope - v) queries share a key. A
  * prompt in one chunk breaks even when it is a little longer than where it begins to be
  * materialised; much earlier than crit would only keep short answers from being found again as
@@ -30,6 +32,36 @@ int model_mla_expand_from(const struct arch_cfg *c)
     return at > INT_MAX ? INT_MAX : (int)at;
 }
 
+/* Do tokens of the layer see some positions only, in sequences as long as they can be? */
+static bool is_sparse(const struct model *m, int il)
+{
+    return m->cfg.layer[il].index && m->opts.n_ctx > m->cfg.index_top;
+}
+
+/* The first n_rot values of an index key, or of every head of its queries. */
+static void index_rope(struct emit *e, float *x, int n_head)
+{
+    int d = e->m->cfg.d_index;
+    model_rope_emit(e, x, n_head, (int64_t)n_head * d, d);
+    e->op[e->n - 1].u.rope.style = e->m->cfg.index_rope == ARCH_ROPE_PAIRS;
+}
+
+/* Products of the layer's input, with those of its indexer, where it has one. */
+static void inputs(struct emit *e, const struct layer *l, struct dev_matmul p)
+{
+    const struct side *s = e->side;
+    p.act = s->a_attn;
+    if (l->index_k) {
+        p.w[p.n_mat] = l->index_k;
+        p.y[p.n_mat++] = s->index_k;
+    }
+    if (l->index_k && !e->entries) {
+        p.w[p.n_mat] = l->index_w;
+        p.y[p.n_mat++] = s->index_w;
+    }
+    model_op(e, DEV_OP_matmul)->u.matmul = p;
+}
+
 static void queries(struct emit *e, const struct layer *l)
 {
     const struct side *s = e->side;
@@ -37,8 +69,13 @@ static void queries(struct emit *e, const struct layer *l)
     const struct dev_ranks *ranks = model_shares_of(e);
     float *row = model_tap_row(e);
     if (e->entries) {
-        EMIT(e, matmul, .act = s->a_attn, .n_mat = 1, .w = {l->kv_a}, .y = {s->k}, .ranks = ranks,
-             .whole = 1, .room = s->whole);
+        inputs(e, l,
+               (struct dev_matmul){.n_mat = 1,
+                                   .w = {l->kv_a},
+                                   .y = {s->k},
+                                   .ranks = ranks,
+                                   .whole = 1,
+                                   .room = s->whole});
         return;
     }
     if (!c->q_lora) {
@@ -46,12 +83,28 @@ static void queries(struct emit *e, const struct layer *l)
              .ranks = ranks, .whole = 1u << 1, .room = s->whole);
         return;
     }
-    EMIT(e, matmul, .act = s->a_attn, .n_mat = 2, .w = {l->q_a, l->kv_a}, .y = {s->qa, s->k},
-         .ranks = ranks, .whole = 3, .own = 1, .room = s->whole);
+    inputs(e, l,
+           (struct dev_matmul){.n_mat = 2,
+                               .w = {l->q_a, l->kv_a},
+                               .y = {s->qa, s->k},
+                               .ranks = ranks,
+                               .whole = 3,
+                               .own = 1,
+                               .room = s->whole});
     EMIT(e, norm, .x = s->qa, .w = l->q_a_norm, .eps = LATENT_EPS, .n = c->q_lora, .act = s->a_q_a,
          .y = row, .ranks = ranks, .all = {l->q_b});
     model_tap_emit(e, MODEL_TAP_Q_B, row, c->q_lora, c->q_lora);
-    EMIT(e, matmul, .act = s->a_q_a, .n_mat = 1, .w = {l->q_b}, .y = {s->q});
+    EMIT(e, matmul, .act = s->a_q_a, .n_mat = l->index_q ? 2 : 1, .w = {l->q_b, l->index_q},
+         .y = {s->q, l->index_q ? s->index_q : NULL});
+}
+
+/* The key that the layer's indexer knows a position by. */
+static void index_key(struct emit *e, const struct layer *l)
+{
+    float *k = e->side->index_k;
+    EMIT(e, norm, .x = k, .w = l->index_norm, .b = l->index_bias, .eps = INDEX_EPS,
+         .n = e->m->cfg.d_index, .y = k);
+    index_rope(e, k, 1);
 }
 
 void model_mla_emit(struct emit *e, const struct layer *l)
@@ -61,19 +114,49 @@ void model_mla_emit(struct emit *e, const struct layer *l)
     int H = e->m->dims.n_head;
     int64_t row = c->kv_lora + c->d_rope;
     enum model_part gated = l->is_moe ? MODEL_SHARED : MODEL_DENSE;
+    bool sparse = is_sparse(e->m, e->layer);
     queries(e, l);
     EMIT(e, norm, .x = s->k, .w = l->kv_a_norm, .eps = LATENT_EPS, .n = c->kv_lora, .ldx = row,
          .ldy = row, .y = s->k);
     model_tap_emit(e, MODEL_TAP_KV_B, s->k, c->kv_lora, row);
+    if (l->index_k) index_key(e, l);
     model_rope_emit(e, s->k + c->kv_lora, 1, row, row);
     if (!e->entries) model_rope_emit(e, s->q + c->d_nope, H, (int64_t)H * c->d_head, c->d_head);
     struct model_kv_place at = model_kv_here(e->m, e->layer);
-    EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = s->k, .ldk = row);
+    EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = s->k, .ldk = row,
+         .v = l->index_k ? s->index_k : NULL, .ldv = c->d_index);
     if (e->entries) return;
+    if (l->index_q && sparse) {
+        index_rope(e, s->index_q, c->n_index);
+        EMIT(e, index, .group = at.group, .layer = at.layer, .n_head = c->n_index, .d = c->d_index,
+             .top = c->index_top, .q = s->index_q, .w = s->index_w, .pick = s->pick);
+    }
     EMIT(e, attn_mla, .group = at.group, .layer = at.layer, .n_head = H, .r = c->kv_lora,
          .nope = c->d_nope, .rope = c->d_rope, .v = c->d_v, .scale = (float)c->attn_scale,
-         .w_kb = l->k_b, .w_vb = l->v_b, .q = s->q,
-         .y = model_cols_of(e, s->y, s->y_cols),
+         .w_kb = l->k_b, .w_vb = l->v_b, .q = s->q, .y = model_cols_of(e, s->y, s->y_cols),
+         .pick = sparse ? s->pick : NULL, .n_pick = sparse ? c->index_top : 0,
          .next = {l->o, l->is_moe ? model_if_here(e, MODEL_ROUTER, l->router) : NULL,
                   model_if_here(e, gated, l->gate_up), model_if_here(e, gated, l->down)});
+}
+
+sl_status model_index_check(const struct model *m, sl_err *err)
+{
+    const struct arch_cfg *c = &m->cfg;
+    const struct model_dims *d = &m->dims;
+    int own = -1;
+    for (int il = d->layer0; il < d->layer0 + d->n_layer; il++) {
+        if (c->layer[il].index == ARCH_INDEX_OWN) own = il;
+        if (c->layer[il].index != ARCH_INDEX_SHARED || !is_sparse(m, il)) continue;
+        if (own < 0)
+            return SL_FAIL(err, UNSUPPORTED,
+                           "layer %d sees what the indexer of one before it chooses: a stage can "
+                           "not begin with it",
+                           il);
+        if (model_side_in(m, il, MODEL_ATTN) != model_side_in(m, own, MODEL_ATTN))
+            return SL_FAIL(err, UNSUPPORTED,
+                           "layer %d sees what the indexer of layer %d chooses: their attention "
+                           "can not lie on two devices",
+                           il, own);
+    }
+    return SL_OK;
 }

@@ -11,6 +11,7 @@ int64_t model_keep_bytes(const struct arch_cfg *c, const dev *d, int n_ctx)
     struct dev_attn_mla p = {
         .n_head = c->n_head, .r = c->kv_lora, .nope = c->d_nope, .rope = c->d_rope, .v = c->d_v};
     if (!c->kv_lora || model_mla_expand_from(c) >= n_ctx) return 0;
+    if (c->index_top) n_ctx = BASE_MIN(n_ctx, c->index_top);
     return dev_keep_bytes(d, &p, c->n_layer + c->n_mtp, n_ctx);
 }
 
@@ -43,6 +44,7 @@ static void count_bytes(struct model *m)
         b += (double)(mat_bytes(l->q) + mat_bytes(l->k) + mat_bytes(l->v) + mat_bytes(l->o) +
                       mat_bytes(l->q_a) + mat_bytes(l->q_b) + mat_bytes(l->kv_a) +
                       mat_bytes(l->k_b) + mat_bytes(l->v_b) + mat_bytes(l->gate_up) +
+                      mat_bytes(l->index_q) + mat_bytes(l->index_k) + mat_bytes(l->index_w) +
                       mat_bytes(l->down) + mat_bytes(l->router));
         if (l->is_moe)
             exps += (double)(mat_bytes(l->gate_up_exps) + mat_bytes(l->down_exps)) *
@@ -176,6 +178,7 @@ sl_status model_open_parts(const io_model *io, dev *d, const struct model_opts *
 {
     sl_status st = new_model(io, d, opts, out, err);
     if (!st) st = load(*out, io, err);
+    if (!st) st = model_index_check(*out, err);
     if (!st) st = model_hot_open(*out, err);
     if (!st) st = model_stream_open(*out, err);
     if (!st) st = model_buffers_open(*out, err);

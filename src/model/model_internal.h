@@ -17,6 +17,9 @@ struct layer {
     dev_mat *q, *k, *v, *o;    /* GQA; q also MLA without q_lora */
     dev_mat *q_a, *q_b, *kv_a; /* MLA */
     dev_mat *k_b, *v_b;        /* MLA: stacks of H: [r, nope], [v, r] */
+    /* MLA: queries, key and weights of an indexer, or NULL; of its layer norm, device f32 */
+    dev_mat *index_q, *index_k, *index_w;
+    float *index_norm, *index_bias;
     /* gated delta: queries, keys and values, z, b, a; or all of them in the first, b and a in the
      * second */
     dev_mat *in[4];
@@ -86,6 +89,8 @@ struct side {
     float *q, *k, *v, *y; /* [T, H*d], [T, C*d] or [T, r+rope], [T, C*d], [T, H*d_v] */
     float *qa, *h;        /* [T, q_lora], [T, F] */
     float *qg;            /* [T, H, 2 d] queries and their gates */
+    float *index_q, *index_k, *index_w; /* [T, n_index, d_index], [T, d_index], [T, n_index] */
+    int32_t *pick;                      /* [T, index_top] positions that an indexer chose */
     float *mix;           /* [T, model_delta_cols] what a delta layer takes */
     float *share;         /* [T] what shared experts are gated by */
     float *logit_r, *weight_r, *shared; /* [T, E], [T, K], [T, D] */
@@ -386,6 +391,9 @@ struct side *model_own_experts(const struct model *m);
 void model_own_give(struct model *m, const struct model_rows *own, struct model_rows *out);
 /* micro.c: can steps be cut as the options say? UNSUPPORTED. When layers are loaded: the second
  * half's buffers; programs. Errors: NOMEM, as dev_prog_open. */
+/* mla.c: layers that see what the indexer of another chooses lie where that one does. UNSUPPORTED
+ * names the layer. */
+sl_status model_index_check(const struct model *m, sl_err *err) BASE_MUST_USE;
 sl_status model_micro_check(const struct model *m, sl_err *err) BASE_MUST_USE;
 sl_status model_micro_open(struct model *m, sl_err *err) BASE_MUST_USE;
 sl_status model_micro_progs(struct model *m, sl_err *err) BASE_MUST_USE;

@@ -18,6 +18,10 @@ static const char *name_of(const struct model *m, const void *p)
                                {d->v, "v"},
                                {d->y, "y"},
                                {d->qa, "q_latent"},
+                               {d->index_q, "index_q"},
+                               {d->index_k, "index_k"},
+                               {d->index_w, "index_w"},
+                               {d->pick, "picked"},
                                {d->qg, "q_gate"},
                                {d->mix, "mix"},
                                {d->share, "share"},
@@ -191,6 +195,20 @@ static void show_attn(struct shown *s, const struct dev_attn *p)
     }
 }
 
+static void show_index(struct shown *s, const struct dev_index *p)
+{
+    takes(s, p->q, (int64_t)p->n_head * p->d);
+    takes(s, p->w, p->n_head);
+    gives(s, p->pick, p->top);
+    whole(s, "cache_group", p->group);
+    whole(s, "cache_layer", p->layer);
+    whole(s, "heads", p->n_head);
+    whole(s, "key", p->d);
+    whole(s, "top", p->top);
+    SAY(s, "%s = %d best positions by %s over cache: %d heads of %d, weighed by %s",
+        NAME(s, p->pick), p->top, NAME(s, p->q), p->n_head, p->d, NAME(s, p->w));
+}
+
 static void show_mla(struct shown *s, const struct dev_attn_mla *p)
 {
     takes(s, p->q, (int64_t)p->n_head * (p->nope + p->rope));
@@ -200,6 +218,9 @@ static void show_mla(struct shown *s, const struct dev_attn_mla *p)
     has(s, "keys", p->w_kb);
     SAY(s, ", values ");
     has(s, "values", p->w_vb);
+    takes(s, p->pick, p->n_pick);
+    whole(s, "picked", p->n_pick);
+    if (p->pick) SAY(s, "; from position %d on at %s", p->n_pick, NAME(s, p->pick));
     whole(s, "cache_group", p->group);
     whole(s, "cache_layer", p->layer);
     whole(s, "heads", p->n_head);
@@ -331,6 +352,7 @@ void model_op_show(struct shown *s, const struct model *m, const struct dev_op *
         SHOW(rope, show_rope)
         SHOW(kv_put, show_kv_put)
         SHOW(attn, show_attn)
+        SHOW(index, show_index)
         SHOW(attn_mla, show_mla)
         SHOW(delta, show_delta)
         SHOW(gate, show_gate)
