@@ -256,7 +256,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     int64_t own = model_is_own(m) ? model_own_tok_max(m) : 0; /* tokens of one rank */
     int64_t n_etp = BASE_MAX(m->ranks.share.n_rank, 1), /* rows of experts that ranks share: */
             etp = n_etp > 1 ? (own ? d->n_dp : 1) * T * K : 0, h = spread ? etp : many ? T * K : 0;
-    int64_t latents = c->kv_lora ? c->kv_lora + c->d_rope : 0;
+    int64_t latents = c->kv_lora ? c->kv_lora + c->d_rope + c->d_index + c->n_index : 0;
     const struct buffer all[] = {
         {&s->x, B_EMBED | B_ATTN, T, D},
         {&s->r, B_ATTN | B_DENSE | B_EXPERTS, T, D},

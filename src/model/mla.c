@@ -51,13 +51,12 @@ static void inputs(struct emit *e, const struct layer *l, struct dev_matmul p)
 {
     const struct side *s = e->side;
     p.act = s->a_attn;
-    if (l->index_k) {
-        p.w[p.n_mat] = l->index_k;
-        p.y[p.n_mat++] = s->index_k;
-    }
-    if (l->index_k && !e->entries) {
-        p.w[p.n_mat] = l->index_w;
-        p.y[p.n_mat++] = s->index_w;
+    const dev_mat *w[] = {l->index_k, e->entries ? NULL : l->index_w};
+    float *y[] = {s->index_k, s->index_w};
+    for (int i = 0; i < 2 && w[i]; i++) {
+        p.whole |= 1u << p.n_mat;
+        p.w[p.n_mat] = w[i];
+        p.y[p.n_mat++] = y[i];
     }
     model_op(e, DEV_OP_matmul)->u.matmul = p;
 }
@@ -92,7 +91,7 @@ static void queries(struct emit *e, const struct layer *l)
                                .own = 1,
                                .room = s->whole});
     EMIT(e, norm, .x = s->qa, .w = l->q_a_norm, .eps = LATENT_EPS, .n = c->q_lora, .act = s->a_q_a,
-         .y = row, .ranks = ranks, .all = {l->q_b});
+         .y = row, .ranks = ranks, .all = {l->q_b, l->index_q});
     model_tap_emit(e, MODEL_TAP_Q_B, row, c->q_lora, c->q_lora);
     EMIT(e, matmul, .act = s->a_q_a, .n_mat = l->index_q ? 2 : 1, .w = {l->q_b, l->index_q},
          .y = {s->q, l->index_q ? s->index_q : NULL});

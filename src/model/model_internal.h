@@ -113,7 +113,8 @@ struct side {
     /* of several ranks, this one's columns of y, r, logits; its rows of x; all hidden values of
      * h, and of experts */
     float *y_cols, *r_cols, *logit_cols, *x_rows, *h_all, *h_exps;
-    float *whole;    /* [T, kv_lora + d_rope]: its rows of latents, which all ranks get */
+    float *whole;    /* [T, kv_lora + d_rope + d_index + n_index]: its rows of latents, and of what
+                        an indexer has, which all ranks get */
     float *exp_rows; /* [T * K, own columns of D] of experts that are spread over ranks */
     float *etp_rows; /* its share of what experts give that ranks share by rows */
     float *own_rows; /* what experts give for those of the tokens that are this rank's own, of

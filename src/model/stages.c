@@ -20,6 +20,26 @@ static int64_t weigh(const struct arch_cfg *c, const io_model *io, bool mtp, int
     return last;
 }
 
+static bool begins(const struct arch_cfg *c, int il)
+{
+    return c->layer[il].index != ARCH_INDEX_SHARED;
+}
+
+/* A stage that would begin with a layer that sees what the indexer of one before it chooses begins
+ * with the nearest layer before it that does not, else after it. */
+static void move_begins(const struct arch_cfg *c, int n, int32_t *first)
+{
+    for (int k = 1; k < n; k++) {
+        int least = first[k - 1] + 1, most = c->n_layer - (n - k), il = BASE_MAX(first[k], least);
+        while (il > least && !begins(c, il))
+            il--;
+        if (!begins(c, il)) il = BASE_MAX(first[k], least);
+        while (il < most && !begins(c, il))
+            il++;
+        first[k] = il;
+    }
+}
+
 sl_status model_stages_of(const struct arch_cfg *c, const io_model *io, bool mtp,
                           struct model_stages *s, sl_err *err)
 {
@@ -31,6 +51,7 @@ sl_status model_stages_of(const struct arch_cfg *c, const io_model *io, bool mtp
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)c->n_layer, sizeof(int64_t), &p, err));
     int64_t *layer = p, last = weigh(c, io, mtp, layer);
     arch_cut_layers(layer, c->n_layer, last, s->n, s->first);
+    move_begins(c, s->n, s->first);
     mem_free(p);
     return SL_OK;
 }
