@@ -15,6 +15,8 @@ form only on 26/27
        MTP layer; 256 experts in
                   8 groups, top-8 + 1 shared, sigmoid, moe ffn 768, 32 heads, q_lora 768, kv_lora
                   512; vocab 32000: experts are 39 % of what a token reads (of V3's 56 %).
+       dsv32    : the same with the indexers of DeepSeek-V3.2: 16 heads of 128, of which a token
+       sees 2048 positions.
        qwen3moe : Qwen3-30B-A3B shape, 12 of 48 layers by default, hidden 2048, 32 heads / 4 kv,
        head_dim 128,
                   128 experts top-8, moe ffn 768, vocab 151936.
@@ -241,7 +243,8 @@ if a.model == 'dsv2lite':
             W_.t(p + 'ffn_gate_inp.weight', (E, H), f32=True)
             gated(p, 'exps', (E, ), FF, frac=U / E, **k)
             gated(p, 'shexp', (), FF * SH, **k)
-elif a.model == 'dsv3':
+elif a.model in ('dsv3', 'dsv32'):
+    NI, DI = (16, 128) if a.model == 'dsv32' else (0, 0)
     L = a.layers or 6
     E = a.experts or 256
     U = 8
@@ -255,8 +258,12 @@ elif a.model == 'dsv3':
     FF = 768
     DENSE = 6144
     NV = 32000
-    W_ = W('deepseek2'); w = W_.w
-    w.add_name(f'synthetic DeepSeek-V3 proportions {L}L {E}e')
+    W_ = W('deepseek32' if NI else 'deepseek2'); w = W_.w
+    w.add_name(f'synthetic DeepSeek-V3{".2" if NI else ""} proportions {L}L {E}e')
+    if NI:
+        w.add_uint32('deepseek32.attention.indexer.head_count', NI)
+        w.add_uint32('deepseek32.attention.indexer.key_length', DI)
+        w.add_uint32('deepseek32.attention.indexer.top_k', 2048)
     w.add_block_count(L + 1)
     w.add_nextn_predict_layers(1)
     size_keys(w, ctx=163840, d=H, ff=DENSE, heads=(NH, 1), base=10000.0, experts=(U, E))
@@ -282,6 +289,12 @@ elif a.model == 'dsv3':
         W_.t(p + 'attn_q_a.weight', (QR, H), frac=on, **k)
         W_.t(p + 'attn_q_b.weight', (NH * (NOPE + ROPE), QR), frac=on, **k)
         W_.t(p + 'attn_kv_a_mqa.weight', (R + ROPE, H), frac=on, **k)
+        if NI:
+            W_.t(p + 'indexer.attn_q_b.weight', (NI * DI, QR), frac=on, **k)
+            W_.t(p + 'indexer.attn_k.weight', (DI, H), frac=on, **k)
+            W_.t(p + 'indexer.k_norm.weight', (DI, ), f32=True, one=True)
+            W_.t(p + 'indexer.k_norm.bias', (DI, ), f32=True)
+            W_.t(p + 'indexer.proj.weight', (NI, H), f32=True, frac=on)
         W_.t(p + 'attn_k_b.weight', (NH, R, NOPE), frac=on, **k)
         W_.t(p + 'attn_v_b.weight', (NH, V, R), frac=on, **k)
         W_.t(p + 'attn_output.weight', (H, NH * V), frac=on, **k)
