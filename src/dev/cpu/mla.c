@@ -491,6 +491,13 @@ void dev_cpu_mla_init(struct mla *a, const struct dev_attn_mla *p, const struct 
     if (p->pick) a->n_gather = (int)(VEC_SPAN * kv->row_bytes / sizeof(float));
 }
 
+/* Are the keys and values that token t sees materialised? */
+static bool is_made(const struct cpu *c, const struct dev_attn_mla *p, const struct dev_step *b,
+                    int t)
+{
+    return c->expand[t] && !(p->pick && b->pos[t] >= p->n_pick);
+}
+
 void dev_cpu_attn_mla(dev *d, const struct dev_step *b, const struct dev_attn_mla *p)
 {
     struct cpu *c = dev_cpu_of(d);
@@ -503,7 +510,7 @@ void dev_cpu_attn_mla(dev *d, const struct dev_step *b, const struct dev_attn_ml
     for (int form = 0; form < 2; form++) {
         a.n_list = 0;
         for (int t = 0; t < b->n_tok; t++)
-            if (c->expand[t] == form) c->mla.tok_list[a.n_list++] = t;
+            if (is_made(c, p, b, t) == form) c->mla.tok_list[a.n_list++] = t;
         if (a.n_list == 0) continue;
         if (form)
             materialised(c, b, &a, &products);

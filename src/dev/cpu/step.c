@@ -6,12 +6,6 @@
 #include "dev/cpu/kv_page.h"
 #include "dev/cpu/work.h"
 
-/* Does a token there see some positions only? */
-static bool picks(const struct cpu *c, int pos)
-{
-    return c->most.index_top && pos >= c->most.index_top;
-}
-
 /* What of each token operators look up. */
 static void look_up(struct cpu *c, const struct dev_step *s)
 {
@@ -20,8 +14,8 @@ static void look_up(struct cpu *c, const struct dev_step *s)
         for (int t = s->seq_tok0[q]; t < s->seq_tok0[q + 1]; t++) {
             c->seq_of[t] = q;
             c->generated[t] = s->pos[t] >= end;
-            c->expand[t] = c->most.mla_r && s->pos[t] >= c->most.max.mla_expand_from &&
-                           s->pos[t] < end && !picks(c, s->pos[t]);
+            c->expand[t] =
+                c->most.mla_r && s->pos[t] >= c->most.max.mla_expand_from && s->pos[t] < end;
         }
     }
 }
