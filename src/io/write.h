@@ -24,11 +24,12 @@ void io_out_u64(io_out *o, const char *key, uint64_t v);
 void io_out_f32(io_out *o, const char *key, float v);
 void io_out_bool(io_out *o, const char *key, bool v);
 /* An array of n values: its head; then n calls of io_out_elem_str (IO_STR), io_out_elem_i32
- * (IO_I32) or io_out_elem_f32 (IO_F32). */
+ * (IO_I32), io_out_elem_f32 (IO_F32) or io_out_elem_bool (IO_BOOL). */
 void io_out_array(io_out *o, const char *key, enum io_type elem, uint64_t n);
 void io_out_elem_str(io_out *o, const char *p, uint64_t n);
 void io_out_elem_i32(io_out *o, int32_t v);
 void io_out_elem_f32(io_out *o, float v);
+void io_out_elem_bool(io_out *o, bool v);
 /* One key of a GGUF model as it is, arrays too. */
 void io_out_copy(io_out *o, const io_model *m, int i_meta);
 

@@ -85,6 +85,11 @@ void io_out_elem_f32(io_out *o, float v)
     put_uint(&o->meta, bits, 4);
 }
 
+void io_out_elem_bool(io_out *o, bool v)
+{
+    put_uint(&o->meta, v, 1);
+}
+
 void io_out_copy(io_out *o, const io_model *m, int i_meta)
 {
     const struct io_kv *kv = &m->meta.kv[i_meta];
