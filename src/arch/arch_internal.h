@@ -16,6 +16,11 @@ sl_status arch_cfg_check(const struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* ---- delta.c: sizes of gated delta layers. FORMAT, UNSUPPORTED ---- */
 sl_status arch_check_delta(const struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 
+/* ---- index.c: sizes of a lightning indexer. FORMAT, UNSUPPORTED ---- */
+sl_status arch_check_index(const struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* MTP layers that m has without their indexers see all positions. */
+void arch_index_mtp(const io_model *m, struct arch_cfg *c);
+
 /* ---- keys.c: UNSUPPORTED names a key that changes what the model computes, is not obeyed, and is
  * not at its neutral value ---- */
 sl_status arch_keys_hf(const struct json *config, const struct arch_cfg *c,

@@ -154,6 +154,7 @@ sl_status arch_cfg_check(const struct arch_cfg *c, sl_err *err)
         return SL_FAIL(err, FORMAT, "rotated dimensions %d of a head of %d", c->n_rot, c->d_head);
     if (c->n_expert) SL_TRY(check_moe(c, err));
     if (c->n_delta_k) SL_TRY(arch_check_delta(c, err));
+    if (c->n_index) SL_TRY(arch_check_index(c, err));
     if (c->rope_kind != ARCH_ROPE_PLAIN && !(c->rope_factor >= 1e-3 && c->rope_factor <= 1e6))
         return SL_FAIL(err, FORMAT, "rope scaling factor %g", c->rope_factor);
     if (c->rope_kind == ARCH_ROPE_LLAMA3 &&
@@ -224,6 +225,7 @@ sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *c, 
         SL_TRY(io_need_config(m, &config, err));
         sl_status st = arch_cfg_read_json(config, a, c, err);
         if (st) status_prefix(err, "config.json");
+        if (!st) arch_index_mtp(m, c);
         c->head_apart = !st && c->tied_head && arch_head_differs(m);
         if (c->head_apart) c->tied_head = false;
         return st;
@@ -233,6 +235,7 @@ sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *c, 
     SL_TRY(read_gguf(m, a, c, err));
     sl_status st = finish(c, err);
     if (st) status_prefix(err, "%s", io_path(m));
+    if (!st) arch_index_mtp(m, c);
     return st;
 }
 

@@ -342,9 +342,13 @@ sl_status arch_hf_dual_chunk(const struct json *o, struct arch_cfg *c, sl_err *e
 sl_status arch_hf_mla(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
     bool interleave = true, bias = false;
+    const struct json *types = NULL;
     SL_TRY(arch_hf_bool(o, "attention_bias", false, &bias, err));
     if (bias) return SL_FAIL(err, UNSUPPORTED, "attention_bias is not supported in MLA");
-    SL_TRY(arch_hf_layer_types(o, false, c, err));
+    if (c->n_index)
+        SL_TRY(arch_hf_types(o, "indexed_attention", c, &types, err));
+    else
+        SL_TRY(arch_hf_layer_types(o, false, c, err));
     SL_TRY(arch_hf_int(o, "kv_lora_rank", ARCH_RANGE(-1, 1, 65536), &c->kv_lora, err));
     SL_TRY(arch_hf_int(o, "q_lora_rank", ARCH_RANGE(0, 0, 65536), &c->q_lora, err));
     SL_TRY(arch_hf_int(o, "qk_nope_head_dim", ARCH_RANGE(-1, 1, 65536), &c->d_nope, err));
@@ -380,6 +384,22 @@ sl_status arch_hf_moe_v3(const struct json *o, const struct arch_moe_v3 *def, st
     c->route_scale = (float)scale;
     SL_TRY(arch_hf_bool(o, "norm_topk_prob", true, &c->route_norm, err));
     c->route_sigmoid = c->route_bias = true;
+    return SL_OK;
+}
+
+sl_status arch_hf_mlp_types(const struct json *o, struct arch_cfg *c, sl_err *err)
+{
+    const struct json *list = text_json_get(o, "mlp_layer_types");
+    int i = 0;
+    if (!list || list->kind == JSON_NULL_K) return SL_OK;
+    if (list->kind != JSON_ARRAY_K || list->n != (size_t)c->n_layer)
+        return SL_FAIL(err, FORMAT, "mlp_layer_types is not a list of %d layers", c->n_layer);
+    for (const struct json *v = list->child; v; v = v->next, i++) {
+        bool moe = text_json_is(v, "sparse");
+        if (!moe && !text_json_is(v, "dense"))
+            return SL_FAIL(err, UNSUPPORTED, "mlp_layer_types[%d] is neither dense nor sparse", i);
+        c->layer[i].ffn = moe ? ARCH_MOE : ARCH_DENSE;
+    }
     return SL_OK;
 }
 

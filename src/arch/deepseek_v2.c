@@ -30,10 +30,10 @@ static sl_status groups(const io_model *m, struct arch_cfg *c, sl_err *err)
 static sl_status shared_count(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
     char name[96];
-    uint64_t n = 0;
-    if (!c->n_expert || c->n_shared ||
-        io_meta_u64(m, "deepseek2.expert_shared_count", &n, NULL) == SL_OK)
-        return SL_OK;
+    int n = 0;
+    if (!c->n_expert || c->n_shared) return SL_OK;
+    SL_TRY(arch_gguf_int(m, "expert_shared_count", ARCH_RANGE(-1, -1, 64), &n, err));
+    if (n >= 0) return SL_OK;
     for (int i = 0; i < c->n_layer; i++) {
         arch_tensor_name(&c->naming, ROLE_UP_SHEXP, i, "weight", name, sizeof name);
         const struct tensor *t = io_find(m, name);
@@ -65,7 +65,7 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
     c->d_nope = key_mla - c->d_rope;
     if (c->d_nope < 1)
         return SL_FAIL(err, FORMAT,
-                       "%s: deepseek2.attention.key_length %d is not above rope.dimension_count %d",
+                       "%s: attention.key_length %d is not above rope.dimension_count %d",
                        io_path(m), key_mla, c->d_rope);
     c->d_head = key_mla;
     c->n_rot = c->d_rope;

@@ -9,29 +9,12 @@ static bool match_gguf(const io_model *m)
     return false;
 }
 
-/* mlp_layer_types, where it is there: which layers have experts. */
-static sl_status read_layers(const struct json *o, struct arch_cfg *c, sl_err *err)
-{
-    const struct json *list = text_json_get(o, "mlp_layer_types");
-    int i = 0;
-    if (!list || list->kind == JSON_NULL_K) return SL_OK;
-    if (list->kind != JSON_ARRAY_K || list->n != (size_t)c->n_layer)
-        return SL_FAIL(err, FORMAT, "mlp_layer_types is not a list of %d layers", c->n_layer);
-    for (const struct json *v = list->child; v; v = v->next, i++) {
-        bool moe = text_json_is(v, "sparse");
-        if (!moe && !text_json_is(v, "dense"))
-            return SL_FAIL(err, UNSUPPORTED, "mlp_layer_types[%d] is neither dense nor sparse", i);
-        c->layer[i].ffn = moe ? ARCH_MOE : ARCH_DENSE;
-    }
-    return SL_OK;
-}
-
 static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
     static const struct arch_moe_v3 def = {64, 4, 1, 1536, 1, 1, 1.8};
     SL_TRY(arch_hf_mla(o, c, err));
     SL_TRY(arch_hf_moe_v3(o, &def, c, err));
-    return read_layers(o, c, err);
+    return arch_hf_mlp_types(o, c, err);
 }
 
 const struct arch arch_glm4_moe_lite = {

@@ -95,6 +95,21 @@ static sl_status gqa(struct list *l, sl_err *err)
     return gains(l, norm, BASE_COUNT_OF(norm), err);
 }
 
+/* A lightning indexer. */
+static sl_status indexer(struct list *l, sl_err *err)
+{
+    const struct arch_cfg *c = l->c;
+    const struct row q = {ROLE_INDEX_Q, (int64_t)c->n_index * c->d_index, c->q_lora, true},
+                     k = {ROLE_INDEX_K, c->d_index, c->d_model, true},
+                     w = {ROLE_INDEX_W, c->n_index, c->d_model, true},
+                     norm = {ROLE_INDEX_K_NORM, c->d_index, 0, true};
+    SL_TRY(add(l, &q, "weight", IO_MOCK_MATRIX, err));
+    SL_TRY(add(l, &k, "weight", IO_MOCK_MATRIX, err));
+    SL_TRY(add(l, &norm, "weight", IO_MOCK_GAIN, err));
+    SL_TRY(add(l, &norm, "bias", IO_MOCK_SMALL, err));
+    return add(l, &w, "weight", IO_MOCK_EXACT, err);
+}
+
 static sl_status mla(struct list *l, sl_err *err)
 {
     const struct arch_cfg *c = l->c;
@@ -109,6 +124,7 @@ static sl_status mla(struct list *l, sl_err *err)
     const struct row norm[] = {{ROLE_Q_A_NORM, c->q_lora, 0, low},
                                {ROLE_KV_A_NORM, c->kv_lora, 0, true}};
     SL_TRY(matrices(l, mat, BASE_COUNT_OF(mat), err));
+    if (c->layer[l->layer].index == ARCH_INDEX_OWN) SL_TRY(indexer(l, err));
     return gains(l, norm, BASE_COUNT_OF(norm), err);
 }
 

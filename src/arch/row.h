@@ -26,6 +26,13 @@
     ARCH_GGUF_KEYS_MOE_SHARED ARCH_GGUF_KEYS_MTP                                                   \
         "|rope.scaling.yarn_log_multiplier|attention.key_length_mla|attention.value_length_mla|"   \
         "attention.q_lora_rank|attention.kv_lora_rank"
+/* of a lightning indexer beside MLA */
+#define ARCH_HF_KEYS_INDEX                                                                         \
+    "index_n_heads|index_head_dim|index_topk|indexer_rope_interleave|mlp_layer_types|"             \
+    "scoring_func|moe_layer_freq|" ARCH_HF_KEYS_MLA "|" ARCH_HF_KEYS_MOE
+#define ARCH_GGUF_KEYS_INDEX                                                                       \
+    ARCH_GGUF_KEYS_MLA "|attention.indexer.head_count|attention.indexer.key_length|"               \
+                       "attention.indexer.top_k|attention.layer_norm_epsilon"
 /* of gated delta layers, and of the experts beside them */
 #define ARCH_HF_KEYS_DELTA                                                                         \
     "partial_rotary_factor|mrope_section|mrope_interleaved|full_attention_interval|"               \
@@ -81,6 +88,7 @@ struct arch {
     } unsaid;
     const struct arch_alias *alias; /* names that differ from the usual ones; NULL = none */
     bool permutes_qk;               /* see arch_permutes_qk */
+    enum arch_rope_style index_rope; /* of an indexer; GGUF files can not say it */
     bool ffn_scale_unused;          /* by llama.cpp: see arch_scale_used */
     bool delta_packed, delta_tiled; /* see arch_packs_delta, arch_tiles_delta */
     bool no_keys; /* layers without keys: attention.head_count_kv may have zeros */
@@ -130,6 +138,10 @@ bool arch_gguf_array(const io_model *m, const char *key, struct io_array *out);
 sl_status arch_gguf_delta(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* The same with their experts, and the shared one. */
 sl_status arch_gguf_delta_moe(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* A lightning indexer in every layer. UNSUPPORTED: none has its tensors. */
+sl_status arch_gguf_index(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* attention.indexer.types, or else the tensors: which layers have an indexer of their own. */
+sl_status arch_gguf_index_layers(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* Has the file that tensor of the first layer? Where no key says it, the tensors do. */
 bool arch_gguf_has(const io_model *m, const struct arch_cfg *c, enum arch_role role);
 
@@ -169,6 +181,16 @@ struct arch_moe_v3 {
 };
 sl_status arch_hf_moe_v3(const struct json *o, const struct arch_moe_v3 *def, struct arch_cfg *c,
                          sl_err *err) BASE_MUST_USE;
+/* mlp_layer_types, where it is there: which layers have experts. */
+sl_status arch_hf_mlp_types(const struct json *o, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* A lightning indexer in every layer, before arch_hf_mla; n_head: of it, where a configuration does
+ * not say. */
+sl_status arch_hf_index(const struct json *o, int n_head, struct arch_cfg *c,
+                        sl_err *err) BASE_MUST_USE;
+/* indexer_types, index_topk_pattern, or index_topk_freq and index_skip_topk_offset: which layers
+ * have an indexer of their own. */
+sl_status arch_hf_index_layers(const struct json *o, struct arch_cfg *c,
+                               sl_err *err) BASE_MUST_USE;
 /* decoder_sparse_step and mlp_only_layers: which layers have experts. */
 sl_status arch_hf_sparse_layers(const struct json *o, struct arch_cfg *c,
                                 sl_err *err) BASE_MUST_USE;
@@ -223,6 +245,12 @@ sl_status arch_put_moe_shared(const struct arch_cfg *c, const struct arch_keys *
  * not say. */
 sl_status arch_put_delta(const struct arch_cfg *c, const struct arch_keys *k,
                          sl_err *err) BASE_MUST_USE;
+/* Keys of a lightning indexer, and of the experts beside it. UNSUPPORTED: a rope of it that GGUF
+ * can not say. */
+sl_status arch_put_index(const struct arch_cfg *c, const struct arch_keys *k,
+                         sl_err *err) BASE_MUST_USE;
+/* Which layers have an indexer of their own. */
+void arch_put_index_layers(const struct arch_cfg *c, const struct arch_keys *k);
 
 /* ---- writing config.json (write_hf.c) ---- */
 /* The shortest decimal that is the same number, as f32 where it came from one. */
@@ -244,6 +272,9 @@ void arch_jw_sparse_layers(const struct arch_cfg *c, struct json_w *w);
 /* Members of gated delta layers and of their experts; UNSUPPORTED as arch_jw_heads, but for what a
  * head rotates. */
 sl_status arch_jw_delta(const struct arch_cfg *c, const io_model *src, struct json_w *w,
+                        sl_err *err) BASE_MUST_USE;
+/* Members of MLA, of its lightning indexer and of the experts; UNSUPPORTED as arch_jw_window. */
+sl_status arch_jw_index(const struct arch_cfg *c, const io_model *src, struct json_w *w,
                         sl_err *err) BASE_MUST_USE;
 
 #endif

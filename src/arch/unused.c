@@ -93,9 +93,20 @@ static bool is_delta(int role)
     return role >= ROLE_DELTA_QKV && role <= ROLE_DELTA_O;
 }
 
+static bool is_index(int role)
+{
+    return role >= ROLE_INDEX_Q && role <= ROLE_INDEX_W;
+}
+
+static bool index_reads(const struct arch_cfg *c, const struct arch_name *id)
+{
+    return c->layer[id->layer].index == ARCH_INDEX_OWN;
+}
+
 /* Does the layer have the role in place of its feed-forward network? */
 static bool mixer_reads(const struct arch_cfg *c, const struct arch_name *id)
 {
+    if (is_index(id->role)) return index_reads(c, id);
     if (c->layer[id->layer].mixer == ARCH_DELTA || is_delta(id->role))
         return c->layer[id->layer].mixer == ARCH_DELTA && is_delta(id->role);
     return attention_reads(c, (enum arch_role)id->role);
@@ -132,6 +143,7 @@ static bool ffn_reads(const struct arch_cfg *c, const struct arch_name *id)
 static bool bias_reads(const io_model *m, const struct arch_cfg *c, const struct arch_name *id)
 {
     bool reads = arch_reads_bias(m, c, (enum arch_role)id->role);
+    if (id->role == ROLE_INDEX_K_NORM) return index_reads(c, id);
     if (is_attention(id->role)) return reads;
     return (id->role == ROLE_ROUTER_BIAS || reads) && ffn_reads(c, id);
 }

@@ -46,7 +46,8 @@ static void put_rope(const struct arch_cfg *c, const io_model *src, struct json_
         arch_jw_real(w, "beta_fast", c->yarn_beta_fast);
         arch_jw_real(w, "beta_slow", c->yarn_beta_slow);
         if (c->yarn_real) text_jw_key_bool(w, "truncate", false);
-        snprintf(key, sizeof key, "deepseek2.rope.scaling.yarn_log_multiplier");
+        snprintf(key, sizeof key, "%.*s.rope.scaling.yarn_log_multiplier",
+                 (int)strcspn(c->row->gguf, "|"), c->row->gguf);
         if (c->kv_lora && io_meta_f64(src, key, &log_mul, NULL) == SL_OK && log_mul > 0) {
             arch_jw_real(w, "mscale", (double)(float)(log_mul * 10));
             arch_jw_real(w, "mscale_all_dim", (double)(float)(log_mul * 10));
