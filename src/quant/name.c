@@ -64,7 +64,8 @@ static enum quant_class class_by_name(const char *name, int n_dim)
     size_t n = strlen(name);
     if (n_dim < 2 || n < 8 || strcmp(name + n - 7, ".weight") != 0 || strstr(name, "norm") ||
         strstr(name, "nextn") || strstr(name, "gate_inp") || strstr(name, "mlp.gate.") ||
-        strstr(name, "conv"))
+        strstr(name, "conv") || strstr(name, "indexer.proj") ||
+        strstr(name, "indexer.weights_proj"))
         return QUANT_CLASS_OTHER;
     if (strstr(name, "_exps") || strstr(name, ".experts.")) return QUANT_CLASS_EXPERTS;
     if (strstr(name, "attn")) return QUANT_CLASS_ATTN;
@@ -89,6 +90,8 @@ enum quant_class quant_class_of(const struct arch_name *id, const char *name, in
     case ROLE_KV_B:
     case ROLE_K_B:
     case ROLE_V_B:
+    case ROLE_INDEX_Q:
+    case ROLE_INDEX_K:
     case ROLE_DELTA_QKV:
     case ROLE_DELTA_Z:
     case ROLE_DELTA_QKVZ:
@@ -128,6 +131,8 @@ bool quant_input_of(const struct arch_name *id, enum quant_input *in)
     case ROLE_V:
     case ROLE_Q_A:
     case ROLE_KV_A:
+    case ROLE_INDEX_K:
+    case ROLE_INDEX_W:
     case ROLE_DELTA_QKV:
     case ROLE_DELTA_Z:
     case ROLE_DELTA_QKVZ:
@@ -137,6 +142,7 @@ bool quant_input_of(const struct arch_name *id, enum quant_input *in)
         *in = QUANT_IN_ATTN;
         return true;
     case ROLE_Q_B:
+    case ROLE_INDEX_Q:
         *in = QUANT_IN_Q_B;
         return true;
     case ROLE_KV_B:

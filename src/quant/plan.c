@@ -114,8 +114,8 @@ static sl_status add_same(struct quant_plan *p, const char *name, const struct a
     if (abs(it->perm) && (it->n_dim == 1 ? it->cols : it->rows) % (2 * abs(it->perm)))
         return SL_FAIL(err, FORMAT, "%s: tensor %.100s does not fall into %d heads",
                        io_path(p->src), name, abs(it->perm));
-    it->store =
-        quant_store_of(p->to, io_model_kind(p->src), &w, it->n_dim == 1 || id->role == ROLE_ROUTER);
+    bool exact = it->n_dim == 1 || id->role == ROLE_ROUTER || id->role == ROLE_INDEX_W;
+    it->store = quant_store_of(p->to, io_model_kind(p->src), &w, exact);
     return is_cross_delta(p) ? quant_delta_item(p, it, err) : SL_OK;
 }
 
@@ -527,6 +527,8 @@ static bool takes_scale(const struct quant_plan *p, const struct quant_item *it)
     case ROLE_KV_B:
     case ROLE_K_B:
     case ROLE_V_B:
+    case ROLE_INDEX_Q:
+    case ROLE_INDEX_K:
         return false;
     default:
         return true;
