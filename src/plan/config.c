@@ -172,14 +172,16 @@ void plan_model_from_arch(struct plan_model *m, const struct arch_cfg *c)
     m->heads = c->n_head, m->kv_heads = c->n_head_kv, m->head_dim = c->d_head;
     m->q_lora = c->q_lora, m->kv_lora = c->kv_lora;
     m->nope = c->d_nope, m->rope = c->d_rope, m->v_dim = c->d_v;
+    m->index_heads = c->n_index, m->index_dim = c->d_index, m->index_topk = c->index_top;
     m->experts = c->n_expert, m->topk = c->n_expert_used, m->shared = c->n_shared;
     m->dense_inter = c->d_ff, m->moe_inter = c->d_ff_expert;
     m->qk_norm = c->qk_norm;
     m->unshared = c->unshared != NULL;
-    m->window = c->n_window, m->n_window = m->dense_layers = 0;
+    m->window = c->n_window, m->n_window = m->dense_layers = m->n_index = 0;
     for (int i = 0; i < c->n_layer; i++) {
         m->n_window += c->layer[i].n_window > 0;
         m->n_lin += c->layer[i].mixer == ARCH_DELTA;
+        m->n_index += c->layer[i].index == ARCH_INDEX_OWN;
         m->dense_layers += c->layer[i].ffn == ARCH_DENSE;
     }
 }

@@ -7,6 +7,18 @@
 
 #include "plan/plan_internal.h"
 
+double plan_index_layers(const struct plan_model *m)
+{
+    return m->n_index ? m->n_index : m->layers;
+}
+
+/* Parameters of one indexer. */
+static double index_params(const struct plan_model *m)
+{
+    double D = m->hidden, d = m->index_dim;
+    return m->index_topk > 0 ? m->q_lora * m->index_heads * d + D * d + D * m->index_heads : 0;
+}
+
 /* Attention parameters of one layer: split by TP, and repeated on each rank. */
 static void attn_params(const struct plan_model *m, double *split, double *repl)
 {
@@ -22,10 +34,7 @@ static void attn_params(const struct plan_model *m, double *split, double *repl)
         } else {
             *split += D * H * qd;
         }
-        if (m->index_topk > 0) {
-            *repl += (double)m->q_lora * m->index_heads * m->index_dim + D * m->index_dim +
-                     D * m->index_heads;
-        }
+        *repl += index_params(m) * plan_index_layers(m) / m->layers;
         return;
     }
     if (m->attn ==

@@ -204,7 +204,7 @@ static double kv_read(const struct plan_model *m, double ctx, double bits, int t
 static double index_keys(const struct plan_model *m, double ctx)
 {
     if (m->attn == PLAN_ATTN_V4) return m->n_c4 * ctx / 4;
-    return m->index_topk > 0 ? m->layers * ctx : 0;
+    return m->index_topk > 0 ? plan_index_layers(m) * ctx : 0;
 }
 
 /* Attention products of one query token against ctx cached tokens, all layers, absorbed form,
@@ -452,7 +452,7 @@ double plan_prompt_flop(const struct plan_model *m, double n, double past)
         double f = 2 * H * (m->nope + m->rope + m->v_dim);
         if (m->index_topk <= 0) return L * f * pairs;
         double kept = fmin(pairs, n * m->index_topk);
-        return L * (f * kept + 2.0 * m->index_heads * m->index_dim * pairs);
+        return L * f * kept + plan_index_layers(m) * 2.0 * m->index_heads * m->index_dim * pairs;
     }
     if (m->attn == PLAN_ATTN_V4) {
         double mean = past + n / 2;

@@ -46,10 +46,11 @@ struct plan_model {
     int lin_key, lin_conv, n_lin; /* width of keys, 0 = lin_d; taps; such layers, 0 = 3 of 4 */
     bool shared_gate;             /* a row more beside the shared experts */
     int index_heads, index_dim, index_topk; /* sparse indexer (V3.2, GLM-5, V4); 0 none */
+    int n_index; /* MLA: layers with an indexer of their own, of all that keep its keys; 0 = all */
     int n_c4, n_c128, window; /* V4: layers compressed 4 and 128 times, window length */
     int n_window;             /* GQA: layers that see a window only (gpt-oss) */
     bool qk_norm;             /* GQA: queries and keys are normed */
-    bool unshared;            /* GQA: what struct arch_cfg says keeps ranks from sharing heads */
+    bool unshared;            /* it has what struct arch_cfg says keeps ranks from sharing heads */
     double total;             /* parameters without the MTP module; given or computed */
     double active;            /* parameters one token touches, without embedding lookup */
     double kv_token; /* bytes of BF16 KV per token, all layers; 0 for V4 (see plan_kv_bytes) */

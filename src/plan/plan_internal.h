@@ -21,6 +21,8 @@ const struct plan_physics *plan_physics_of(const struct plan_device *d);
 /* Cached keys that one query of a GQA model sees, summed over its layers; some see a window only.
  */
 double plan_keys_seen(const struct plan_model *m, double ctx);
+/* Layers with an indexer of their own, of a model that has some. */
+double plan_index_layers(const struct plan_model *m);
 
 /* sqrt(a^2+b^2): two uses of a device that overlap, but not perfectly. */
 double plan_soft_max(double a, double b);

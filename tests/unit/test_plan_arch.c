@@ -127,6 +127,18 @@ TEST(plan_counts_what_tiny_checkpoints_hold)
     "\"original_max_position_embeddings\":4096,\"rope_type\":\"yarn\",\"truncate\":false},"        \
     "\"rope_theta\":150000,\"router_aux_loss_coef\":0.9,\"sliding_window\":128,"                   \
     "\"swiglu_limit\":7.0,\"tie_word_embeddings\":false,\"vocab_size\":201088," more "}"
+#define GLM5(more)                                                                                 \
+    "{\"attention_bias\":false,\"head_dim\":64,\"hidden_act\":\"silu\",\"hidden_size\":6144,"      \
+    "\"index_head_dim\":128,\"index_n_heads\":32,\"index_topk\":2048,"                            \
+    "\"indexer_rope_interleave\":true,\"intermediate_size\":12288,\"kv_lora_rank\":512,"          \
+    "\"max_position_embeddings\":202752,\"model_type\":\"glm_moe_dsa\","                          \
+    "\"moe_intermediate_size\":2048,\"n_group\":1,\"topk_group\":1,\"n_routed_experts\":256,"      \
+    "\"n_shared_experts\":1,\"num_experts_per_tok\":8,\"first_k_dense_replace\":3,"               \
+    "\"num_attention_heads\":64,\"num_hidden_layers\":78,\"num_key_value_heads\":64,"             \
+    "\"num_nextn_predict_layers\":1,\"q_lora_rank\":2048,\"qk_nope_head_dim\":192,"               \
+    "\"qk_rope_head_dim\":64,\"v_head_dim\":256,\"rms_norm_eps\":1e-05,\"rope_parameters\":"      \
+    "{\"rope_theta\":1000000,\"rope_type\":\"default\"},\"routed_scaling_factor\":2.5,"           \
+    "\"topk_method\":\"noaux_tc\"," more "\"vocab_size\":154880}"
 static const struct {
     const char *name, *text;
     double total, active; /* billions, as published; 0 = only roughly known */
@@ -191,6 +203,24 @@ static const struct {
      "\"q_lora_rank\":768,\"kv_lora_rank\":512,\"qk_nope_head_dim\":192,"
      "\"qk_rope_head_dim\":64,\"v_head_dim\":256,\"vocab_size\":154880}",
      30, 0, 31.2, 54144, 1, 0},
+    {"DeepSeek-V3.2",
+     "{\"attention_bias\":false,\"ep_size\":1,\"first_k_dense_replace\":3,"
+     "\"hidden_act\":\"silu\",\"hidden_size\":7168,\"index_head_dim\":128,\"index_n_heads\":64,"
+     "\"index_topk\":2048,\"intermediate_size\":18432,\"kv_lora_rank\":512,"
+     "\"max_position_embeddings\":163840,\"model_type\":\"deepseek_v32\","
+     "\"moe_intermediate_size\":2048,\"moe_layer_freq\":1,\"n_group\":8,"
+     "\"n_routed_experts\":256,\"n_shared_experts\":1,\"norm_topk_prob\":true,"
+     "\"num_attention_heads\":128,\"num_experts_per_tok\":8,\"num_hidden_layers\":61,"
+     "\"num_key_value_heads\":128,\"num_nextn_predict_layers\":1,\"q_lora_rank\":1536,"
+     "\"qk_nope_head_dim\":128,\"qk_rope_head_dim\":64,\"rms_norm_eps\":1e-06,"
+     "\"rope_scaling\":{\"beta_fast\":32,\"beta_slow\":1,\"factor\":40,\"mscale\":1.0,"
+     "\"mscale_all_dim\":1.0,\"original_max_position_embeddings\":4096,\"type\":\"yarn\"},"
+     "\"rope_theta\":10000,\"routed_scaling_factor\":2.5,\"scoring_func\":\"sigmoid\","
+     "\"topk_group\":4,\"topk_method\":\"noaux_tc\",\"v_head_dim\":128,\"vocab_size\":129280}",
+     671.9, 37, 685.4, 85888, 1, 0},
+    {"GLM-5", GLM5(""), 744, 40, 753.9, 109824, 1, 0},
+    {"GLM-5.2", GLM5("\"index_topk_freq\":4,\"index_skip_topk_offset\":3,"), 743.4, 40, 753.3,
+     109824, 1, 0},
     {"gpt-oss-20b", OSS("\"num_hidden_layers\":24,\"num_local_experts\":32"), 20.91, 3.61, 0, 24576,
      0, 12},
     {"gpt-oss-120b", OSS("\"num_hidden_layers\":36,\"num_local_experts\":128"), 116.83, 5.13, 0,
