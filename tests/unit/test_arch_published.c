@@ -36,6 +36,17 @@
     "\"mscale\":1.0,\"mscale_all_dim\":1.0,\"original_max_position_embeddings\":4096}"
 #define ONES10 "1,1,1,1,1,1,1,1,1,1,"
 
+#define GLM5                                                                                       \
+    ",\"attention_bias\":false,\"head_dim\":64,\"index_head_dim\":128,\"index_n_heads\":32,"      \
+    "\"index_topk\":2048,\"indexer_rope_interleave\":true,\"kv_lora_rank\":512,"                  \
+    "\"moe_intermediate_size\":2048,\"moe_layer_freq\":1,\"n_group\":1,\"topk_group\":1,"         \
+    "\"n_routed_experts\":256,\"n_shared_experts\":1,\"num_experts_per_tok\":8,"                  \
+    "\"norm_topk_prob\":true,\"num_nextn_predict_layers\":1,\"q_lora_rank\":2048,"                \
+    "\"qk_head_dim\":256,\"qk_nope_head_dim\":192,\"qk_rope_head_dim\":64,"                       \
+    "\"rms_norm_eps\":1e-5,\"rope_interleave\":true,\"rope_parameters\":{\"rope_theta\":1000000," \
+    "\"rope_type\":\"default\"},\"routed_scaling_factor\":2.5,\"scoring_func\":\"sigmoid\","      \
+    "\"topk_method\":\"noaux_tc\",\"v_head_dim\":256,\"ep_size\":1,\"first_k_dense_replace\":3"
+
 static const char *const published[] = {
     /* Llama 3.1, 3.2, 2; SmolLM2, Yi, Mistral, Mistral-Nemo */
     "\"model_type\":\"llama\",\"architectures\":[\"LlamaForCausalLM\"],"
@@ -120,6 +131,16 @@ static const char *const published[] = {
     "\"n_shared_experts\":1,\"num_experts_per_tok\":4,\"moe_intermediate_size\":1536,"
     "\"first_k_dense_replace\":1,\"n_group\":1,\"topk_group\":1,\"topk_method\":\"noaux_tc\","
     "\"norm_topk_prob\":true,\"routed_scaling_factor\":1.8,\"num_nextn_predict_layers\":1",
+    /* DeepSeek-V3.2, GLM-5, GLM-5.2 in transformers' spelling */
+    "\"model_type\":\"deepseek_v32\"," SIZES(61, 7168, 18432, 128, 128, 129280, 163840) DEEPSEEK
+    YARN(40) ",\"q_lora_rank\":1536,\"n_routed_experts\":256,\"num_experts_per_tok\":8,"
+    "\"n_shared_experts\":1,\"moe_intermediate_size\":2048,\"first_k_dense_replace\":3,"
+    "\"n_group\":8,\"topk_group\":4,\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,"
+    "\"routed_scaling_factor\":2.5,\"scoring_func\":\"sigmoid\",\"num_nextn_predict_layers\":1,"
+    "\"index_head_dim\":128,\"index_n_heads\":64,\"index_topk\":2048",
+    "\"model_type\":\"glm_moe_dsa\"," SIZES(78, 6144, 12288, 64, 64, 154880, 202752) GLM5,
+    "\"model_type\":\"glm_moe_dsa\"," SIZES(78, 6144, 12288, 64, 64, 154880, 1048576) GLM5
+    ",\"index_topk_freq\":4,\"index_skip_topk_offset\":3,\"index_share_for_mtp_iteration\":true",
     /* Qwen3-Next-80B-A3B, Qwen3.5-35B-A3B, Qwen3.5-27B */
     "\"model_type\":\"qwen3_next\"," SIZES(
         48, 2048, 5120, 16, 2, 151936,
