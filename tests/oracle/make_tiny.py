@@ -29,6 +29,7 @@ import zlib
 import numpy as np
 import torch
 
+import index_ref
 import mtp_ref
 import tiny_gguf
 import tiny_hf
@@ -62,8 +63,11 @@ def entry(ids, z, rows, std, blob):
 def make_reference(out, name, spec, value, tmp):
     seqs = sequences(name, spec)
     ids = [s[0] for s in seqs]
+    c, watch = tiny_hf.text_config(spec["config"]), None
+    if "index_topk" in c:
+        watch = index_ref.Watch(name, c, value, lambda n: mtp_ref.angles(c, n))
     logits, hidden, _ = tiny_hf.reference(spec, value, tmp + "/f32", ids)
-    exact, hidden64, _ = tiny_hf.reference(spec, value, tmp + "/f64", ids, torch.float64)
+    exact, hidden64, _ = tiny_hf.reference(spec, value, tmp + "/f64", ids, torch.float64, watch)
     std = float(np.concatenate(logits).std())
     noise = max(float(np.abs(a - b).max()) for a, b in zip(logits, exact)) / std
     assert np.isfinite(std) and std > 0.3, (name, std)
@@ -73,7 +77,6 @@ def make_reference(out, name, spec, value, tmp):
     ref = dict(n_vocab=logits[0].shape[1], std=std,
                seqs=[entry(s[0], z, s[1], std, blob) for s, z in zip(seqs, logits)])
     if spec.get("mtp"):
-        c = tiny_hf.text_config(spec["config"])
         ref["mtp"] = []
         for s, h in list(zip(ids, hidden64))[:2]:
             z = mtp_ref.forward(c, value, c["num_hidden_layers"], s, h)
@@ -82,7 +85,8 @@ def make_reference(out, name, spec, value, tmp):
     with open(f"{out}/ref/{name}.json", "w") as f:
         json.dump(ref, f)
     np.concatenate(blob).tofile(f"{out}/ref/{name}.f32")
-    print(f"{name:20s} std {std:.2f}  f32-f64 {noise:.1e} std", flush=True)
+    more = f"  least gap of positions {watch.least:.1e}" if watch else ""
+    print(f"{name:20s} std {std:.2f}  f32-f64 {noise:.1e} std{more}", flush=True)
 
 
 def to_np(value):

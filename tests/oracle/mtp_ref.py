@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MTP layers of DeepSeek-V3 and GLM-4.5, written out: no code shared with the engine or with
-transformers.
+"""The MTP layers of DeepSeek-V3, V3.2 and GLM-4.5, written out: no code shared with the engine or
+with transformers.
 
   h'[i]    = eh_proj [ enorm(emb(t[i+1])) ; hnorm(h[i]) ]
              with h = hidden after the main model's final norm
@@ -11,6 +11,8 @@ import math
 
 import torch
 
+import index_ref
+
 
 def rms(x, w, eps):
     return x / (x.pow(2).mean(-1, keepdim=True) + eps).sqrt() * w
@@ -18,7 +20,8 @@ def rms(x, w, eps):
 
 def yarn(c):
     """(frequencies of the pairs, factor on the softmax scale)"""
-    d, rp, base = c["qk_rope_head_dim"], c["rope_scaling"], c["rope_theta"]
+    d, rp = c["qk_rope_head_dim"], c.get("rope_scaling")
+    base = c["rope_theta"] if "rope_theta" in c else c["rope_parameters"]["rope_theta"]
     f = torch.tensor([base ** (-2 * i / d) for i in range(d // 2)], dtype=torch.float64)
     if rp is None:
         return f, 1
@@ -30,6 +33,11 @@ def yarn(c):
     ramp = ((torch.arange(d // 2, dtype=torch.float64) - lo) / max(hi - lo, 0.001)).clamp(0, 1)
     assert rp["mscale"] == rp["mscale_all_dim"]
     return f / s * ramp + f * (1 - ramp), (0.1 * rp["mscale_all_dim"] * math.log(s) + 1) ** 2
+
+
+def angles(c, n):
+    """[n, rope / 2]"""
+    return torch.arange(n, dtype=torch.float64)[:, None] * yarn(c)[0]
 
 
 def rotate(x, ang):
@@ -67,10 +75,9 @@ def attention(c, w, x):
         return gqa(c, w, x)
     h, nope, v = c["num_attention_heads"], c["qk_nope_head_dim"], c["v_head_dim"]
     rope, r, T = c["qk_rope_head_dim"], c["kv_lora_rank"], len(x)
-    f, mul = yarn(c)
-    ang = torch.arange(T, dtype=torch.float64)[:, None] * f
-    q = rms(x @ w["q_a_proj"].T, w["q_a_layernorm"], 1e-6) @ w["q_b_proj"].T
-    q = q.view(T, h, nope + rope)
+    mul, ang = yarn(c)[1], angles(c, T)
+    latent = rms(x @ w["q_a_proj"].T, w["q_a_layernorm"], 1e-6)
+    q = (latent @ w["q_b_proj"].T).view(T, h, nope + rope)
     kv = x @ w["kv_a_proj_with_mqa"].T
     lat = rms(kv[:, :r], w["kv_a_layernorm"], 1e-6) @ w["kv_b_proj"].T
     lat = lat.view(T, h, nope + v)
@@ -78,6 +85,11 @@ def attention(c, w, x):
     s = torch.einsum("ihd,jhd->hij", q[..., :nope], lat[..., :nope])
     s = s + torch.einsum("ihd,jd->hij", rotate(q[..., nope:], ang), key_r[:, 0])
     s = s * (mul / math.sqrt(nope + rope))
+    if "index_topk" in c:
+        own = {n.removeprefix("indexer."): t for n, t in w.items() if n.startswith("indexer.")}
+        best = index_ref.scores(c, own, x, latent, ang)
+        assert index_ref.gap(c, best) > index_ref.GAP
+        s = s.masked_fill(~index_ref.chosen(c, best), -math.inf)
     s = s.masked_fill(torch.ones(T, T).triu(1).bool(), -math.inf).softmax(-1)
     return torch.einsum("hij,jhd->ihd", s, lat[..., nope:]).reshape(T, h * v) @ w["o_proj"].T
 

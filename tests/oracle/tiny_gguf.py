@@ -19,6 +19,8 @@ NORMS = {"q_a_layernorm": "attn_q_a_norm", "kv_a_layernorm": "attn_kv_a_norm",
 ATTN = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output",
         "q_a_proj": "attn_q_a", "q_b_proj": "attn_q_b", "kv_a_proj_with_mqa": "attn_kv_a_mqa"}
 
+INDEX = {"wq_b": "attn_q_b", "wk": "attn_k", "weights_proj": "proj"}
+
 
 class Delta:
     """What llama.cpp's converter does to the tensors of gated delta layers, and the reverse."""
@@ -161,6 +163,10 @@ def plan(c, w, legacy, n_layer):
                     rope_rows(f"{p}{b}.{part}", name, heads)
                 else:
                     same(f"{p}{b}.{part}", name)
+        for a, b in INDEX.items():
+            same(f"{p}indexer.{b}.weight", f"{hf}self_attn.indexer.{a}.weight")
+        for part in ("weight", "bias"):
+            same(f"{p}indexer.k_norm.{part}", f"{hf}self_attn.indexer.k_norm.{part}")
         same(p + "attn_sinks.weight", hf + "self_attn.sinks")
         for a, b in NORMS.items():
             same(f"{p}{b}.weight", f"{hf}self_attn.{a}.weight")
@@ -218,6 +224,15 @@ def n_rot(c, rp):
     return c.get("rotary_dim") or int(head_dim(c) * factor)
 
 
+def index_keys(wr, c):
+    p = GGUF_ARCH[c["model_type"]] + ".attention.indexer."
+    wr.add_uint32(p + "head_count", c["index_n_heads"])
+    wr.add_uint32(p + "key_length", c["index_head_dim"])
+    wr.add_uint32(p + "top_k", c["index_topk"])
+    if "indexer_types" in c:
+        wr.add_array(p + "types", [t == "full" for t in c["indexer_types"]])
+
+
 def keys(wr, c, name, legacy, n_layer, n_mtp):
     wr.add_name(name)
     wr.add_block_count(n_layer)
@@ -258,6 +273,8 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
         wr.add_kv_lora_rank(r)
         if c["q_lora_rank"]:
             wr.add_q_lora_rank(c["q_lora_rank"])
+        if "index_topk" in c:
+            index_keys(wr, c)
     if has_delta(c):
         wr.add_ssm_conv_kernel(c["linear_conv_kernel_dim"])
         wr.add_ssm_state_size(c["linear_key_head_dim"])
@@ -352,7 +369,8 @@ def encode(q, x, rng, stacked=False):
 def q_of(gname, x, spec):
     base = gname.rsplit(".", 1)[0]
     short = base.split(".", 2)[-1] if base.startswith("blk.") else base
-    exact = ("ffn_gate_inp", "exp_probs_b", "ssm_conv1d", "ffn_gate_inp_shexp", "ssm_a")
+    exact = ("ffn_gate_inp", "exp_probs_b", "ssm_conv1d", "ffn_gate_inp_shexp", "ssm_a",
+             "indexer.proj")
     if x.ndim == 1 or gname.endswith(".bias") or short in exact or "norm" in short:
         return Q.F32
     t = spec.get("types")

@@ -43,6 +43,12 @@ def is_delta(c, i):
     return (i + 1) % c["full_attention_interval"] != 0
 
 
+def has_index(c, i):
+    """Has the layer a lightning indexer of its own?"""
+    types = c.get("indexer_types") or []
+    return "index_topk" in c and (i >= len(types) or types[i] == "full")
+
+
 def is_f32(spec, n):
     """Is it stored in F32, whatever the matrices are?"""
     return "e_score_correction_bias" in n or any(k in n for k in spec.get("f32", ()))
@@ -147,6 +153,16 @@ def weights(name, spec):
         mat(p + "kv_b_proj.weight", h * (c["qk_nope_head_dim"] + c["v_head_dim"]), r, 1.5)
         mat(p + "o_proj.weight", D, h * c["v_head_dim"])
 
+    def indexer(p):
+        """Two heads are opposite, so that one of them always scores: else some scores are all 0."""
+        n, d = c["index_n_heads"], c["index_head_dim"]
+        mat(p + "wq_b.weight", n * d, c["q_lora_rank"])
+        out[p + "wq_b.weight"][d:2 * d] = -out[p + "wq_b.weight"][:d]
+        mat(p + "wk.weight", d, D)
+        vec(p + "k_norm.weight", d)
+        vec(p + "k_norm.bias", d, 0.0, 0.2)
+        mat(p + "weights_proj.weight", n, D)
+
     def layer(i):
         p = f"model.layers.{i}."
         vec(p + "input_layernorm.weight", D, 1.0 - less)
@@ -155,6 +171,8 @@ def weights(name, spec):
             attn_delta(p + "linear_attn.")
         else:
             (attn_mla if "kv_lora_rank" in c else attn_gqa)(p + "self_attn.")
+        if has_index(c, i):
+            indexer(p + "self_attn.indexer.")
         if not is_moe(c, i):
             mlp(p + "mlp.", c["intermediate_size"])
             return
@@ -338,8 +356,9 @@ def write_folder(path, spec, w):
     return value
 
 
-def reference(spec, value, work, seqs, dtype=torch.float32):
-    """Logits [T, V] of each sequence, from transformers: eager attention, weights as given."""
+def reference(spec, value, work, seqs, dtype=torch.float32, watch=None):
+    """Logits [T, V] of each sequence, from transformers: eager attention, weights as given.
+    watch(model): called before it runs."""
     from transformers import AutoModelForCausalLM
     plain = dict(text_config(spec["config"]))
     plain["model_type"] = spec.get("as_type", plain["model_type"])
@@ -361,6 +380,8 @@ def reference(spec, value, work, seqs, dtype=torch.float32):
     sd = model.state_dict()
     assert torch.equal(sd["model.embed_tokens.weight"].float(),
                        keep["model.embed_tokens.weight"]), "weights were not loaded"
+    if watch:
+        watch(model)
     out, hidden = [], []
     with torch.no_grad():
         for ids in seqs:

@@ -29,7 +29,9 @@ GGUF_ARCH = {
     "gpt_oss": "gpt-oss",
     "qwen3_next": "qwen3next",
     "qwen3_5_text": "qwen35",
-    "qwen3_5_moe_text": "qwen35moe"
+    "qwen3_5_moe_text": "qwen35moe",
+    "deepseek_v32": "deepseek32",
+    "glm_moe_dsa": "glm-dsa"
 }
 PERMUTED = ("llama", "mistral")
 
@@ -431,6 +433,38 @@ SPECS = {
                                      partial_rotary_factor=0.5, mrope_interleaved=True,
                                      mrope_section=[2, 2, 2]),
                 **dict(next_delta(), full_attention_interval=2)))),
+    # a lightning indexer that chooses among more positions than it keeps, in the MTP layer too
+    "deepseek_v32": dict(
+        dtype="BF16", tok="deepseek-v3", mtp=1, mid=150, shards=2, gguf=["plain"],
+        f32=("weights_proj", "indexer.k_norm"),
+        config=base("DeepseekV32ForCausalLM", "deepseek_v32", attention_bias=False,
+                    hidden_size=64, intermediate_size=88, moe_intermediate_size=16,
+                    num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4,
+                    n_shared_experts=1, n_routed_experts=12, num_experts_per_tok=4,
+                    routed_scaling_factor=2.5, kv_lora_rank=40, q_lora_rank=64,
+                    qk_rope_head_dim=16, v_head_dim=24, qk_nope_head_dim=32, index_n_heads=4,
+                    index_head_dim=32, index_topk=12, topk_method="noaux_tc", n_group=4,
+                    topk_group=2, scoring_func="sigmoid", first_k_dense_replace=1,
+                    moe_layer_freq=1, norm_topk_prob=True, num_nextn_predict_layers=1,
+                    rope_theta=10000, ep_size=1, torch_dtype="bfloat16",
+                    rope_scaling=dict(type="yarn", mscale=1.0, mscale_all_dim=1.0, **YARN))),
+    # layers that share what one below them has chosen; transformers 5's spelling
+    "glm_moe_dsa": dict(
+        dtype="BF16", tok="llama-bpe", mid=150, gguf=["plain"],
+        config=base("GlmMoeDsaForCausalLM", "glm_moe_dsa", attention_bias=False, hidden_size=64,
+                    intermediate_size=72, moe_intermediate_size=24, num_hidden_layers=5,
+                    num_attention_heads=4, num_key_value_heads=4, n_shared_experts=1,
+                    n_routed_experts=10, num_experts_per_tok=3, routed_scaling_factor=2.5,
+                    kv_lora_rank=32, q_lora_rank=40, qk_rope_head_dim=16, v_head_dim=40,
+                    qk_nope_head_dim=24, index_n_heads=6, index_head_dim=24, index_topk=24,
+                    indexer_types=["full", "shared", "full", "shared", "shared"],
+                    indexer_rope_interleave=True, layer_types=["indexed_attention"] * 5,
+                    mlp_layer_types=["dense"] + ["sparse"] * 4, first_k_dense_replace=1,
+                    topk_method="noaux_tc", n_group=1, topk_group=1, scoring_func="sigmoid",
+                    norm_topk_prob=True, num_nextn_predict_layers=0, rms_norm_eps=1e-5,
+                    rope_interleave=True, qk_head_dim=40, head_dim=16, ep_size=1,
+                    dtype="bfloat16", rope_parameters=dict(rope_theta=10000.0,
+                                                           rope_type="default"))),
 }
 
 # Quantised GGUF files: a spec like those above (not written as a folder) and the type of each

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lightning indexer of DeepSeek-V3.2 and GLM-5, written out in f64: no code shared with the
+engine or with transformers.
+
+  score[t, s] = sum over heads h of (W x[t])_h max(0, q[t, h] . k[s]),  s <= t
+                with q = W_q latent[t], k[s] = LayerNorm(W_k x[s]), the first values of both rotated
+  a token sees the index_topk positions with the best scores, the lower one where they are equal
+
+The factors of the heads' number and width are left out: they change no order.
+"""
+import math
+
+import torch
+
+GAP = 1e-6  # what is between the last that is seen and the first that is not, of the row's largest
+
+
+def rotate(c, x, ang):
+    """x [T, h, d]: of the first values, the halves (DeepSeek) or the neighbours (GLM)."""
+    n = c["qk_rope_head_dim"]
+    pairs = c.get("indexer_rope_interleave", c["model_type"] == "glm_moe_dsa")
+    cos, sin = ang.cos()[:, None], ang.sin()[:, None]
+    a, b = (x[..., 0:n:2], x[..., 1:n:2]) if pairs else (x[..., :n // 2], x[..., n // 2:n])
+    a, b = a * cos - b * sin, b * cos + a * sin
+    r = torch.stack([a, b], -1).flatten(-2) if pairs else torch.cat([a, b], -1)
+    return torch.cat([r, x[..., n:]], -1)
+
+
+def scores(c, w, x, latent, ang):
+    """w: the indexer's tensors; x [T, D], latent [T, q_lora_rank], ang [T, rope / 2] -> [T, T]"""
+    T, n, d = len(x), c["index_n_heads"], c["index_head_dim"]
+    q = rotate(c, (latent @ w["wq_b"].T).view(T, n, d), ang)
+    k = x @ w["wk"].T
+    k = k - k.mean(-1, keepdim=True)
+    k = k / (k.pow(2).mean(-1, keepdim=True) + 1e-6).sqrt() * w["k_norm"] + w["k_norm.bias"]
+    k = rotate(c, k[:, None], ang)[:, 0]
+    s = torch.einsum("ihd,jd->hij", q, k).clamp(min=0)
+    s = torch.einsum("ih,hij->ij", x @ w["weights_proj"].T, s)
+    return s.masked_fill(torch.ones(T, T).triu(1).bool(), -math.inf)
+
+
+def chosen(c, s):
+    """[T, T]: which positions each token sees."""
+    k = min(c["index_topk"], len(s))
+    at = s.sort(dim=-1, descending=True, stable=True).indices[:, :k]
+    return torch.zeros_like(s, dtype=torch.bool).scatter(1, at, True) & (s > -math.inf)
+
+
+def gap(c, s):
+    """The least of all rows, of the row's largest score."""
+    k = c["index_topk"]
+    if len(s) <= k:
+        return math.inf
+    v = s[k:].sort(-1, descending=True).values
+    return float(((v[:, k - 1] - v[:, k]) / s[k:].tril(k).abs().nan_to_num(0, 0, 0).amax(-1)).min())
+
+
+class Watch:
+    """Holds what transformers' indexers chose against this file, and the gaps against GAP."""
+
+    def __init__(self, name, c, value, angles):
+        self.name, self.c, self.value, self.angles, self.least = name, c, value, angles, math.inf
+
+    def __call__(self, model):
+        for i, layer in enumerate(model.model.layers):
+            if layer.self_attn.indexer is not None:
+                layer.self_attn.indexer.register_forward_hook(
+                    lambda m, a, kw, out, i=i: self.see(i, a, out), with_kwargs=True)
+
+    def see(self, layer, args, out):
+        p = f"model.layers.{layer}.self_attn.indexer."
+        w = {n[len(p):].removesuffix(".weight"): t.double() for n, t in self.value.items()
+             if n.startswith(p)}
+        x, latent = args[0][0].double(), args[1][0].double()
+        s = scores(self.c, w, x, latent, self.angles(len(x)))
+        theirs = torch.zeros_like(s, dtype=torch.bool).scatter(1, out[0].long(), True)
+        least = gap(self.c, s)
+        assert least > GAP, f"{self.name}: layer {layer}: {least:.1e} between positions"
+        assert torch.equal(theirs & (s > -math.inf), chosen(self.c, s)), (self.name, layer)
+        self.least = min(self.least, least)
