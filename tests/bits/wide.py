@@ -36,7 +36,8 @@ def config(arch, kind, **kw):
 # plain part; a nested configuration with the experts in integers of 4 bits; gated delta layers,
 # their projections in two matrices and two value heads for a key head, beside attention with a gate
 # and a shared expert with one; the same with projections apart, three value heads for a key head,
-# whose widths differ, and no experts.
+# whose widths differ, and no experts; indexers with the two forms of rope, the MTP layer's among
+# them, and layers that share what one below them has chosen.
 CONFIGS = {
     "llama": config("LlamaForCausalLM", "llama", hidden_size=768, intermediate_size=768,
                     num_hidden_layers=2, num_attention_heads=10, num_key_value_heads=2,
@@ -126,6 +127,24 @@ CONFIGS = {
                       linear_value_head_dim=128, linear_conv_kernel_dim=4,
                       rope_parameters=dict(rope_type="default", rope_theta=10000000,
                                            partial_rotary_factor=0.25)),
+    "deepseek_v32": config("DeepseekV32ForCausalLM", "deepseek_v32", hidden_size=768,
+                           intermediate_size=512, num_hidden_layers=2, num_attention_heads=9,
+                           num_key_value_heads=9, q_lora_rank=256, index_n_heads=16,
+                           index_head_dim=64, index_topk=20, n_routed_experts=8,
+                           num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=256,
+                           routed_scaling_factor=2.5, scoring_func="sigmoid", n_group=4,
+                           topk_group=2, topk_method="noaux_tc", norm_topk_prob=True,
+                           num_nextn_predict_layers=1, rope_scaling=YARN, **MLA),
+    "glm_moe_dsa": config("GlmMoeDsaForCausalLM", "glm_moe_dsa", hidden_size=768,
+                          intermediate_size=512, num_hidden_layers=3, num_attention_heads=8,
+                          num_key_value_heads=8, q_lora_rank=512, index_n_heads=6,
+                          index_head_dim=128, index_topk=33,
+                          indexer_types=["full", "shared", "full"], n_routed_experts=6,
+                          num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=256,
+                          routed_scaling_factor=2.5, scoring_func="sigmoid", n_group=1,
+                          topk_group=1, topk_method="noaux_tc", norm_topk_prob=True,
+                          num_nextn_predict_layers=0, rope_scaling=None,
+                          **dict(MLA, v_head_dim=96)),
 }
 INT4 = dict(quant_method="compressed-tensors", format="pack-quantized",
             ignore=["re:.*self_attn.*", "re:.*shared_experts.*", "re:.*lm_head",
@@ -145,7 +164,9 @@ SOME = {"long": ("q4_0", "int8"),  # which is slow
         "glm4_moe_lite": ("bf16", "q8_0", "int8", "awq"),
         "kimi_k25": ("own", "q4_0", "q4_k", "int8"),
         "qwen3_next": ("bf16", "q4_0", "q6_k", "int8"),
-        "qwen3_5": ("q4_k", "awq")}
+        "qwen3_5": ("q4_k", "awq"),
+        "deepseek_v32": ("bf16", "q4_k", "q8_0", "int8"),
+        "glm_moe_dsa": ("bf16", "q6_k", "awq")}
 TOKENIZER = {"qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3_moe",
              "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3"}
 
@@ -258,6 +279,15 @@ def attention(w, c, p):
         w.norm(p + "k_norm.weight", kv * d if whole else d, 1.2)
 
 
+def indexer(w, c, p):
+    n, d = c["index_n_heads"], c["index_head_dim"]
+    w.mat(p + "wq_b.weight", n * d, c["q_lora_rank"])
+    w.mat(p + "wk.weight", d, c["hidden_size"])
+    w.vec(p + "k_norm.weight", d, dtype="F32")
+    w.vec(p + "k_norm.bias", d, 0.0, 0.2, dtype="F32")
+    w.mat(p + "weights_proj.weight", n, c["hidden_size"])
+
+
 def delta(w, c, p):
     D, nk, nv = c["hidden_size"], c["linear_num_key_heads"], c["linear_num_value_heads"]
     dk, dv, taps = (c[f"linear_{n}"] for n in ("key_head_dim", "value_head_dim", "conv_kernel_dim"))
@@ -314,6 +344,9 @@ def layer(w, c, i):
         delta(w, c, p + "linear_attn.")
     else:
         attention(w, c, p + "self_attn.")
+    types = c.get("indexer_types", [])
+    if "index_topk" in c and (i >= len(types) or types[i] == "full"):
+        indexer(w, c, p + "self_attn.indexer.")
     if not n or is_dense(c, i):
         mlp(w, c, p + "mlp.", c["intermediate_size"])
         return

@@ -160,6 +160,11 @@ TEST(model_mtp_equals_the_written_out_forward)
     equals_reference("deepseek_v3");
 }
 
+TEST(model_mtp_with_an_indexer_equals_the_written_out_forward)
+{
+    equals_reference("deepseek_v32");
+}
+
 TEST(model_mtp_of_glm_equals_the_written_out_forward)
 {
     equals_reference("glm4_moe");
