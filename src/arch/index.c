@@ -12,7 +12,6 @@
 /* All layers have one; readers change what is otherwise. */
 static void set_own(struct arch_cfg *c)
 {
-    c->unshared = "a lightning indexer";
     for (int i = 0; i < c->n_layer + c->n_mtp; i++)
         c->layer[i].index = ARCH_INDEX_OWN;
 }

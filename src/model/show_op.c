@@ -115,10 +115,12 @@ static void show_norm(struct shown *s, const struct dev_norm *p)
     takes(s, p->r, p->n);
     gives(s, p->act, p->n);
     gives(s, p->y, (int64_t)n_head * p->n);
-    SAY(s, "%s = rmsnorm(%s", p->act ? NAME(s, p->act) : NAME(s, p->y), NAME(s, p->x));
+    SAY(s, "%s = %s(%s", p->act ? NAME(s, p->act) : NAME(s, p->y),
+        p->b ? "layernorm" : "rmsnorm", NAME(s, p->x));
     if (p->r) SAY(s, " += %s", NAME(s, p->r));
     SAY(s, ")");
     whole(s, "heads", n_head);
+    yes(s, "mean", p->b);
     if (n_head > 1)
         SAY(s, ", %d heads of %d", n_head, p->n);
     else

@@ -57,7 +57,6 @@ TEST(arch_reads_an_indexer_as_the_classes_have_it)
     assert_true(c->index_rope == ARCH_ROPE_HALF && c->rope_style == ARCH_ROPE_PAIRS);
     assert_true(c->n_group == 8 && c->n_group_used == 4 && c->route_scale == 2.5f);
     assert_string_equal(kinds(c), "fffffff");
-    assert_string_equal(c->unshared, "a lightning indexer");
     mem_arena_fini(&r.arena);
     read_config(GLM LATENT ",\"index_topk\":7,\"rope_interleave\":false}", &r);
     if (r.st) fail_msg("%s", r.err.text);
