@@ -56,6 +56,12 @@ def deepseek_v2():
     return c
 
 
+def deepseek_v32():
+    """With an indexer, which sees most of the positions."""
+    return dict(deepseek(), architectures=["DeepseekV32ForCausalLM"], model_type="deepseek_v32",
+                index_n_heads=8, index_head_dim=32, index_topk=12)
+
+
 def dense(model_type, arch, **kw):
     c = dict(architectures=[arch], model_type=model_type,
              vocab_size=V, hidden_act="silu", rms_norm_eps=1e-6, max_position_embeddings=512,
@@ -70,7 +76,8 @@ def dense(model_type, arch, **kw):
 # every format for these
 ARCH = {"qwen3_moe": qwen, "deepseek_v3": deepseek}
 # and these for SOME of them
-MORE = {"deepseek_v2": deepseek_v2, "llama": dense("llama", "LlamaForCausalLM", mlp_bias=False),
+MORE = {"deepseek_v2": deepseek_v2, "deepseek_v32": deepseek_v32,
+        "llama": dense("llama", "LlamaForCausalLM", mlp_bias=False),
         "qwen2": dense("qwen2", "Qwen2ForCausalLM", use_sliding_window=False),
         "qwen3": dense("qwen3", "Qwen3ForCausalLM", use_sliding_window=False)}
 SOME = ("awq", "gptq", "ct_int4", "ct_w8a8", "ct_nvfp4", "fp8")
@@ -99,6 +106,11 @@ def modules(c):
                      (a + "o_proj", d, out, 1)])
         vecs.extend(([(a + "q_a_layernorm.weight", low, 1, .1)] if low else [])
                     + [(a + "kv_a_layernorm.weight", r, 1, .1)])
+        if "index_topk" in c:
+            a, n = a + "indexer.", c["index_head_dim"]
+            mats.extend([(a + "wq_b", c["index_n_heads"] * n, low, 1), (a + "wk", n, d, 1)])
+            vecs.extend([(a + "k_norm.weight", n, 1, .1), (a + "k_norm.bias", n, 0, .2)])
+            plain.append((a + "weights_proj.weight", c["index_n_heads"], d, 1))
 
     def gqa(a):
         q, kv = heads * c["head_dim"], c["num_key_value_heads"] * c["head_dim"]

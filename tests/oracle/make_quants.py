@@ -254,8 +254,9 @@ def make(name, tmp):
     dump = [n for n in v if n.endswith(("0.self_attn.o_proj.weight",
                                         "1.mlp.down_proj.weight", "1.mlp.experts.3.up_proj.weight",
                                         "0.mlp.experts.2.down_proj.weight",
+                                        "0.self_attn.indexer.wk.weight",
                                         "self_attn.kv_a_proj_with_mqa.weight"))]
-    mtp = {}
+    mtp = {"index_topk": c["index_topk"]} if "index_topk" in c else {}
     if c.get("num_nextn_predict_layers"):
         mtp["mtp"] = packed(mtp_ref.forward(c, value,
                                             c["num_hidden_layers"], ids, hidden[0])[MTP_ROWS])
