@@ -174,8 +174,8 @@ double plan_kv_bytes(const struct plan_model *m, double ctx, double bits, int tp
 {
     double b = bits / 8, L = m->layers;
     if (m->attn == PLAN_ATTN_MLA) {
-        double index = m->index_topk > 0 ? 2.0 * m->index_dim : 0;
-        return L * ctx * ((m->kv_lora + m->rope) * b + index);
+        double index = m->index_topk > 0 ? m->index_dim : 0;
+        return L * ctx * (m->kv_lora + m->rope + index) * b;
     }
     if (m->attn == PLAN_ATTN_V4) {
         double win = fmin(ctx, m->window);
