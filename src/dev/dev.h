@@ -499,7 +499,7 @@ struct dev_attn {
  * attention over latents, y = W_vb o. Else (dev_limits.mla_expand_from): keys and values of the
  * context are materialised span by span. w_kb: stack of H matrices [r, nope]; w_vb: stack of H
  * matrices [v, r]. y [T, H, v]. With pick a token at a position from n_pick on sees those that its
- * row says, rising, and is absorbed. */
+ * row says, rising, and is absorbed from n_mask on. */
 struct dev_attn_mla {
     const dev_kv *kv;
     int group, layer, n_head;
@@ -509,7 +509,7 @@ struct dev_attn_mla {
     const float *q;
     float *y;
     const int32_t *pick; /* [T, n_pick], or NULL */
-    int n_pick;
+    int n_pick, n_mask;
     /* What the operators after this one read, in their order; NULL: nothing. A hint: attention
      * over a long context leaves the memory idle. */
     const dev_mat *next[4];

@@ -61,6 +61,15 @@ static void inputs(struct emit *e, const struct layer *l, struct dev_matmul p)
     model_op(e, DEV_OP_matmul)->u.matmul = p;
 }
 
+/* A prompt's tokens come to the same cost there whether they see a few positions, absorbed, or all,
+ * materialised, of which most weigh nothing. */
+int model_mla_mask_until(const struct arch_cfg *c)
+{
+    int64_t made = c->d_nope + c->d_rope + c->d_v, absorbed = 2ll * c->kv_lora + c->d_rope;
+    int64_t at = c->index_top * absorbed / BASE_MAX(made, 1) / 128 * 128;
+    return (int)BASE_MIN(at, INT_MAX);
+}
+
 static void queries(struct emit *e, const struct layer *l)
 {
     const struct side *s = e->side;
@@ -134,6 +143,7 @@ void model_mla_emit(struct emit *e, const struct layer *l)
          .nope = c->d_nope, .rope = c->d_rope, .v = c->d_v, .scale = (float)c->attn_scale,
          .w_kb = l->k_b, .w_vb = l->v_b, .q = s->q, .y = model_cols_of(e, s->y, s->y_cols),
          .pick = sparse ? s->pick : NULL, .n_pick = sparse ? c->index_top : 0,
+         .n_mask = sparse ? model_mla_mask_until(c) : 0,
          .next = {l->o, l->is_moe ? model_if_here(e, MODEL_ROUTER, l->router) : NULL,
                   model_if_here(e, gated, l->gate_up), model_if_here(e, gated, l->down)});
 }

@@ -11,7 +11,7 @@ int64_t model_keep_bytes(const struct arch_cfg *c, const dev *d, int n_ctx)
     struct dev_attn_mla p = {
         .n_head = c->n_head, .r = c->kv_lora, .nope = c->d_nope, .rope = c->d_rope, .v = c->d_v};
     if (!c->kv_lora || model_mla_expand_from(c) >= n_ctx) return 0;
-    if (c->index_top) n_ctx = BASE_MIN(n_ctx, c->index_top);
+    if (c->index_top) n_ctx = BASE_MIN(n_ctx, BASE_MAX(c->index_top, model_mla_mask_until(c)));
     return dev_keep_bytes(d, &p, c->n_layer + c->n_mtp, n_ctx);
 }
 

@@ -392,7 +392,9 @@ struct side *model_own_experts(const struct model *m);
 void model_own_give(struct model *m, const struct model_rows *own, struct model_rows *out);
 /* micro.c: can steps be cut as the options say? UNSUPPORTED. When layers are loaded: the second
  * half's buffers; programs. Errors: NOMEM, as dev_prog_open. */
-/* mla.c: layers that see what the indexer of another chooses lie where that one does. UNSUPPORTED
+/* mla.c: where tokens of prompts that see some positions only begin to be absorbed. */
+int model_mla_mask_until(const struct arch_cfg *c);
+/* Layers that see what the indexer of another chooses lie where that one does. UNSUPPORTED
  * names the layer. */
 sl_status model_index_check(const struct model *m, sl_err *err) BASE_MUST_USE;
 sl_status model_micro_check(const struct model *m, sl_err *err) BASE_MUST_USE;

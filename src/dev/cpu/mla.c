@@ -348,6 +348,27 @@ static void materialise(struct cpu *c, const struct mla_job *j, int seq, int p0,
     }
 }
 
+void dev_cpu_mla_mask(const struct mla_job *j, const struct mla_tile *t, float *s, uint8_t *none)
+{
+    const struct dev_attn_mla *p = j->a.p;
+    memset(none, 0, (size_t)t->n_tok);
+    for (int i = 0; i < t->n_tok && p->pick; i++) {
+        const int32_t *pick = p->pick + (int64_t)t->tok[i] * p->n_pick, *end = pick + p->n_pick;
+        int at = 0, hi = t->hi[i];
+        if (j->b->pos[t->tok[i]] < p->n_pick || !hi) continue;
+        for (int n = p->n_pick; n > 0; n /= 2) /* the first that is not before the span */
+            while (pick + n <= end && pick[n - 1] < t->p0)
+                pick += n;
+        none[i] = pick == end || *pick >= t->p0 + hi;
+        for (; !none[i] && at < hi; at++) {
+            if (pick < end && *pick == t->p0 + at)
+                pick++;
+            else
+                s[(int64_t)at * t->ld + i] = -INFINITY;
+        }
+    }
+}
+
 /* One tile of up to CPU_LANES query tokens over one span; folds into the running result. */
 static void exp_tile(const struct mla_job *j, const int32_t *tok, int n_tok, int tile0, int p0,
                      const struct exp_mem *m)
@@ -366,13 +387,15 @@ static void exp_tile(const struct mla_job *j, const int32_t *tok, int n_tok, int
     if (to == 0) return;
     c->k.gemm_f32(m->k, ldk, 1, q, ld, m->s, ld, to, ld / 16, qd, 0);
     float mx[CPU_LANES], l[CPU_LANES];
+    uint8_t none[CPU_LANES];
+    dev_cpu_mla_mask(j, &(struct mla_tile){tok, n_tok, p0, ld, hi}, m->s, none);
     c->k.span_col_f32(m->s, ld, to, ld / 16, lo, hi, mx, l);
     c->k.gemm_f32(m->s, 1, ld, m->v, ldv, m->o, v16, n_tok, v16 / 16, all, 0);
     for (int i = 0; i < n_tok; i++) {
         if (hi[i] > all)
             c->k.gemm_f32(m->s + all * ld + i, 1, ld, m->v + (int64_t)all * ldv, ldv,
                           m->o + (int64_t)i * v16, v16, 1, v16 / 16, hi[i] - all, 1);
-        if (l[i] != 0.0f)
+        if (l[i] != 0.0f && !none[i])
             c->k.fold_f32(&m->m[tile0 + i], &m->l[tile0 + i], m->run + (int64_t)(tile0 + i) * v16,
                           mx[i], l[i], m->o + (int64_t)i * v16, v16);
     }
@@ -495,7 +518,7 @@ void dev_cpu_mla_init(struct mla *a, const struct dev_attn_mla *p, const struct 
 static bool is_made(const struct cpu *c, const struct dev_attn_mla *p, const struct dev_step *b,
                     int t)
 {
-    return c->expand[t] && !(p->pick && b->pos[t] >= p->n_pick);
+    return c->expand[t] && !(p->pick && b->pos[t] >= BASE_MAX(p->n_pick, p->n_mask));
 }
 
 void dev_cpu_attn_mla(dev *d, const struct dev_step *b, const struct dev_attn_mla *p)

@@ -137,6 +137,15 @@ struct mla_job {
     struct mla a;
     int n_unit;
 };
+/* A tile of its tokens over the span at position p0: their scores are s[position][ld]. */
+struct mla_tile {
+    const int32_t *tok;
+    int n_tok, p0, ld;
+    const int32_t *hi; /* [n_tok] positions of the span that each comes after, or is at */
+};
+/* mla.c: of tokens that see some positions only the scores of others become -inf; none[i]: the
+ * token sees none of the span, and its scores stay. */
+void dev_cpu_mla_mask(const struct mla_job *j, const struct mla_tile *t, float *s, uint8_t *none);
 /* The same on bf16: W_kb, W_vb and what they make are rounded to bf16 too. */
 void dev_cpu_exp16_unit(struct cpu *c, const struct mla_job *j, const struct cpu_unit *u,
                         int worker);

@@ -458,6 +458,8 @@ static void query_tile(struct cpu *c, const struct mla_job *j, const int32_t *to
                           .n_k = kd / 2};
     kn->attn_dot_bf16(&dot);
     float mx[CPU_LANES], l[CPU_LANES];
+    uint8_t none[CPU_LANES];
+    dev_cpu_mla_mask(j, &(struct mla_tile){tok, n_tok, p0, ld, hi}, m->s, none);
     c->k.span_col_f32(m->s, ld, to, ld / 16, lo, hi, mx, l);
     kn->attn_pairs_bf16(m->s, ld, to, ld, m->w, 2 * ld);
     const uint16_t *rows = m->v;
@@ -481,7 +483,7 @@ static void query_tile(struct cpu *c, const struct mla_job *j, const int32_t *to
         mix.c = m->o + (int64_t)i * v16;
         mix.n_k = hi[i];
         if (hi[i] > all) kn->attn_mix_bf16(&mix);
-        if (l[i] != 0.0f)
+        if (l[i] != 0.0f && !none[i])
             c->k.fold_f32(&m->m[tile0 + i], &m->l[tile0 + i], m->run + (int64_t)(tile0 + i) * v16,
                           mx[i], l[i], mix.c, v16);
     }
