@@ -8,8 +8,9 @@ transformers on weights that numpy dequantised
 
 --acts f32: largest difference <= 1e-4 of the deviation of the logits, of the MTP layer's too,
 argmax equal where it is no tie. Default activations: mean KL divergence from --acts f32 over 160
-tokens <= 0.003 for each folder, with an indexer over those that see all before them: rounding may
-turn over a choice, which in a random model says nothing of the format. inspect --dump: the same f32, bit for bit.
+tokens <= 0.003 for each folder, with an indexer over those tokens that see all before them: in a
+random model a choice that rounding turns over says nothing of the format. inspect --dump: the same
+f32, bit for bit.
 """
 import array
 import base64

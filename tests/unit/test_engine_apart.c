@@ -197,6 +197,7 @@ TEST(engine_apart_gives_the_same_answers)
         {.model = "deepseek_v3", .kv = SL_KV_BF16, .acts = SL_ACTS_BF16},
         {.model = "qwen3_moe.gguf", .kv = SL_KV_F16, .acts = SL_ACTS_INT8},
         {.model = "q_mla.gguf", .kv = SL_KV_F32, .acts = SL_ACTS_INT8},
+        {.model = "glm_moe_dsa.gguf", .kv = SL_KV_Q8, .acts = SL_ACTS_F32},
     };
     for (int i = 0; i < BASE_COUNT_OF(shape); i++)
         one_shape(&shape[i]);
@@ -208,6 +209,7 @@ TEST(engine_apart_takes_the_entries_of_the_mtp_layer)
         {.model = "deepseek_v3", .draft = "mtp"},
         {.model = "glm4_moe.gguf", .draft = "auto", .kv = SL_KV_Q8},
         {.model = "deepseek_v3", .draft = "mtp", .mixed_draft = true},
+        {.model = "deepseek_v32.gguf", .draft = "mtp"},
     };
     for (int i = 0; i < BASE_COUNT_OF(shape); i++)
         one_shape(&shape[i]);

@@ -528,7 +528,7 @@ TEST(engine_mtp_guesses_after_hits_are_recorded_the_same)
 /* Latents, and keys and values per head, of random weights. */
 TEST(engine_mtp_guesses_of_other_families_are_the_same_after_hits)
 {
-    static const char *const name[] = {"deepseek_v3", "glm4_moe.gguf"};
+    static const char *const name[] = {"deepseek_v3", "glm4_moe.gguf", "deepseek_v32"};
     int32_t ids[110], other[110];
     for (int i = 0; i < 110; i++)
         ids[i] = other[i] = 5 + (i * 7) % 50;

@@ -20,7 +20,9 @@ static const char *const models[] = {"qwen3.gguf",
                                      "q_mla.gguf",
                                      "deepseek_v3_fp8",
                                      "deepseek_v3_split-00002-of-00003.gguf",
-                                     "q_moe.gguf"};
+                                     "q_moe.gguf",
+                                     "deepseek_v32",
+                                     "glm_moe_dsa.gguf"};
 
 static const char *source(int i, char *buf, size_t n)
 {

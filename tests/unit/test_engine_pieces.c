@@ -137,6 +137,7 @@ TEST(engine_stages_on_three_devices)
 {
     same_in("qwen3_moe_mixed", "pp=3", "check,sim:clock=real,lat=1us,hand=1us,cpu");
     same_in("glm4_moe", "pp=3", "sim,check,check");
+    same_in("glm_moe_dsa", "pp=2", "cpu");
 }
 
 /* Each stage has its attention on a device of its own, and its experts, or what else is placed

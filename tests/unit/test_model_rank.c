@@ -59,9 +59,11 @@ static void close_rank(struct opened *o)
 /* STACK: whole matrices of a stack; KEYS: rows of key heads, which several ranks may have */
 enum cut { WHOLE, ROWS, STACK, KEYS };
 
+#define PER_LAYER 20 /* room for a layer's matrices */
+
 /* Where the next rank's part begins, of each matrix. */
 struct cursor {
-    int64_t next[64 * 16];
+    int64_t next[64 * PER_LAYER];
 };
 
 /* A router: f32 in a packed file, and out of the source bf16, where that holds it. */
@@ -152,6 +154,9 @@ static const struct {
             {offsetof(struct layer, gate_up), ROWS},
             {offsetof(struct layer, down), ROWS},
             {offsetof(struct layer, router), WHOLE},
+            {offsetof(struct layer, index_q), WHOLE},
+            {offsetof(struct layer, index_k), WHOLE},
+            {offsetof(struct layer, index_w), WHOLE},
             {offsetof(struct layer, gate_up_exps), ROWS},
             {offsetof(struct layer, down_exps), ROWS}};
 #define N_MAT BASE_COUNT_OF(mats)
@@ -213,7 +218,7 @@ static void check_rank(const model *whole, const model *part, struct cursor *mat
     int n = whole->cfg.n_layer + whole->n_mtp;
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < N_MAT; k++) {
-            int64_t *next = &mat->next[i * 16 + k];
+            int64_t *next = &mat->next[i * PER_LAYER + k];
             if (mats[k].cut == KEYS && mat_of(layer_of(whole, i), k))
                 *next = first_key(part, *next);
             check_mat(mat_of(layer_of(whole, i), k), mat_of(layer_of(part, i), k), mats[k].cut,
@@ -221,7 +226,7 @@ static void check_rank(const model *whole, const model *part, struct cursor *mat
         }
         check_vectors(whole, part, i, vec);
     }
-    int64_t *next = mat->next + 60 * 16;
+    int64_t *next = mat->next + 60 * PER_LAYER;
     check_mat(whole->embed, part->embed, ROWS, &next[0]);
     check_mat(whole->head, part->head, ROWS, &next[1]);
     for (int i = 0; i < whole->n_mtp; i++) {
@@ -235,9 +240,9 @@ static void check_all_there(const model *whole, const struct cursor *mat)
 {
     for (int i = 0; i < whole->cfg.n_layer + whole->n_mtp; i++)
         for (int k = 0; k < N_MAT; k++)
-            check_end(mat_of(layer_of(whole, i), k), mats[k].cut, mat->next[i * 16 + k]);
-    check_end(whole->embed, ROWS, mat->next[60 * 16]);
-    check_end(whole->head, ROWS, mat->next[60 * 16 + 1]);
+            check_end(mat_of(layer_of(whole, i), k), mats[k].cut, mat->next[i * PER_LAYER + k]);
+    check_end(whole->embed, ROWS, mat->next[60 * PER_LAYER]);
+    check_end(whole->head, ROWS, mat->next[60 * PER_LAYER + 1]);
 }
 
 /* Bytes of the matrices that every rank has: in the run layout, and in the source. */
@@ -247,15 +252,23 @@ static void whole_bytes(const struct opened *o, int64_t *run, int64_t *source)
     const model *m = o->m;
     for (int i = 0; i < m->cfg.n_layer + m->n_mtp; i++)
         for (int k = 0; k < N_MAT; k++) {
-            static const enum arch_role role[] = {ROLE_Q_A, ROLE_KV_A, ROLE_ROUTER};
+            static const struct {
+                size_t at;
+                enum arch_role role;
+            } of[] = {{offsetof(struct layer, q_a), ROLE_Q_A},
+                      {offsetof(struct layer, kv_a), ROLE_KV_A},
+                      {offsetof(struct layer, router), ROLE_ROUTER},
+                      {offsetof(struct layer, index_q), ROLE_INDEX_Q},
+                      {offsetof(struct layer, index_k), ROLE_INDEX_K},
+                      {offsetof(struct layer, index_w), ROLE_INDEX_W}};
+            int r = 0;
             const dev_mat *w = mat_of(layer_of(m, i), k);
             if (mats[k].cut != WHOLE || !w) continue;
             char name[128];
             struct weight x;
-            int r = mats[k].at == offsetof(struct layer, q_a)    ? 0
-                    : mats[k].at == offsetof(struct layer, kv_a) ? 1
-                                                                 : 2;
-            arch_tensor_name(&m->cfg.naming, role[r], i, "weight", name, sizeof name);
+            while (of[r].at != mats[k].at)
+                r++;
+            arch_tensor_name(&m->cfg.naming, of[r].role, i, "weight", name, sizeof name);
             *run += dev_mat_bytes(w);
             if (o->pack) continue;
             ASSERT_OK(io_weight(o->io, name, &x, &err));
@@ -357,7 +370,7 @@ static const char *const models[] = {
     "deepseek_v3.gguf", "deepseek_v3_fp8", "deepseek_v2",    "deepseek_v2_lite_legacy.gguf",
     "q_mla.gguf",       "q_moe.gguf",      "gpt_oss",        "gpt_oss_mxfp4",
     "kimi_k25",         "minimax_m2_fp8",  "glm4_moe_fp8",   "smollm.gguf",
-    "q_gpt_oss.gguf",   "glm4_moe.gguf"};
+    "q_gpt_oss.gguf",   "glm4_moe.gguf",   "deepseek_v32",   "glm_moe_dsa.gguf"};
 
 TEST(model_rank_holds_its_rows_of_every_matrix)
 {
