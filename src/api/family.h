@@ -40,8 +40,9 @@ typedef uint32_t api_tags; /* a bit each */
 enum api_calls { API_CALLS_FREE, API_CALLS_MAY, API_CALLS_MUST };
 
 /* How arguments are written that have a tag each: one for the name and one for the value; one that
- * holds the name in quotes; or one that holds it without, and the value on lines of its own. */
-enum api_xml { API_XML_NONE, API_XML_PAIRS, API_XML_NAMED, API_XML_LINES };
+ * holds the name in quotes; one that then says string="true" of a text and string="false" of JSON;
+ * or one that holds the name without quotes, and the value on lines of its own. */
+enum api_xml { API_XML_NONE, API_XML_PAIRS, API_XML_NAMED, API_XML_TYPED, API_XML_LINES };
 
 /* How calls are written, as pieces of GBNF; NULL = nothing there. */
 struct api_call_form {

@@ -35,7 +35,8 @@ sl_status api_calls_put(api *a, const struct api_parse *parse, const struct json
 sl_status api_calls_blame(api *a, const struct json *chat, sl_err *err) BASE_MUST_USE;
 /* form_xml.c: the rule sl-args-TOOL, arguments with a tag each by their schema (root; NULL = none).
  * Errors: REQUEST. */
-sl_status api_form_xml_args(struct str *out, const struct json *root, int tool, bool strict,
+sl_status api_form_xml_args(const struct api_family *family, struct str *out,
+                            const struct json *root, int tool, bool strict,
                             sl_err *err) BASE_MUST_USE;
 /* The rules that those are made of. */
 void api_form_xml_tags(api *a, struct str *out, const struct api_family *family);

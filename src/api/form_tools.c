@@ -154,8 +154,8 @@ static sl_status put_call(const struct api_family *family, const struct api_call
         put_schema(out, tool);
     str_printf(out, "%s%s\n", or_none(f->after), f->key ? " \"}\"" : "");
     if (!family->xml) return SL_OK;
-    return api_form_xml_args(out, api_field(function_of(tool), "parameters"), i, is_strict(tool),
-                             err);
+    return api_form_xml_args(family, out, api_field(function_of(tool), "parameters"), i,
+                             is_strict(tool), err);
 }
 
 static void put_tag(api *a, struct str *out, const char *name, const char *tag)

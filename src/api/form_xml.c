@@ -12,7 +12,7 @@ struct args {
     struct str *out;
     const struct json *root; /* the parameters */
     int tool;
-    bool strict;
+    bool strict, typed; /* typed: the tag says whether a value is a text */
     sl_err *err;
 };
 
@@ -152,7 +152,7 @@ static bool put_enum(const struct args *x, const struct text *t)
         api_form_literal(x->out, v->s, v->n);
         between = " | ";
     }
-    if (null) str_printf(x->out, "%s\"null\"", between);
+    if (null && !x->typed) str_printf(x->out, "%s\"null\"", between);
     str_puts(x->out, ") sl-value-end");
     return true;
 }
@@ -206,7 +206,7 @@ static sl_status put_value(const struct args *x, const struct json *prop)
     if (!(x->strict && is_text && more) && put_enum(x, &t)) return SL_OK;
     if (!more) {
         more = says_more(t.schema);
-        bound = put_bounded(x, t.schema, t.null || null);
+        bound = put_bounded(x, t.schema, (t.null || null) && !x->typed);
         if (bound == 1 && !(x->strict && more)) return SL_OK;
         if (bound < 0) more = "a length over 4096";
     }
@@ -216,6 +216,25 @@ static sl_status put_value(const struct args *x, const struct json *prop)
                        "strictly in this model's form of calls",
                        x->tool, prop->key, more);
     str_puts(x->out, "sl-value");
+    return SL_OK;
+}
+
+/* The value with the end of its tag, which says what it is. */
+static sl_status put_typed(const struct args *x, const struct json *prop)
+{
+    unsigned kinds = api_parse_kinds(prop, x->root);
+    bool json = kinds && !(kinds & API_PARSE_STR);
+    str_puts(x->out, json ? "sl-key-end-json " : "(sl-key-end ");
+    SL_TRY(put_value(x, prop));
+    if (json) return SL_OK;
+    if (kinds == TEXT_OR_NULL)
+        str_puts(x->out, " | sl-key-end-json \"null\" sl-value-end");
+    else if (kinds != API_PARSE_STR) {
+        str_puts(x->out, " | sl-key-end-json ");
+        put_json(x, prop);
+        str_puts(x->out, " sl-value-end");
+    }
+    str_putc(x->out, ')');
     return SL_OK;
 }
 
@@ -239,16 +258,16 @@ static sl_status put_arg(const struct args *x, const struct json *prop, int at)
             x->tool, prop->key);
     str_printf(x->out, "sl-arg-%d-%d ::= sl-key ", x->tool, at);
     api_form_literal(x->out, prop->key, n);
-    str_puts(x->out, " sl-key-end ");
-    SL_TRY(put_value(x, prop));
+    str_puts(x->out, x->typed ? " " : " sl-key-end ");
+    SL_TRY((x->typed ? put_typed : put_value)(x, prop));
     str_puts(x->out, " \"\\n\"?\n");
     return SL_OK;
 }
 
-sl_status api_form_xml_args(struct str *out, const struct json *root, int tool, bool strict,
-                            sl_err *err)
+sl_status api_form_xml_args(const struct api_family *family, struct str *out,
+                            const struct json *root, int tool, bool strict, sl_err *err)
 {
-    const struct args x = {.out = out, .root = root, .tool = tool, .strict = strict, .err = err};
+    const struct args x = {out, root, tool, strict, family->xml == API_XML_TYPED, err};
     const struct json *props = root ? text_json_get(root, "properties") : NULL, *extra = NULL;
     int n = 0;
     if (props && props->kind != JSON_OBJECT_K) props = NULL;
@@ -265,7 +284,9 @@ sl_status api_form_xml_args(struct str *out, const struct json *root, int tool, 
     n = 0;
     for (const struct json *p = props ? props->child : NULL; p; p = p->next, n++)
         str_printf(out, " sl-arg-%d-%d%s", tool, n, is_required(root, p->key) ? "" : "?");
-    if (!props && !closed) str_puts(out, " (sl-key [^<>\"\\n]+ sl-key-end sl-value \"\\n\"?)*");
+    if (!props && !closed)
+        str_printf(out, " (sl-key [^<>\"\\n]+ (sl-key-end sl-value%s) \"\\n\"?)*",
+                   x.typed ? " | sl-key-end-json %json-loose {} sl-value-end" : "");
     str_putc(out, '\n');
     return SL_OK;
 }
@@ -289,7 +310,10 @@ void api_form_xml_tags(api *a, struct str *out, const struct api_family *family)
         api_form_tag(a, out, api_family_tag(family, T_KEY_END));
         str_puts(out, " \"\\n\"? ");
         api_form_tag(a, out, api_family_tag(family, T_VALUE));
-    } else
+    } else if (family->xml == API_XML_TYPED)
+        str_puts(out, "\"\\\" string=\\\"true\\\">\"\n"
+                      "sl-key-end-json ::= \"\\\" string=\\\"false\\\">\"");
+    else
         str_puts(out, lines ? "\">\\n\"" : "\"\\\">\"");
     str_putc(out, '\n');
     api_inherit(out, &end);

@@ -2,7 +2,8 @@
 /* Calls with a tag for each argument. GLM: <tool_call>NAME, then <arg_key>K</arg_key> and
  * <arg_value>V</arg_value> for each argument, </tool_call>; white space between them means nothing.
  * MiniMax: <minimax:tool_call>, then for each call <invoke name="NAME">, <parameter
- * name="K">V</parameter> for each argument, </invoke>; at last </minimax:tool_call>. Qwen3-Coder:
+ * name="K">V</parameter> for each argument, </invoke>; at last </minimax:tool_call>. DSML: the same
+ * in other words, with string="true" or "false" after an argument's name. Qwen3-Coder:
  * <tool_call>, <function=NAME>, <parameter=K>, V and </parameter> for each argument, </function>,
  * </tool_call>, all on lines of their own; a call may come without the outer tags, and an argument
  * without the last one where a line begins with a tag that can only follow it.
@@ -16,6 +17,11 @@
 static bool pairs(const struct api_parse *p)
 {
     return p->f->xml == API_XML_PAIRS;
+}
+
+static bool typed(const struct api_parse *p)
+{
+    return p->f->xml == API_XML_TYPED;
 }
 
 static bool lines(const struct api_parse *p)
@@ -76,6 +82,15 @@ static void begin_call(struct api_parse *p)
     p->state = S_X_NEXT;
 }
 
+/* Kinds of the value of that name: what its tag says of it, or else the schema. */
+static unsigned kinds_of(const struct api_parse *p)
+{
+    unsigned kinds = api_parse_types_of(&p->types, &p->func, &p->head);
+    if (!typed(p) || !p->held.n) return kinds;
+    if (strstr(str_c(&p->held), "string=\"true\"")) return API_PARSE_STR;
+    return strstr(str_c(&p->held), "string=\"false\"") ? 0 : kinds;
+}
+
 static void begin_value(struct api_parse *p)
 {
     bool first = !p->any_args;
@@ -83,7 +98,7 @@ static void begin_value(struct api_parse *p)
     api_parse_put_args(p, first ? "{\"" : ", \"", first ? 2 : 3);
     put_escaped(p, str_c(&p->head), p->head.n);
     api_parse_put_args(p, "\": ", 3);
-    p->kinds = api_parse_types_of(&p->types, &p->func, &p->head);
+    p->kinds = kinds_of(p);
     p->open_str = p->kinds == API_PARSE_STR;
     if (p->open_str) api_parse_put_args(p, "\"", 1);
     api_parse_clear(p, &p->held);
@@ -298,6 +313,7 @@ static size_t in_next(struct api_parse *p, const char *s, size_t n, bool last)
     if (t == -2) return 0;
     if (t == T_KEY) {
         api_parse_clear(p, &p->head);
+        if (typed(p)) api_parse_clear(p, &p->held);
         p->named = false;
         p->state = S_X_KEY;
         return strlen(api_family_tag(p->f, t));
@@ -306,9 +322,31 @@ static size_t in_next(struct api_parse *p, const char *s, size_t n, bool last)
     return t < 0 ? 0 : strlen(api_family_tag(p->f, t));
 }
 
+/* Up to the bracket: the name, a quote, and what the tag says of the value, which is held. */
+static size_t typed_key(struct api_parse *p, const char *s, size_t n)
+{
+    for (size_t k = 0; k < n; k++) {
+        char c = s[k];
+        if (p->named && c == '>') {
+            begin_value(p);
+            return k + 1;
+        }
+        if (c == '<' || c == '\n' || BASE_MAX(p->head.n, p->held.n) > API_PARSE_NAME) {
+            end_call(p, S_X_BLOCK);
+            return k;
+        }
+        if (c == '"' && !p->named)
+            p->named = true;
+        else
+            str_putc(p->named ? &p->held : &p->head, c);
+    }
+    return n;
+}
+
 static size_t in_key(struct api_parse *p, const char *s, size_t n, bool last)
 {
     size_t k = 0;
+    if (typed(p)) return typed_key(p, s, n);
     if (!pairs(p)) {
         int r = name_in_tag(p, s, n, &k);
         if (r == 1) begin_value(p);

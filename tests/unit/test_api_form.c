@@ -114,6 +114,42 @@ static grammar *calls_of(const char *family, const char *root)
     return g;
 }
 
+#define DSML(z) "<\xef\xbd\x9c" "DSML\xef\xbd\x9c" z
+#define SHUT(z) "</\xef\xbd\x9c" "DSML\xef\xbd\x9c" z ">"
+#define TYPED(k, is, v) DSML("parameter name=\"" k "\" string=\"" is "\">") v SHUT("parameter") "\n"
+#define INVOKE(name, args) DSML("invoke name=\"" name "\">\n") args SHUT("invoke")
+#define BLOCK(calls) DSML("function_calls>\n") calls "\n" SHUT("function_calls")
+
+/* The tag of a value says what the schema lets it be. */
+TEST(api_form_of_dsml_says_which_values_are_texts)
+{
+    static const struct {
+        const char *text;
+        bool ok;
+    } row[] = {
+        {BLOCK(INVOKE("f", TYPED("s", "true", "a\n<b>") TYPED("n", "false", "-7"))), true},
+        {BLOCK(INVOKE("f", TYPED("s", "true", "") TYPED("n", "false", "7") TYPED("k", "true", "ab"))
+                   "\n" INVOKE("g", "")),
+         true},
+        {BLOCK(INVOKE("f", TYPED("s", "true", "") TYPED("n", "false", "7")
+                               TYPED("k", "false", "null"))),
+         true},
+        {BLOCK(INVOKE("f", TYPED("s", "true", "") TYPED("n", "false", "7")
+                               TYPED("k", "true", "null"))),
+         false}, /* too long */
+        {BLOCK(INVOKE("f", TYPED("s", "false", "1") TYPED("n", "false", "7"))), false},
+        {BLOCK(INVOKE("f", TYPED("s", "true", "") TYPED("n", "true", "7"))), false},
+        {BLOCK(INVOKE("f", TYPED("s", "true", "") TYPED("n", "false", "x"))), false},
+        {BLOCK(INVOKE("f", TYPED("s", "true", ""))), false}, /* n is required */
+        {BLOCK(""), false},
+        {INVOKE("g", ""), false},
+    };
+    grammar *g = calls_of("deepseek_v32", "sl-calls");
+    for (int i = 0; i < BASE_COUNT_OF(row); i++)
+        if (takes(g, row[i].text) != row[i].ok) fail_msg("case %d: %s", i, row[i].text);
+    grammar_close(g);
+}
+
 TEST(api_form_of_qwen_is_calls_as_its_templates_write_them)
 {
     static const struct {

@@ -34,6 +34,10 @@
 #define CALLH "<|call|>"
 #define ARG(k, v) "<parameter=" k ">\n" v "\n</parameter>\n"
 #define FUN(name, args) "<function=" name ">\n" args "</function>"
+#define DSML(z) "<" BAR "DSML" BAR z
+#define SHUT(z) "</" BAR "DSML" BAR z ">"
+#define TYPED(k, is, v)                                                                            \
+    DSML("parameter name=\"" k "\" string=\"" is "\">") v SHUT("parameter") "\n"
 #define PAR(k, v) "<parameter name=\"" k "\">" v "</parameter>\n"
 
 static const char tool_text[] =
@@ -327,6 +331,32 @@ static const struct row rows[] = {
     {"minimax_m2", "none", false,
      CT("<minimax:tool_call>") "<invoke name=\"f\"><parameter name=\"n\">1"
      CT("</minimax:tool_call>") "x", "C(x)0:f({\"n\": 1})"},
+    /* DSML: the tag says whether a value is a text; where it does not, the schema */
+    {"deepseek_v32", "deepseek_v32", true,
+     "hm</think>Look.\n\n" DSML("function_calls>") "\n" DSML("invoke name=\"f\">") "\n" TYPED(
+         "s", "true", "a\n\"b\"") TYPED("n", "false", " -1 ") SHUT("invoke") "\n" DSML(
+         "invoke name=\"g\">") "\n" SHUT("invoke") "\n" SHUT("function_calls"),
+     "R(hm)C(Look.)0:f({\"s\": \"a\\n\\\"b\\\"\", \"n\": -1})1:g({})"},
+    {"deepseek_v32", "none", false,
+     DSML("function_calls>") DSML("invoke name=\"f\">") TYPED("n", "true", "1") TYPED(
+         "s", "false", "5") TYPED("z", "false", "{\"a\": [\"b\"]}") TYPED("x", "false", "no") SHUT(
+         "invoke") SHUT("function_calls") "x",
+     "C(x)0:f({\"n\": \"1\", \"s\": 5, \"z\": {\"a\": [\"b\"]}, \"x\": \"no\"})"},
+    {"deepseek_v32", "none", false,
+     DSML("function_calls>") DSML("invoke name=\"f\">") DSML("parameter name=\"n\">") "1" SHUT(
+         "parameter") DSML("parameter name=\"s\" >") "1" SHUT("parameter") SHUT("invoke") SHUT(
+         "function_calls"),
+     "0:f({\"n\": 1, \"s\": \"1\"})"},
+    {"deepseek_v32", "none", false, DSML("function_calls>") "\n" DSML("invoke>") "x",
+     "C(" DSML("function_calls>") "\n" DSML("invoke>") "x)"},
+    {"deepseek_v32", "none", false,
+     DSML("function_calls>") DSML("invoke name=\"f\">") DSML(
+         "parameter name=\"s\" string=\"true\">") "cut",
+     "0:f({\"s\": \"cut)"},
+    {"deepseek_v32", "none", false,
+     DSML("function_calls>") DSML("invoke name=\"f\">") TYPED("s", "true", "1") DSML(
+         "parameter name=\"n\" str<") SHUT("invoke"),
+     "C(<" SHUT("invoke") ")0:f({\"s\": \"1\"})"},
     /* Qwen3-Coder, Qwen3.5: one line end at each end of a value is none of it */
     {"qwen3_coder", "qwen3", true, "hm\n</think>\n\nLook.\n\n<tool_call>\n" FUN(
         "f", ARG("s", "a\n <b>\n") ARG("n", "7") ARG("b", "True") ARG("o", "{\"k\": [1]}")
@@ -534,6 +564,12 @@ static const char *const part[] = {"<think>",
                                    "</arg_value>",
                                    "<minimax:tool_call>",
                                    "</minimax:tool_call>",
+                                   DSML("function_calls>"),
+                                   DSML("invoke name=\"f\">"),
+                                   DSML("parameter name=\"n\" string=\"false\">"),
+                                   DSML("parameter name=\"s\" string=\"true\">"),
+                                   SHUT("parameter"),
+                                   SHUT("invoke"),
                                    "<invoke name=\"f\">",
                                    "</invoke>",
                                    "<parameter name=\"n\">",
@@ -555,7 +591,7 @@ TEST(api_parse_random_texts_are_the_same_in_any_cut)
 {
     static const char *const tool[] = {"none",    "hermes",     "deepseek_v3", "llama3",
                                        "json",    "glm45",      "minimax_m2",  "kimi_k2",
-                                       "harmony", "qwen3_coder"};
+                                       "harmony", "qwen3_coder", "deepseek_v32"};
     struct str in, whole, line;
     const struct json *tools = tool_list();
     str_init(&in, MEM_MISC, 0);
@@ -564,7 +600,7 @@ TEST(api_parse_random_texts_are_the_same_in_any_cut)
     for (uint64_t seed = 1; seed <= 12000; seed++) {
         size_t cut[64];
         int n_cut = 0, n_part = (int)(rng_uniform(seed, 0, 0) * 24);
-        struct api_parse_opts o = {.tool_parser = tool[seed % 10],
+        struct api_parse_opts o = {.tool_parser = tool[seed % 11],
                                    .tool_list = seed % 13 ? tools : NULL,
                                    .reasoning_parser = seed % 3 ? "qwen3" : "none",
                                    .tools = true,
@@ -613,13 +649,16 @@ TEST(api_parse_long_texts_are_cheap)
                                        "<tool_call>f<arg_key>n</arg_key><arg_value>1",
                                        "<minimax:tool_call><invoke name=\"",
                                        "<parameter name=\"n\">",
+                                       DSML("function_calls>") DSML("invoke name=\"f\">")
+                                           DSML("parameter name=\"n\" "),
                                        "<function=f>",
                                        "<parameter=s>\n",
                                        "<function=f><parameter=n>1\n",
                                        K_CALL "functions.f:0" K_ARGS,
                                        "\\"};
     static const char *const tool[] = {"hermes", "deepseek_v3", "llama3", "json",
-                                       "glm45",  "minimax_m2",  "kimi_k2", "qwen3_coder"};
+                                       "glm45",  "minimax_m2",  "kimi_k2", "qwen3_coder",
+                                       "deepseek_v32"};
     for (int u = 0; u < BASE_COUNT_OF(unit); u++)
         for (int t = 0; t < BASE_COUNT_OF(tool); t++) {
             struct api_parse_opts o = {
@@ -659,6 +698,8 @@ TEST(api_parse_auto_reads_the_template)
                {"<tool_call> <think>", "hermes", true, NULL},
                {"<tool_call>{name}\n<arg_key> </think>", "glm", true, NULL},
                {"'<minimax:tool_call>' <think>", "minimax", true, NULL},
+               {"{% set d = '" BAR "DSML" BAR "' %} </think>", "dsml", true, NULL},
+               {"{{ x }}", "dsml", false, "dsml"},
                {"<tool_call>\n<function=a>\n<parameter=b> <think>", "qwen", true, NULL},
                {"<tool_call>\n<function=' + name + '>' <parameter=", "qwen", false, "hermes"},
                {"<tool_call> <function=a>", "hermes", false, NULL},
