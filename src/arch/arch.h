@@ -89,7 +89,8 @@ struct arch_cfg {
     bool attn_gate; /* GQA: q is, head by head, the query and a gate as wide, [2 H d, D]: the output
                        of attention is multiplied by sigmoid(gate) */
     bool norm_one;  /* the file has weights of norms less 1, but for the delta layers' own */
-    int n_mtp_left; /* MTP layers that a GGUF file has after the others, and that are not read */
+    int n_mtp_left; /* MTP layers that the file has after the others and that are not read: then
+                       n_mtp is 0 */
     /* experts */
     int n_expert, n_expert_used, n_shared, d_ff_expert;
     int d_ff_shared;  /* of all shared experts together; 0 = n_shared * d_ff_expert */
@@ -154,7 +155,7 @@ bool arch_is_beside_text(const io_model *m, const struct arch_name *id);
  * optional tensor that others have, or is no MTP layer though nextn_predict_layers counts it. */
 sl_status arch_unused(const io_model *m, const struct arch_cfg *cfg, struct arena *a,
                       const char **text, sl_err *err) BASE_MUST_USE;
-/* Is it one of MTP layers that are not read (mtp.* of folders, n_mtp_left)? */
+/* Is it one of MTP layers that are not read (n_mtp_left, mtp.* of folders that have no place)? */
 bool arch_is_mtp_left(const struct arch_cfg *c, const char *name, const struct arch_name *id);
 /* Parameters in all, and read for one token at batch 1. From the tensors' shapes. */
 void arch_count_params(const io_model *m, const struct arch_cfg *cfg, int64_t *total,

@@ -10,6 +10,7 @@ sl_status arch_gguf_common(const io_model *m, struct arch_cfg *c, sl_err *err) B
 /* Which layers have the sliding window, and that a head's values are as wide as its keys, unless it
  * is MLA's. */
 sl_status arch_gguf_layers(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* c->n_mtp is what holds where o does not say it. */
 sl_status arch_hf_common(const struct json *o, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 sl_status arch_cfg_check(const struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 

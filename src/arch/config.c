@@ -182,6 +182,15 @@ static sl_status read_gguf(const io_model *m, struct arena *a, struct arch_cfg *
     return arch_keys_gguf(m, c, err);
 }
 
+/* What a config.json does not say of MTP layers, their tensors do. m: NULL = there are none. */
+static int unsaid_mtp(const io_model *m, const struct arch_cfg *c)
+{
+    char name[64];
+    struct arch_naming by = {.kind = IO_HF, .alias = c->row->alias, .mtp_from = 1};
+    arch_tensor_name(&by, ROLE_MTP_EH, 1, "weight", name, sizeof name);
+    return m && c->row->mtp_apart && io_has_weight(m, name);
+}
+
 /* The outer object of a nested configuration says what holds for the whole model. */
 static sl_status read_hf(const struct json *outer, struct arena *a, struct arch_cfg *c, sl_err *err)
 {
@@ -209,6 +218,7 @@ static void begin(struct arch_cfg *c, enum io_kind kind)
 /* What follows from all that was read. */
 static sl_status finish(struct arch_cfg *c, sl_err *err)
 {
+    c->naming = arch_naming_in(c, c->naming.kind);
     for (int i = 0; i < c->n_layer + c->n_mtp; i++) {
         if (c->kv_lora) c->layer[i].mixer = ARCH_MLA;
         if (i >= c->n_layer && c->n_expert) c->layer[i].ffn = ARCH_MOE;
@@ -217,13 +227,25 @@ static sl_status finish(struct arch_cfg *c, sl_err *err)
     return arch_cfg_check(c, err);
 }
 
+/* m: NULL, or what it was read from. */
+static sl_status read_json(const struct json *config, const io_model *m, struct arena *a,
+                           struct arch_cfg *c, sl_err *err)
+{
+    memset(c, 0, sizeof *c);
+    SL_TRY(find_hf(config, &c->row, err));
+    begin(c, IO_HF);
+    c->n_mtp = unsaid_mtp(m, c);
+    SL_TRY(read_hf(config, a, c, err));
+    return finish(c, err);
+}
+
 sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *c, sl_err *err)
 {
     const struct json *config = NULL;
     memset(c, 0, sizeof *c);
     if (io_model_kind(m) == IO_HF) {
         SL_TRY(io_need_config(m, &config, err));
-        sl_status st = arch_cfg_read_json(config, a, c, err);
+        sl_status st = read_json(config, m, a, c, err);
         if (st) status_prefix(err, "config.json");
         if (!st) arch_index_mtp(m, c);
         c->head_apart = !st && c->tied_head && arch_head_differs(m);
@@ -242,16 +264,12 @@ sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *c, 
 sl_status arch_cfg_read_json(const struct json *config, struct arena *a, struct arch_cfg *c,
                              sl_err *err)
 {
-    memset(c, 0, sizeof *c);
-    SL_TRY(find_hf(config, &c->row, err));
-    begin(c, IO_HF);
-    SL_TRY(read_hf(config, a, c, err));
-    return finish(c, err);
+    return read_json(config, NULL, a, c, err);
 }
 
 struct arch_naming arch_naming_in(const struct arch_cfg *c, enum io_kind kind)
 {
-    return (struct arch_naming){kind, c->row->alias};
+    return (struct arch_naming){kind, c->row->alias, c->row->mtp_apart ? c->n_layer : 0};
 }
 
 bool arch_permutes_qk(const struct arch_cfg *c)

@@ -133,7 +133,10 @@ sl_status arch_hf_common(const struct json *o, struct arch_cfg *c, sl_err *err)
     SL_TRY(arch_hf_int(o, "max_position_embeddings", ARCH_RANGE(2048, 1, 1 << 28), &c->n_ctx_train,
                        err));
     SL_TRY(arch_hf_int(o, "vocab_size", ARCH_RANGE(-1, 1, 1 << 28), &c->n_vocab, err));
-    SL_TRY(arch_hf_int(o, "num_nextn_predict_layers", ARCH_RANGE(0, 0, 16), &c->n_mtp, err));
+    SL_TRY(arch_hf_int(o,
+                       c->row->mtp_apart ? "mtp_num_hidden_layers|num_nextn_predict_layers"
+                                         : "num_nextn_predict_layers",
+                       ARCH_RANGE(c->n_mtp, 0, 16), &c->n_mtp, err));
     SL_TRY(norm_eps(o, eps > 0 ? eps : 1e-6, &eps, err));
     c->norm_eps = (float)eps;
     if (!d_head) d_head = c->d_model / c->n_head;

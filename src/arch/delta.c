@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the families with gated delta layers share (Qwen3-Next, Qwen3.5): which layers those are,
- * their sizes, the gate of attention in the others, a shared expert with a gate of its own. MTP
- * layers of these are not read: a state can not be taken back. */
+ * their sizes, the gate of attention in the others, a shared expert with a gate of its own, and an
+ * MTP layer with attention, whatever the others have. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +15,15 @@ static void set_fixed(struct arch_cfg *c)
 {
     c->qk_norm = c->attn_gate = true;
     c->unshared = "gated delta layers";
+}
+
+/* Several MTP layers, which would share what they have beside a layer's, were never published: they
+ * are left; so is one with a table of tokens of its own. */
+static void set_mtp(struct arch_cfg *c, bool own)
+{
+    if (c->n_mtp <= 1 && !own) return;
+    c->n_mtp_left = c->n_mtp;
+    c->n_mtp = 0;
 }
 
 /* Layers, of which every n-th is attention. */
@@ -62,10 +71,11 @@ static sl_status hf_layers(const struct json *o, struct arch_cfg *c, sl_err *err
 sl_status arch_hf_delta(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
     int n_rot = 0;
-    bool bias = false, gate = true;
+    bool bias = false, gate = true, own = false;
     set_fixed(c);
     c->norm_one = true;
-    c->n_mtp = 0;
+    SL_TRY(arch_hf_bool(o, "mtp_use_dedicated_embeddings", false, &own, err));
+    set_mtp(c, own);
     SL_TRY(arch_hf_bool(o, "attention_bias", false, &bias, err));
     if (bias) return SL_FAIL(err, UNSUPPORTED, "attention_bias is not supported");
     SL_TRY(arch_hf_bool(o, "attn_output_gate", true, &gate, err));
@@ -127,8 +137,7 @@ sl_status arch_gguf_delta(const io_model *m, struct arch_cfg *c, sl_err *err)
     int inner = 0;
     bool tiled = c->row->delta_tiled, reordered = tiled;
     set_fixed(c);
-    c->n_mtp_left = c->n_mtp;
-    c->n_mtp = 0;
+    set_mtp(c, false);
     c->delta_tiled = tiled;
     SL_TRY(arch_gguf_flag(m, "ssm.v_head_reordered", tiled, &reordered, err));
     if (reordered != tiled)
@@ -245,6 +254,7 @@ sl_status arch_jw_delta(const struct arch_cfg *c, const io_model *src, struct js
     text_jw_key_int(w, "linear_value_head_dim", c->d_delta_v);
     text_jw_key_int(w, "linear_num_key_heads", c->n_delta_k);
     text_jw_key_int(w, "linear_num_value_heads", c->n_delta_v);
+    if (c->n_mtp) text_jw_key_int(w, "mtp_num_hidden_layers", c->n_mtp);
     if (!c->n_expert) return SL_OK;
     text_jw_key_int(w, "num_experts", c->n_expert);
     text_jw_key_int(w, "num_experts_per_tok", c->n_expert_used);

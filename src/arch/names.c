@@ -29,22 +29,46 @@ const char *arch_role_name(const struct arch_naming *by, enum arch_role role)
     return by->kind == IO_GGUF ? roles[role].gguf : roles[role].hf;
 }
 
+/* Has the layer names of its own (mtp_from)? */
+static bool is_mtp(const struct arch_naming *by, int layer)
+{
+    return by->kind == IO_HF && by->mtp_from && layer >= by->mtp_from;
+}
+
+/* What an MTP layer has beside a layer's. */
+static bool is_beside_layer(int role)
+{
+    return role >= ROLE_MTP_EH && role <= ROLE_MTP_HEAD_NORM;
+}
+
+/* What comes before the role's name, with its point. */
+static void put_head(const struct arch_naming *by, const struct arch_name *id, char *buf, size_t n)
+{
+    bool mtp = is_mtp(by, id->layer);
+    const char *layer = by->kind == IO_GGUF ? "blk" : mtp ? "mtp.layers" : "model.layers";
+    if (mtp && is_beside_layer(id->role))
+        snprintf(buf, n, "mtp.");
+    else
+        snprintf(buf, n, "%s.%d.", layer, mtp ? id->layer - by->mtp_from : id->layer);
+}
+
 void arch_name_put(const struct arch_naming *by, const struct arch_name *id, char *buf, int n)
 {
-    char part[64];
+    char part[64], head[32];
     enum arch_role role = (enum arch_role)id->role;
     const char *name = arch_role_name(by, role), *suffix = id->suffix;
     if (role == ROLE_ROUTER_BIAS) suffix = by->kind == IO_GGUF ? "bias" : selection_bias;
-    const char *layer = by->kind == IO_GGUF ? "blk" : "model.layers", *hole = strstr(name, "%d");
+    const char *hole = strstr(name, "%d");
+    put_head(by, id, head, sizeof head);
     if (hole)
         snprintf(part, sizeof part, "%.*s%d%s", (int)(hole - name), name, id->expert, hole + 2);
     else
         snprintf(part, sizeof part, "%s", name);
     if (str_ends(part, ".")) {
-        snprintf(buf, (size_t)n, "%s.%d.%.*s", layer, id->layer, (int)strlen(part) - 1, part);
+        snprintf(buf, (size_t)n, "%s%.*s", head, (int)strlen(part) - 1, part);
         return;
     }
-    snprintf(buf, (size_t)n, "%s.%d.%s.%s", layer, id->layer, part, suffix);
+    snprintf(buf, (size_t)n, "%s%s.%s", head, part, suffix);
 }
 
 void arch_tensor_name(const struct arch_naming *by, enum arch_role role, int layer,
@@ -110,11 +134,31 @@ static bool is_suffix_of(const struct arch_naming *by, int role, const char *suf
     return selects == (role == ROLE_ROUTER_BIAS);
 }
 
+/* The layer that a name begins with, and what comes after that with its point before it. beside: it
+ * is what an MTP layer has beside a layer's. */
+static bool cut_layer(const struct arch_naming *by, const char *name, struct arch_name *id,
+                      const char **rest, bool *beside)
+{
+    *beside = false;
+    if (!is_mtp(by, by->mtp_from) || strncmp(name, "mtp.", 4) != 0) {
+        bool gguf = by->kind == IO_GGUF;
+        if (!number_after(name, gguf ? "blk." : "model.layers.", &id->layer, rest)) return false;
+        return **rest == '.' && !is_mtp(by, id->layer);
+    }
+    *beside = !number_after(name, "mtp.layers.", &id->layer, rest);
+    if (*beside) {
+        id->layer = 0;
+        *rest = name + 3;
+    }
+    id->layer += by->mtp_from;
+    return **rest == '.';
+}
+
 void arch_name_parse(const struct arch_naming *by, const char *name, struct arch_name *id)
 {
     char cut[MAX_NAME];
     const char *rest = NULL;
-    bool gguf = by->kind == IO_GGUF;
+    bool gguf = by->kind == IO_GGUF, beside;
     *id = (struct arch_name){.global = -1, .role = -1, .layer = -1, .expert = -1};
     for (int g = 0; g < 3; g++)
         if (strcmp(name, arch_global_name(by->kind, (enum arch_global)g)) == 0) {
@@ -122,15 +166,15 @@ void arch_name_parse(const struct arch_naming *by, const char *name, struct arch
             snprintf(id->suffix, sizeof id->suffix, "weight");
             return;
         }
-    if (!number_after(name, gguf ? "blk." : "model.layers.", &id->layer, &rest) || *rest != '.')
-        return;
+    if (!cut_layer(by, name, id, &rest, &beside)) return;
     rest++;
     if (!gguf) rest = cut_expert(rest, cut, sizeof cut, &id->expert);
     if (gguf && strcmp(rest, arch_role_name(by, ROLE_ROUTER_BIAS)) == 0)
         rest = "exp_probs_b.bias"; /* some files leave it out */
     for (int r = 0; r < N_ROLE; r++) {
         if (!is_part(rest, arch_role_name(by, (enum arch_role)r), id->suffix, sizeof id->suffix) ||
-            !is_suffix_of(by, r, id->suffix))
+            !is_suffix_of(by, r, id->suffix) ||
+            (is_mtp(by, by->mtp_from) && is_beside_layer(r) != beside))
             continue;
         if (r == ROLE_ROUTER_BIAS) snprintf(id->suffix, sizeof id->suffix, "bias");
         id->role = r;

@@ -86,6 +86,8 @@ struct arch_alias {
 struct arch_naming {
     enum io_kind kind;
     const struct arch_alias *alias; /* NULL = the table alone */
+    int mtp_from; /* folders: layers from there on are "mtp.layers.0" and so on, and what an MTP
+                     layer has beside a layer's is once in "mtp."; 0 = they are like the others */
 };
 
 /* The tensor's name within its block or layer, without a suffix; "" = that kind has none. */

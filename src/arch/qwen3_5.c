@@ -13,6 +13,7 @@ const struct arch arch_qwen3_5 = {
     .hf_keys = ARCH_HF_KEYS_DELTA,
     .gguf_keys = ARCH_GGUF_KEYS_DELTA,
     .alias = alias,
+    .mtp_apart = true,
     .no_keys = true,
     .delta_tiled = true,
     .unsaid = {.d_head = 256},

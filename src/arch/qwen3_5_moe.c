@@ -37,6 +37,7 @@ const struct arch arch_qwen3_5_moe = {
     .hf_keys = ARCH_HF_KEYS_DELTA "|" ARCH_HF_KEYS_DELTA_MOE,
     .gguf_keys = ARCH_GGUF_KEYS_DELTA "|" ARCH_GGUF_KEYS_DELTA_MOE,
     .alias = alias,
+    .mtp_apart = true,
     .no_keys = true,
     .delta_tiled = true,
     .unsaid = {.d_head = 256},

@@ -16,6 +16,7 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
 {
     SL_TRY(arch_jw_delta(c, src, w, err));
     text_jw_key_bool(w, "norm_topk_prob", c->route_norm);
+    if (c->n_mtp) text_jw_key_int(w, "num_nextn_predict_layers", c->n_mtp); /* as servers ask it */
     arch_jw_sparse_layers(c, w);
     return SL_OK;
 }
@@ -31,6 +32,7 @@ const struct arch arch_qwen3_next = {
     .hf_keys = ARCH_HF_KEYS_DELTA "|" ARCH_HF_KEYS_DELTA_MOE "|decoder_sparse_step|mlp_only_layers",
     .gguf_keys = ARCH_GGUF_KEYS_DELTA "|" ARCH_GGUF_KEYS_DELTA_MOE,
     .alias = alias,
+    .mtp_apart = true,
     .no_keys = true,
     .delta_packed = true,
     .unsaid = {.d_head = 256},

@@ -52,8 +52,12 @@
     {ROLE_FFN_NORM, "post_attention_norm", NULL},                                                  \
         {ROLE_GATE_SHEXP, NULL, "mlp.shared_expert.gate_proj"},                                    \
         {ROLE_UP_SHEXP, NULL, "mlp.shared_expert.up_proj"},                                        \
+        {ROLE_DOWN_SHEXP, NULL, "mlp.shared_expert.down_proj"}, {ROLE_MTP_EH, NULL, "fc"},         \
+        {ROLE_MTP_ENORM, NULL, "pre_fc_norm_embedding"},                                           \
+        {ROLE_MTP_HNORM, NULL, "pre_fc_norm_hidden"}, {ROLE_MTP_EMBED, NULL, ""},                  \
+        {ROLE_MTP_HEAD, NULL, ""},                                                                 \
     {                                                                                              \
-        ROLE_DOWN_SHEXP, NULL, "mlp.shared_expert.down_proj"                                       \
+        ROLE_MTP_HEAD_NORM, NULL, "norm"                                                           \
     }
 
 /* Groups of experts of a published model, by the numbers of its experts and layers: of GGUF files
@@ -91,6 +95,7 @@ struct arch {
     enum arch_rope_style index_rope; /* of an indexer; GGUF files can not say it */
     bool ffn_scale_unused;          /* by llama.cpp: see arch_scale_used */
     bool delta_packed, delta_tiled; /* see arch_packs_delta, arch_tiles_delta */
+    bool mtp_apart; /* see mtp_from of arch_naming: folders have one such layer at most */
     bool no_keys; /* layers without keys: attention.head_count_kv may have zeros */
     int window_every; /* the window is in all but every n-th layer of a GGUF file without a pattern;
                          0 = in all */

@@ -205,7 +205,9 @@ bool arch_is_beside_text(const io_model *m, const struct arch_name *id)
 
 bool arch_is_mtp_left(const struct arch_cfg *c, const char *name, const struct arch_name *id)
 {
-    if (id->layer >= c->n_layer && id->layer < c->n_layer + c->n_mtp_left) return true;
+    int end = c->n_layer + c->n_mtp;
+    if (id->layer >= end && id->layer < end + c->n_mtp_left) return true;
+    if (id->role >= 0 && id->layer >= 0 && id->layer < end) return false;
     return strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.mtp.", 10) == 0;
 }
 

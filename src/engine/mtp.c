@@ -98,11 +98,13 @@ void engine_mtp_begin(sl_engine *e, const struct sched_plan *p)
 
 /* ---- samples of one prompt ---- */
 
-/* They share its entries but that of its last position, which depends on the first token. */
+/* They share its entries but that of its last position, which depends on the first token. A window
+ * and a state can not go back to it: there the entry stays the first sample's. */
 void engine_mtp_fork(sl_engine *e, struct request *r, int32_t first)
 {
     const struct engine_mtp *m = &e->mtp;
-    bool may = m->on && r->has_spec && e->n_lane == 1 && e->home[r->home].pool->n_win == 0;
+    const struct kv_pool *pool = e->home[r->home].pool;
+    bool may = m->on && r->has_spec && e->n_lane == 1 && pool->n_win == 0 && !pool->has_state;
     if (!may || r->ids[r->n_prompt] == first || spec_plan_drafter_is_off(&e->spec.plan)) return;
     (void)sched_rewind(engine_sched(e, r), r->slot, r->n_prompt - 1);
 }

@@ -135,7 +135,7 @@ static sl_status load_k_v_b(struct model *m, int il, const struct want s[2], str
 
 static sl_status load_kv_b(struct model *m, int il, struct layer *l, sl_err *err)
 {
-    static const struct arch_naming gguf = {IO_GGUF, NULL};
+    static const struct arch_naming gguf = {.kind = IO_GGUF};
     const struct arch_cfg *c = &m->cfg;
     int64_t H = c->n_head, r = c->kv_lora, nope = c->d_nope, v = c->d_v;
     struct want s[2] = {{.role = ROLE_K_B, .n = (int)H, .rows = r, .cols = nope},

@@ -81,7 +81,7 @@ enum model_part model_part_of(enum arch_role role)
 
 enum model_part model_part_of_name(const struct arch_cfg *c, const char *name, int *layer)
 {
-    static const struct arch_naming gguf = {IO_GGUF, NULL}; /* packed files spell some so */
+    static const struct arch_naming gguf = {.kind = IO_GGUF}; /* packed files spell some so */
     struct arch_name n;
     arch_name_parse(&c->naming, name, &n);
     if (n.role < 0 && n.global < 0) arch_name_parse(&gguf, name, &n);

@@ -184,7 +184,7 @@ struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_d
 /* What a tensor's name says. Packed files spell some names as GGUF does. */
 static struct arch_name parse(const struct arch_cfg *c, const char *name)
 {
-    static const struct arch_naming gguf = {IO_GGUF, NULL};
+    static const struct arch_naming gguf = {.kind = IO_GGUF};
     struct arch_name n;
     arch_name_parse(&c->naming, name, &n);
     if (n.role < 0 && n.global < 0) arch_name_parse(&gguf, name, &n);

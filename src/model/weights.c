@@ -283,7 +283,8 @@ static sl_status put_part(struct model *m, enum arch_role role, const float *hos
 static bool lacks_one(const struct arch_cfg *c, enum arch_role role)
 {
     bool is_norm = role == ROLE_ATTN_NORM || role == ROLE_FFN_NORM || role == ROLE_Q_NORM ||
-                   role == ROLE_K_NORM || role == ROLE_MTP_HEAD_NORM;
+                   role == ROLE_K_NORM || role == ROLE_MTP_ENORM || role == ROLE_MTP_HNORM ||
+                   role == ROLE_MTP_HEAD_NORM;
     return c->norm_one && is_norm;
 }
 

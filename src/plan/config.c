@@ -191,6 +191,7 @@ enum class_of { C_EXPERT, C_SHARED, C_ATTN, C_EMBED, C_HEAD, C_MTP, C_DENSE, C_N
 static enum class_of classify(const char *n, int layers)
 {
     const char *l = strstr(n, "layers.");
+    if (!strncmp(n, "mtp.", 4)) return C_MTP;
     if (l && layers > 0 && atoi(l + 7) >= layers) return C_MTP;
     if (!strncmp(n, "blk.", 4) && layers > 0 && atoi(n + 4) >= layers) return C_MTP;
     if (strstr(n, "shared_expert") || strstr(n, "shexp")) return C_SHARED;

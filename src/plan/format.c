@@ -48,7 +48,8 @@ double plan_weight_bytes(const struct plan_model *m, const struct plan_format *f
     double dense = m->total - experts - head - attn;
     double bytes = (experts * f->expert + head * f->head + attn * f->attn + dense * f->dense) / 8;
     if (with_mtp) {
-        bytes += ((m->p_mtp - head) * f->expert + head * f->head) / 8;
+        double own = plan_mtp_tables(m);
+        bytes += ((m->p_mtp - own) * f->expert + own * f->head) / 8;
     }
     return bytes;
 }

@@ -30,9 +30,10 @@ static double weights_of_rank(const struct plan_case *c, double *mtp)
     double scale = m->total > 0 && known > 0 ? m->total / known : 1;
     double layers = m->layers * attn * f->attn + m->dense_layers * m->p_dense / tp * f->dense +
                     m->moe_layers * (shared * f->dense + experts * f->expert + resident * f->attn);
+    double mtp_attn = plan_mtp_attn(m) / tp + m->p_repl;
     *mtp = l->mtp > 0
                ? m->mtp_layers *
-                     (attn * f->attn + shared * f->dense + (experts + resident) * f->expert) / 8
+                     (mtp_attn * f->attn + shared * f->dense + (experts + resident) * f->expert) / 8
                : 0;
     return (layers * stages + (m->p_embed + m->p_head) / heads * f->head) / 8 * scale;
 }

@@ -55,6 +55,18 @@ static void attn_params(const struct plan_model *m, double *split, double *repl)
     *split = (1 - share) * (full + D * H * m->head_dim) + share * lin;
 }
 
+/* Of a hybrid it is one of the layers that are not linear. */
+double plan_mtp_attn(const struct plan_model *m)
+{
+    double D = m->hidden, d = m->head_dim;
+    return m->attn == PLAN_ATTN_HYB ? D * d * (3.0 * m->heads + 2.0 * m->kv_heads) : m->p_attn;
+}
+
+double plan_mtp_tables(const struct plan_model *m)
+{
+    return m->attn == PLAN_ATTN_HYB ? 0 : m->p_embed + m->p_head;
+}
+
 static bool bad_shape(const struct plan_model *m, const char **field)
 {
     struct {
@@ -128,7 +140,7 @@ bool plan_model_finish(struct plan_model *m, char *why, size_t why_size)
         double ff =
             m->experts > 0 ? m->p_expert * m->experts + m->p_shared + m->p_router : m->p_dense;
         m->p_mtp =
-            m->mtp_layers * (m->p_attn + m->p_repl + ff + 2 * D * D) + m->p_embed + m->p_head;
+            m->mtp_layers * (plan_mtp_attn(m) + m->p_repl + ff + 2 * D * D) + plan_mtp_tables(m);
     }
     if (m->kv_token <= 0 && m->attn != PLAN_ATTN_V4) /* without a state that does not grow */
         m->kv_token = plan_kv_bytes(m, 2, 16, 1) - plan_kv_bytes(m, 1, 16, 1);

@@ -62,7 +62,8 @@ struct plan_model {
     double p_expert;        /* one routed expert */
     double p_router;        /* router of one layer */
     double p_embed, p_head; /* p_head is 0 when tied */
-    double p_mtp;           /* the whole MTP module with its copy of embedding and head */
+    double p_mtp;           /* the whole MTP module, with its copy of embedding and head if it has
+                               one */
     int moe_layers;
     const struct plan_counts *counts; /* which experts were chosen; NULL unknown */
     double spread; /* T tokens choose as T^spread even ones do, where that was counted; 0 unknown */

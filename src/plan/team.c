@@ -39,12 +39,19 @@ static double layer_bytes(const struct plan_case *c, bool is_moe)
            8;
 }
 
+static double mtp_bytes(const struct plan_case *c)
+{
+    const struct plan_model *m = c->model;
+    double more = (plan_mtp_attn(m) - m->p_attn) * c->fmt.attn / 8;
+    return m->mtp_layers * (layer_bytes(c, m->moe_layers > 0) + more);
+}
+
 /* As the engine cuts layers: about the same bytes, the head and MTP layers with the last. */
 static void cut(const struct plan_case *c, int32_t *first)
 {
     const struct plan_model *m = c->model;
     int64_t layer[LAYERS];
-    double mtp = c->lay.mtp > 0 ? m->mtp_layers * layer_bytes(c, m->moe_layers > 0) : 0;
+    double mtp = c->lay.mtp > 0 ? mtp_bytes(c) : 0;
     for (int i = 0; i < m->layers; i++)
         layer[i] = (int64_t)layer_bytes(c, i >= m->dense_layers);
     arch_cut_layers(layer, m->layers, (int64_t)(m->p_embed * c->fmt.head / 8 + mtp), c->lay.pp,
@@ -543,9 +550,7 @@ void plan_team_memory(const struct plan_case *c, double batch, double ctx, struc
         struct seat of = seat_of(c, i % seats(c), &(struct work){.busy = 1, .attend = 1});
         struct plan_memory one = {.limit = out->limit * of.mem};
         one.weights = stage_weights(c, at, &of);
-        if (l->mtp > 0 && at->last)
-            one.mtp =
-                m->mtp_layers * layer_bytes(c, m->moe_layers > 0) * fmin(of.of_group, of.of_stage);
+        if (l->mtp > 0 && at->last) one.mtp = mtp_bytes(c) * fmin(of.of_group, of.of_stage);
         one.acts = (double)arch_beside_bytes((int64_t)(one.weights + one.mtp));
         one.comm = buffers(c, batch);
         one.seq =

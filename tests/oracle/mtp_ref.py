@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MTP layers of DeepSeek-V3, V3.2 and GLM-4.5, written out: no code shared with the engine or
-with transformers.
+"""The MTP layers of DeepSeek-V3, V3.2, GLM-4.5 and Qwen3-Next, written out: no code shared with the
+engine or with transformers.
 
   h'[i]    = eh_proj [ enorm(emb(t[i+1])) ; hnorm(h[i]) ]
              with h = hidden after the main model's final norm
   x        = h' + attention(norm(h')); x = x + experts(norm(x))
   out[i]   = shared_head.norm(x[i]);  logits[i] = shared_head.head out[i]   predicts t[i+2]
+
+Qwen's eh_proj is called fc, weights of its norms are stored less 1, and of its attention each
+head's output is multiplied by sigmoid of a gate that comes out of q_proj after the head's query.
 """
 import math
 
@@ -116,9 +119,72 @@ def experts(c, w, x):
     return out
 
 
+def turn(x, n, theta):
+    """x [T, h, d]: the first n values of each head are rotated, i with i + n / 2."""
+    T, half = len(x), n // 2
+    ang = torch.tensor([[t * theta ** (-2 * i / n) for i in range(half)] for t in range(T)],
+                       dtype=torch.float64)
+    cos, sin = ang.cos()[:, None], ang.sin()[:, None]
+    out = x.clone()
+    out[..., :half] = x[..., :half] * cos - x[..., half:n] * sin
+    out[..., half:n] = x[..., half:n] * cos + x[..., :half] * sin
+    return out
+
+
+def gated_attention(c, w, x):
+    h, kv, d, T = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"], len(x)
+    rope, eps = c.get("rope_parameters") or {}, c["rms_norm_eps"]
+    part = rope.get("partial_rotary_factor", c.get("partial_rotary_factor"))
+    n, theta = int(d * part), rope.get("rope_theta", c.get("rope_theta"))
+    q = (x @ w["q_proj"].T).view(T, h, 2 * d)
+    gate = torch.sigmoid(q[..., d:])
+    q = turn(rms(q[..., :d], 1 + w["q_norm"], eps), n, theta)
+    k = turn(rms((x @ w["k_proj"].T).view(T, kv, d), 1 + w["k_norm"], eps), n, theta)
+    v = (x @ w["v_proj"].T).view(T, kv, d)
+    out = torch.zeros(T, h, d, dtype=torch.float64)
+    for t in range(T):
+        for i in range(h):
+            j = i // (h // kv)
+            p = (k[:t + 1, j] @ q[t, i] / math.sqrt(d)).softmax(0)
+            out[t, i] = p @ v[:t + 1, j]
+    return (out * gate).reshape(T, h * d) @ w["o_proj"].T
+
+
+def shared_and_routed(c, w, x):
+    """Softmax over all experts, the best of them, whose weights are made 1 together; one more,
+    which every token has, weighed by a sigmoid."""
+    out = torch.sigmoid(x @ w["shared_expert_gate"].T) * mlp(w, "shared_expert.", x)
+    for t in range(len(x)):
+        p = (w["gate"] @ x[t]).softmax(0)
+        pick = sorted(range(len(p)), key=lambda e: -float(p[e]))[:c["num_experts_per_tok"]]
+        total = sum(float(p[e]) for e in pick)
+        for e in pick:
+            out[t] = out[t] + float(p[e]) / total * mlp(w, f"experts.{e}.", x[t:t + 1])[0]
+    return out
+
+
+def qwen(c, value, ids, hidden):
+    """As forward, of Qwen's names."""
+    g = {n[4:].removesuffix(".weight"): t.double() for n, t in value.items()
+         if n.startswith("mtp.")}
+    at = {n.split("self_attn.")[1]: t for n, t in g.items() if "self_attn." in n}
+    ml = {n.split(".mlp.")[1]: t for n, t in g.items() if ".mlp." in n}
+    eps, embed = c["rms_norm_eps"], value["model.embed_tokens.weight"].double()
+    head = value["lm_head.weight"].double() if "lm_head.weight" in value else embed
+    e = rms(embed[torch.tensor(ids[1:])], 1 + g["pre_fc_norm_embedding"], eps)
+    x = torch.cat([e, rms(hidden[:-1].double(), 1 + g["pre_fc_norm_hidden"], eps)], -1)
+    x = x @ g["fc"].T
+    x = x + gated_attention(c, at, rms(x, 1 + g["layers.0.input_layernorm"], eps))
+    y = rms(x, 1 + g["layers.0.post_attention_layernorm"], eps)
+    x = x + (shared_and_routed(c, ml, y) if "gate" in ml else mlp(ml, "", y))
+    return (rms(x, 1 + g["norm"], eps) @ head.T).float().numpy()
+
+
 def forward(c, value, layer, ids, hidden):
     """ids [T], hidden [T, D] of the main model -> logits [T-1, V]; computed in f64. Without an
     embedding or a head of its own the layer uses the main model's."""
+    if "mtp.fc.weight" in value:
+        return qwen(c, value, ids, hidden)
     p = f"model.layers.{layer}."
     g = {n[len(p):]: t.double() for n, t in value.items() if n.startswith(p)}
     at = {n[10:].removesuffix(".weight"): t for n, t in g.items() if n.startswith("self_attn.")}

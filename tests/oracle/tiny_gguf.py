@@ -9,8 +9,8 @@ import numpy as np
 import gguf
 from gguf import GGMLQuantizationType as Q
 
-from tiny_hf import (d_expert, has_delta, has_router_bias, head_dim, is_moe, moe_names, n_expert,
-                     router_name, text_config)
+from tiny_hf import (d_expert, has_delta, has_router_bias, head_dim, is_moe, layer_name, moe_names,
+                     n_expert, router_name, text_config)
 from tiny_specs import GGUF_ARCH, PERMUTED
 
 DENSE = (("gate_proj", "ffn_gate"), ("up_proj", "ffn_up"), ("down_proj", "ffn_down"))
@@ -18,6 +18,9 @@ NORMS = {"q_a_layernorm": "attn_q_a_norm", "kv_a_layernorm": "attn_kv_a_norm",
          "q_norm": "attn_q_norm", "k_norm": "attn_k_norm"}
 ATTN = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output",
         "q_a_proj": "attn_q_a", "q_b_proj": "attn_q_b", "kv_a_proj_with_mqa": "attn_kv_a_mqa"}
+# of an MTP layer, which folders of these have apart
+APART = {"fc": "eh_proj", "pre_fc_norm_embedding": "enorm", "pre_fc_norm_hidden": "hnorm",
+         "norm": "shared_head_norm"}
 
 INDEX = {"wq_b": "attn_q_b", "wk": "attn_k", "weights_proj": "proj"}
 
@@ -149,7 +152,7 @@ def plan(c, w, legacy, n_layer):
     if rp.get("rope_type", rp.get("type")) == "llama3":
         out.append(("rope_freqs.weight", llama3_factors(c, rp), lambda a: {}))
     for i in range(n_layer):
-        p, hf = f"blk.{i}.", f"model.layers.{i}."
+        p, hf = f"blk.{i}.", layer_name(c, i)
         same(p + "attn_norm.weight", hf + "input_layernorm.weight")
         ffn_norm = ("post_attention_norm" if c["model_type"] in ("glm4_moe", "gpt_oss")
                     or has_delta(c) else "ffn_norm")
@@ -192,6 +195,9 @@ def plan(c, w, legacy, n_layer):
             same(f"{p}nextn.{a}.weight", f"{hf}{a}.weight")
         same(p + "nextn.shared_head_norm.weight", hf + "shared_head.norm.weight")
         same(p + "nextn.shared_head_head.weight", hf + "shared_head.head.weight")
+        if has_delta(c) and i >= c["num_hidden_layers"]:
+            for a, b in APART.items():
+                same(f"{p}nextn.{b}.weight", f"mtp.{a}.weight")
     return out
 
 

@@ -35,7 +35,7 @@ def has_delta(c):
 
 
 def is_delta(c, i):
-    if not has_delta(c):
+    if not has_delta(c) or i >= c["num_hidden_layers"]:
         return False
     types = c.get("layer_types")
     if types:
@@ -47,6 +47,12 @@ def has_index(c, i):
     """Has the layer a lightning indexer of its own?"""
     types = c.get("indexer_types") or []
     return "index_topk" in c and (i >= len(types) or types[i] == "full")
+
+
+def layer_name(c, i):
+    """What names of the layer begin with; MTP layers come after the others."""
+    n = c["num_hidden_layers"]
+    return f"mtp.layers.{i - n}." if has_delta(c) and i >= n else f"model.layers.{i}."
 
 
 def is_f32(spec, n):
@@ -164,7 +170,7 @@ def weights(name, spec):
         mat(p + "weights_proj.weight", n, D)
 
     def layer(i):
-        p = f"model.layers.{i}."
+        p = layer_name(c, i)
         vec(p + "input_layernorm.weight", D, 1.0 - less)
         vec(p + "post_attention_layernorm.weight", D, 1.0 - less)
         if is_delta(c, i):
@@ -201,8 +207,13 @@ def weights(name, spec):
         mat("lm_head.weight", c["vocab_size"], D, 2.0)
     for k in range(spec.get("mtp", 0)):
         i = c["num_hidden_layers"] + k
-        p = f"model.layers.{i}."
+        p = layer_name(c, i)
         layer(i)
+        if has_delta(c):
+            mat("mtp.fc.weight", D, 2 * D)
+            for n in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"):
+                vec(f"mtp.{n}.weight", D, 0.0)
+            continue
         vec(p + "enorm.weight", D)
         vec(p + "hnorm.weight", D)
         mat(p + "eh_proj.weight", D, 2 * D)
@@ -369,7 +380,8 @@ def reference(spec, value, work, seqs, dtype=torch.float32, watch=None):
     # transformers reads MTP layers only on request
     last = plain["num_hidden_layers"]
     keep = {n: t for n, t in value.items()
-            if not n.startswith("model.layers.") or int(n.split(".")[2]) < last}
+            if not n.startswith("mtp.")
+            and (not n.startswith("model.layers.") or int(n.split(".")[2]) < last)}
     write_folder(work, dict(config=plain, dtype="F32"), keep)
     model, info = AutoModelForCausalLM.from_pretrained(
         work, dtype=dtype, attn_implementation="eager", experts_implementation="eager",

@@ -108,15 +108,6 @@ def next_delta(**kw):
                 attention_bias=False, **kw)
 
 
-def mtp_beside(D, kv, d, **kw):
-    """An MTP layer's tensors, which nothing reads."""
-    p = "mtp.layers.0."
-    return {"mtp.fc.weight": (D, 2 * D), "mtp.norm.weight": (D,),
-            "mtp.pre_fc_norm_embedding.weight": (D,), "mtp.pre_fc_norm_hidden.weight": (D,),
-            p + "input_layernorm.weight": (D,), p + "self_attn.k_proj.weight": (kv * d, D),
-            p + "self_attn.q_norm.weight": (d,), **kw}
-
-
 VISUAL = {"model.visual.patch_embed.proj.weight": (8, 3, 2, 2, 2),
           "model.visual.patch_embed.proj.bias": (8,), "model.visual.pos_embed.weight": (16, 8),
           "model.visual.blocks.0.attn.qkv.weight": (24, 8),
@@ -376,10 +367,10 @@ SPECS = {
                 rope_scaling=dict(type="yarn", factor=64.0, beta_fast=32.0, beta_slow=1.0,
                                   mscale=1.0, mscale_all_dim=1.0,
                                   original_max_position_embeddings=32)))),
-    # gated delta layers: projections by key head, single experts; a sequence longer than chunks
+    # gated delta layers: projections by key head, single experts; a sequence longer than chunks; an
+    # MTP layer that only the tensors tell of
     "qwen3_next": dict(
-        dtype="BF16", tok="qwen2", shards=2, gguf=["plain", "legacy"], mid=150, ids=9,
-        beside=mtp_beside(56, 2, 40),
+        dtype="BF16", tok="qwen2", shards=2, gguf=["plain", "legacy"], mid=150, ids=9, mtp=1,
         config=base("Qwen3NextForCausalLM", "qwen3_next", hidden_size=56, intermediate_size=72,
                     num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=40,
                     linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=24,
@@ -390,11 +381,8 @@ SPECS = {
                     router_aux_loss_coef=0.001, torch_dtype="bfloat16", **next_delta())),
     # nested, projections apart, fused experts, beside a part that sees and MTP
     "qwen3_5_moe": dict(
-        dtype="BF16", tok="qwen2", shards=2, gguf=["plain"], mid=150,
-        inner="model.language_model.", f32=("A_log", "linear_attn.norm"),
-        beside=dict(VISUAL, **mtp_beside(64, 1, 32, **{
-            "mtp.layers.0.mlp.experts.gate_up_proj": (7, 32, 64),
-            "mtp.layers.0.mlp.experts.down_proj": (7, 64, 16)})),
+        dtype="BF16", tok="qwen2", shards=2, gguf=["plain"], mid=150, mtp=1,
+        inner="model.language_model.", f32=("A_log", "linear_attn.norm"), beside=VISUAL,
         config=dict(
             architectures=["Qwen3_5MoeForConditionalGeneration"], model_type="qwen3_5_moe",
             image_token_id=310, video_token_id=311, vision_start_token_id=312,
@@ -414,9 +402,8 @@ SPECS = {
                                      mrope_section=[2, 1, 1]), **next_delta()))),
     # without experts, three value heads for a key head, the head is the embedding
     "qwen3_5": dict(
-        dtype="BF16", tok="qwen2", gguf=["plain"], mid=150,
-        inner="model.language_model.", f32=("A_log", "linear_attn.norm"),
-        beside=dict(VISUAL, **mtp_beside(72, 2, 24)),
+        dtype="BF16", tok="qwen2", gguf=["plain"], mid=150, mtp=1,
+        inner="model.language_model.", f32=("A_log", "linear_attn.norm"), beside=VISUAL,
         config=dict(
             architectures=["Qwen3_5ForConditionalGeneration"], model_type="qwen3_5",
             image_token_id=310, video_token_id=311, vision_start_token_id=312,

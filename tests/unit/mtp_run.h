@@ -54,7 +54,7 @@ static sl_status mtp_steps(struct model *m, dev_kv *kv, const struct mtp_text *t
         all[i] = i;
     for (int t0 = 0; t0 < n; t0 += chunk) {
         int k = t0 + chunk < n ? chunk : n - t0;
-        int32_t seq_tok0[2] = {0, k}, n_prompt = n;
+        int32_t seq_tok0[2] = {0, k}, n_prompt = n, seat = 0;
         for (int i = 0; i < k; i++)
             pos[i] = t0 + i;
         struct dev_step b = {.n_tok = k,
@@ -65,6 +65,7 @@ static sl_status mtp_steps(struct model *m, dev_kv *kv, const struct mtp_text *t
                              .blk = {blk, blk},
                              .ld_blk = MTP_MAX_TOK / MTP_BLK,
                              .n_prompt = &n_prompt,
+                             .seat = &seat,
                              .row_tok = all};
         struct model_rows rows;
         SL_TRY(model_launch(m, kv, &b, fail));

@@ -217,7 +217,7 @@ TEST(arch_names_sinks_in_both_kinds)
 {
     static const char *const name[] = {"blk.3.attn_sinks.weight", "model.layers.3.self_attn.sinks"};
     for (int i = 0; i < 2; i++) {
-        struct arch_naming by = {i ? IO_HF : IO_GGUF, NULL};
+        struct arch_naming by = {.kind = i ? IO_HF : IO_GGUF};
         struct arch_name id;
         char buf[128];
         arch_tensor_name(&by, ROLE_SINKS, 3, "weight", buf, sizeof buf);
@@ -461,7 +461,7 @@ TEST(arch_names_follow_the_architecture)
         {IO_HF, ROLE_DOWN_EXPS, 12, "weight", "model.layers.7.mlp.experts.12.down_proj.weight"},
     };
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
-        struct arch_naming by = {row[i].kind, alias};
+        struct arch_naming by = {row[i].kind, alias, 0};
         struct arch_name id;
         char name[128];
         id = (struct arch_name){.global = -1, .role = row[i].role, .layer = 7};
@@ -475,7 +475,7 @@ TEST(arch_names_follow_the_architecture)
         assert_int_equal(id.expert, row[i].expert);
         assert_string_equal(id.suffix, row[i].suffix);
     }
-    struct arch_naming plain = {IO_GGUF, alias};
+    struct arch_naming plain = {IO_GGUF, alias, 0};
     struct arch_name id;
     arch_name_parse(&plain, "blk.7.ffn_norm.weight", &id); /* the usual name is not its own */
     assert_int_equal(id.role, -1);

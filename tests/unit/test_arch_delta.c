@@ -60,12 +60,92 @@ TEST(arch_reads_qwen3_5_nested)
     assert_true(c->n_delta_k == 2 && c->n_delta_v == 6 && c->d_delta_k == 16 &&
                 c->d_delta_v == 24 && c->n_conv == 4);
     assert_true(c->attn_gate && c->qk_norm && c->norm_one && !c->delta_tiled && c->tied_head);
-    assert_true(c->n_mtp == 0 && c->n_rot == 16 && c->rope_theta == 1e7);
+    assert_true(c->n_mtp == 1 && c->n_mtp_left == 0 && c->n_rot == 16 && c->rope_theta == 1e7);
     assert_true(c->n_expert == 8 && c->n_shared == 1 && c->shared_gate && c->route_norm);
     assert_int_equal(arch_d_shared(c), 32);
     assert_string_equal(c->unshared, "gated delta layers");
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         assert_int_equal(c->layer[i].ffn, ARCH_MOE);
+    assert_int_equal(c->layer[4].mixer, ARCH_GQA);
+    mem_arena_fini(&r.arena);
+}
+
+/* How many MTP layers there are, and how many of these are left: several, or one with a table of
+ * tokens of its own. Their mixer is attention, whatever the interval says. */
+TEST(arch_reads_the_mtp_layer_beside_delta_layers)
+{
+    static const struct {
+        const char *more;
+        int n, left;
+    } t[] = {
+        {"", 0, 0},
+        {",\"mtp_num_hidden_layers\":0,\"num_nextn_predict_layers\":1", 0, 0},
+        {",\"mtp_num_hidden_layers\":1", 1, 0},
+        {",\"num_nextn_predict_layers\":1,\"full_attention_interval\":3", 1, 0},
+        {",\"mtp_num_hidden_layers\":2", 0, 2},
+        {",\"mtp_num_hidden_layers\":1,\"mtp_use_dedicated_embeddings\":true", 0, 1},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(t); i++) {
+        char text[2048];
+        struct read r;
+        snprintf(text, sizeof text, "{\"model_type\":\"qwen3_5\"," SIZES "%s}", t[i].more);
+        read_config(text, &r);
+        if (r.st) fail_msg("%s", r.err.text);
+        if (r.cfg.n_mtp != t[i].n || r.cfg.n_mtp_left != t[i].left)
+            fail_msg("%s: %d read, %d left", t[i].more, r.cfg.n_mtp, r.cfg.n_mtp_left);
+        for (int k = 0; k < t[i].n; k++)
+            assert_true(r.cfg.layer[4 + k].mixer == ARCH_GQA && r.cfg.layer[4 + k].ffn == 0);
+        mem_arena_fini(&r.arena);
+    }
+}
+
+/* Names of the layer after the others in both kinds, and names that only look like it. */
+TEST(arch_names_the_mtp_layer_of_folders_apart)
+{
+    static const struct {
+        enum arch_role role;
+        const char *gguf, *hf;
+    } t[] = {
+        {ROLE_MTP_EH, "blk.4.nextn.eh_proj.weight", "mtp.fc.weight"},
+        {ROLE_MTP_ENORM, "blk.4.nextn.enorm.weight", "mtp.pre_fc_norm_embedding.weight"},
+        {ROLE_MTP_HNORM, "blk.4.nextn.hnorm.weight", "mtp.pre_fc_norm_hidden.weight"},
+        {ROLE_MTP_HEAD_NORM, "blk.4.nextn.shared_head_norm.weight", "mtp.norm.weight"},
+        {ROLE_Q, "blk.4.attn_q.weight", "mtp.layers.0.self_attn.q_proj.weight"},
+        {ROLE_FFN_NORM, "blk.4.post_attention_norm.weight",
+         "mtp.layers.0.post_attention_layernorm.weight"},
+        {ROLE_SHEXP_GATE, "blk.4.ffn_gate_inp_shexp.weight",
+         "mtp.layers.0.mlp.shared_expert_gate.weight"},
+    };
+    static const char *const none[] = {"mtp.layers.0.fc.weight",
+                                       "mtp.input_layernorm.weight",
+                                       "model.layers.4.norm.weight",
+                                       "model.layers.0.fc.weight",
+                                       "mtp.layers.0",
+                                       "mtp.embed_tokens.weight",
+                                       "model.layers.4.self_attn.q_proj.weight",
+                                       "mtp.",
+                                       "mtpx.fc.weight"};
+    struct read r;
+    struct arch_name id;
+    char buf[128];
+    read_config("{\"model_type\":\"qwen3_5_moe\"," SIZES EXPERTS "}", &r);
+    if (r.st) fail_msg("%s", r.err.text);
+    for (int i = 0; i < 2 * BASE_COUNT_OF(t); i++) {
+        struct arch_naming by = arch_naming_in(&r.cfg, i % 2 ? IO_HF : IO_GGUF);
+        arch_tensor_name(&by, t[i / 2].role, 4, "weight", buf, sizeof buf);
+        assert_string_equal(buf, i % 2 ? t[i / 2].hf : t[i / 2].gguf);
+        arch_name_parse(&by, buf, &id);
+        assert_true(id.role == (int)t[i / 2].role && id.layer == 4 && id.expert == -1);
+        assert_string_equal(id.suffix, "weight");
+    }
+    for (int i = 0; i < BASE_COUNT_OF(none); i++) {
+        arch_name_parse(&r.cfg.naming, none[i], &id);
+        if (id.role != -1) fail_msg("%s: role %d", none[i], id.role);
+    }
+    arch_name_parse(&r.cfg.naming, "mtp.layers.0.mlp.experts.7.up_proj.qweight", &id);
+    assert_true(id.role == ROLE_UP_EXPS && id.layer == 4 && id.expert == 7);
+    arch_name_put(&r.cfg.naming, &id, buf, sizeof buf);
+    assert_string_equal(buf, "mtp.layers.0.mlp.experts.7.up_proj.qweight");
     mem_arena_fini(&r.arena);
 }
 
@@ -167,7 +247,7 @@ TEST(arch_names_delta_layers_in_both_kinds)
          {"blk.3.ffn_gate_inp_shexp.weight", "model.layers.3.mlp.shared_expert_gate.weight"}},
     };
     for (int i = 0; i < 2 * BASE_COUNT_OF(t); i++) {
-        struct arch_naming by = {i % 2 ? IO_HF : IO_GGUF, NULL};
+        struct arch_naming by = {.kind = i % 2 ? IO_HF : IO_GGUF};
         struct arch_name id;
         char buf[128];
         arch_tensor_name(&by, t[i / 2].role, 3, "weight", buf, sizeof buf);
@@ -191,7 +271,8 @@ TEST(arch_mocks_delta_layers)
         int64_t total = 0, active = 0;
         io_model *m = NULL;
         uint8_t *copy = NULL;
-        snprintf(text, sizeof text, "{\"model_type\":\"%s\"," SIZES EXPERTS "}", type[i]);
+        snprintf(text, sizeof text,
+                 "{\"model_type\":\"%s\",\"mtp_num_hidden_layers\":1," SIZES EXPERTS "}", type[i]);
         read_config(text, &r);
         if (r.st) fail_msg("%s", r.err.text);
         struct make *f = make_file("json={\"a\":{\"dtype\":\"F32\",\"shape\":[1],"
@@ -206,8 +287,15 @@ TEST(arch_mocks_delta_layers)
         const struct tensor *p = io_find(m, i ? "model.layers.0.linear_attn.in_proj_qkv.weight"
                                               : "model.layers.0.linear_attn.in_proj_qkvz.weight");
         assert_true(p && p->shape[0] == 2 * 2 * 16 + (i ? 1 : 2) * 6 * 24);
+        const struct tensor *fc = io_find(m, "mtp.fc.weight"),
+                            *mtp_q = io_find(m, "mtp.layers.0.self_attn.q_proj.weight");
+        assert_true(fc && fc->shape[1] == 128 && mtp_q && mtp_q->shape[0] == 2 * 4 * 32);
+        assert_non_null(io_find(m, "mtp.layers.0.mlp.experts.7.down_proj.weight"));
+        assert_null(io_find(m, "mtp.layers.0.linear_attn.out_proj.weight"));
         arch_count_params(m, &r.cfg, &total, &active);
-        assert_int_equal(total - active, 300 * 64 + 4 * 6 * 3 * 32 * 64);
+        int64_t mtp = 2 * 64 * 64 + 5 * 64 + 2 * 32 + (8 + 4 + 2 + 2) * 32 * 64 + 64 + 8 * 64 +
+                      9 * 3 * 32 * 64;
+        assert_int_equal(total - active, 300 * 64 + 4 * 6 * 3 * 32 * 64 + mtp);
         io_close(m);
         free(copy);
         free(f);
@@ -253,25 +341,46 @@ TEST(arch_gguf_reads_delta_layers)
     static const struct {
         const char *arch, *more[2];
         const char *mixers;
-        int left;
+        int n_mtp, left;
     } t[] = {
         {"qwen35",
          {"attention.head_count_kv u32=4 u32=2", "full_attention_interval u32=4 u32=2"},
          "dada",
+         0,
          0},
         {"qwen3next",
          {"attention.head_count_kv u32=4 u32=2", "rope.freq_base u32=6 f32=1e7"},
          "ddda",
+         0,
          0},
         {"qwen35",
          {"attention.head_count_kv u32=9 u32=4 u64=4 u32=0 u32=2 u32=2 u32=0",
           "rope.dimension_sections u32=9 u32=5 u64=4 u32=2 u32=1 u32=1 u32=0"},
          "daad",
+         0,
          0},
         {"qwen35",
          {"attention.head_count_kv u32=4 u32=2", "nextn_predict_layers u32=4 u32=1"},
          "ddd",
-         1},
+         1,
+         0},
+        {"qwen35",
+         {"attention.head_count_kv u32=9 u32=4 u64=4 u32=0 u32=2 u32=0 u32=2",
+          "nextn_predict_layers u32=4 u32=1"},
+         "dad",
+         1,
+         0},
+        {"qwen35",
+         {"attention.head_count_kv u32=9 u32=4 u64=3 u32=2 u32=0 u32=2",
+          "nextn_predict_layers u32=4 u32=1"},
+         "ada",
+         1,
+         0},
+        {"qwen35",
+         {"attention.head_count_kv u32=4 u32=2", "nextn_predict_layers u32=4 u32=2"},
+         "dd",
+         0,
+         2},
     };
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
         struct read r;
@@ -279,7 +388,8 @@ TEST(arch_gguf_reads_delta_layers)
         read_gguf(t[i].arch, more, 3, &r);
         if (r.st) fail_msg("case %d: %s", i, r.err.text);
         assert_string_equal(mixers(&r.cfg), t[i].mixers);
-        assert_true(r.cfg.n_mtp == 0 && r.cfg.n_mtp_left == t[i].left && r.cfg.n_head_kv == 2);
+        assert_true(r.cfg.n_mtp == t[i].n_mtp && r.cfg.n_mtp_left == t[i].left);
+        assert_true(r.cfg.n_head_kv == 2 && (!t[i].n_mtp || r.cfg.layer[3].mixer == ARCH_GQA));
         assert_true(r.cfg.d_delta_v == 24 && !r.cfg.norm_one && r.cfg.attn_gate);
         assert_int_equal(r.cfg.delta_tiled, strcmp(t[i].arch, "qwen35") == 0);
         mem_arena_fini(&r.arena);

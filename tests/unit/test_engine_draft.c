@@ -525,21 +525,30 @@ TEST(engine_mtp_guesses_after_hits_are_recorded_the_same)
     }
 }
 
-/* Latents, and keys and values per head, of random weights. */
+/* Latents, keys and values per head, and the state of other layers, of random weights. A state goes
+ * on from a snapshot: there is one at the end of the prompt's last whole block. */
 TEST(engine_mtp_guesses_of_other_families_are_the_same_after_hits)
 {
-    static const char *const name[] = {"deepseek_v3", "glm4_moe.gguf", "deepseek_v32"};
+    static const struct {
+        const char *name;
+        uint64_t n_parted; /* found where they part at the end of a block */
+    } of[] = {{"deepseek_v3", 64},
+              {"glm4_moe.gguf", 64},
+              {"deepseek_v32", 64},
+              {"qwen3_next.gguf", 0},
+              {"qwen3_5_moe", 0},
+              {"qwen3_5", 0}};
     int32_t ids[110], other[110];
     for (int i = 0; i < 110; i++)
         ids[i] = other[i] = 5 + (i * 7) % 50;
     other[96]++;
-    for (int i = 0; i < BASE_COUNT_OF(name); i++) {
-        guesser = tiny(name[i]);
+    for (int i = 0; i < BASE_COUNT_OF(of); i++) {
+        guesser = tiny(of[i].name);
         sl_request q = {.ids = ids, .n_ids = 110, .max_tokens = 50, .ignore_eos = 1}, first = q;
         first.max_tokens = 5;
         same_guesses(&first, &q, 2, 96);
         first.ids = other;
-        same_guesses(&first, &q, 2, 64);
+        same_guesses(&first, &q, 2, of[i].n_parted);
     }
 }
 
@@ -576,7 +585,8 @@ TEST(engine_mtp_chains_of_samples_go_on_with_that_of_their_prompt)
     sl_model_close(m);
 }
 
-/* The second sample of a prompt, of two or (n 1) alone: its guesses, and those of the first. */
+/* The second sample of a prompt, of two or (n 1) alone: its guesses, and those of the first. True:
+ * the two begin with different tokens. */
 static bool guesses_of_second(sl_request q, int n, struct guesses *g, struct answer *a)
 {
     sl_model *m;
@@ -585,7 +595,7 @@ static bool guesses_of_second(sl_request q, int n, struct guesses *g, struct ans
     sl_engine_opts o = {.device = "check", .draft = "mtp", .draft_max = 1};
     o.on_record = on_record;
     tape.n = 0;
-    ASSERT_OK(open_opts(tiny("deepseek_v3"), &o, &m, &e));
+    ASSERT_OK(open_opts(guesser, &o, &m, &e));
     memset(both, 0, sizeof both);
     q.n = n;
     q.first = 2 - n;
@@ -609,6 +619,7 @@ TEST(engine_mtp_guesses_of_samples_are_those_of_each_alone)
         ids[i] = 5 + (i * 7) % 50;
     sl_request q = {.ids = ids, .max_tokens = 30, .ignore_eos = 1};
     q.sampling.temperature = 2;
+    guesser = tiny("deepseek_v3");
     int n_other = 0, n_same = 0;
     for (int i = 0; i < 16; i++) {
         struct answer a, b;
@@ -628,4 +639,42 @@ TEST(engine_mtp_guesses_of_samples_are_those_of_each_alone)
     }
     assert_true(n_other > 8);
     assert_true(n_same > 16 * 15);
+}
+
+/* A state can not go back to the prompt's last position, whose entry depends on the first token: it
+ * stays the first sample's. So where the first tokens are the same all guesses are those of the
+ * sample alone; else there are as many, of the same places, and some differ. */
+TEST(engine_mtp_samples_of_a_state_go_on_with_the_first_one_s_entries)
+{
+    static struct guesses alone, two;
+    int32_t ids[32];
+    for (int i = 0; i < 32; i++)
+        ids[i] = 5 + (i * 7) % 50;
+    sl_request q = {.ids = ids, .max_tokens = 30, .ignore_eos = 1};
+    q.sampling.temperature = 0.3f;
+    guesser = tiny("qwen3_5_moe");
+    int n_alike = 0, n_other = 0, n_differ = 0;
+    for (int i = 0; i < 24; i++) {
+        struct answer a, b;
+        q.n_ids = i % 2 ? 32 : 3;
+        q.sampling.seed = (uint64_t)i;
+        (void)guesses_of_second(q, 1, &alone, &a);
+        bool other = guesses_of_second(q, 2, &two, &b);
+        int n_place = 0;
+        assert_int_equal(a.n, b.n);
+        assert_memory_equal(a.id, b.id, (size_t)a.n * sizeof *a.id);
+        for (int j = 0; j < two.n; j++)
+            for (int k = 0; k < alone.n && two.seat[j] == 1; k++) {
+                if (two.pos[j] != alone.pos[k]) continue;
+                n_place++;
+                if (two.hash[j] == alone.hash[k]) continue;
+                if (!other) fail_msg("%d: another guess after %d tokens", i, two.pos[j] + 1);
+                n_differ++;
+            }
+        n_other += other;
+        n_alike += !other;
+        assert_in_range(n_place, alone.n - 3, alone.n);
+        assert_true(alone.n > 15);
+    }
+    assert_true(n_other > 4 && n_alike > 1 && n_differ > 0);
 }

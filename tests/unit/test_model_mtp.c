@@ -169,3 +169,22 @@ TEST(model_mtp_of_glm_equals_the_written_out_forward)
 {
     equals_reference("glm4_moe");
 }
+
+/* Names of its own in folders; weights of norms less 1; a gate of attention; experts and a shared
+ * one with a gate. The configuration says nothing of the layer. */
+TEST(model_mtp_of_qwen3_next_equals_the_written_out_forward)
+{
+    equals_reference("qwen3_next");
+}
+
+/* Experts of the layer in one tensor. */
+TEST(model_mtp_of_qwen3_5_moe_equals_the_written_out_forward)
+{
+    equals_reference("qwen3_5_moe");
+}
+
+/* A dense layer; the head is the embedding. */
+TEST(model_mtp_of_qwen3_5_equals_the_written_out_forward)
+{
+    equals_reference("qwen3_5");
+}
