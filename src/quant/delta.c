@@ -12,7 +12,8 @@
 static bool is_norm(const struct arch_name *id)
 {
     return id->global == GLOBAL_NORM || id->role == ROLE_ATTN_NORM || id->role == ROLE_FFN_NORM ||
-           id->role == ROLE_Q_NORM || id->role == ROLE_K_NORM;
+           id->role == ROLE_Q_NORM || id->role == ROLE_K_NORM || id->role == ROLE_MTP_ENORM ||
+           id->role == ROLE_MTP_HNORM || id->role == ROLE_MTP_HEAD_NORM;
 }
 
 static bool is_packed(int role)

@@ -107,7 +107,7 @@ static const char *target_of(const struct quant_plan *p, int c)
 static bool put_own_experts(const struct quant_plan *p, struct json_w *w)
 {
     static const enum arch_role role[] = {ROLE_GATE_EXPS, ROLE_UP_EXPS, ROLE_DOWN_EXPS};
-    const struct arch_naming usual = {IO_HF, NULL}, *own = &p->naming[IO_HF];
+    const struct arch_naming usual = {.kind = IO_HF}, *own = &p->naming[IO_HF];
     if (strcmp(arch_role_name(own, role[0]), arch_role_name(&usual, role[0])) == 0) return false;
     for (int i = 0; i < BASE_COUNT_OF(role); i++) {
         const char *name = arch_role_name(own, role[i]), *hole = strstr(name, "%d");

@@ -271,6 +271,21 @@ static sl_status add_by_key(struct quant_plan *p, const char *name, const struct
     return SL_OK;
 }
 
+/* An MTP layer's own table of tokens, or head: a folder of these has the model's in their place. */
+static bool is_own_table(const struct quant_plan *p, const char *name, const struct arch_name *id)
+{
+    bool embed = id->role == ROLE_MTP_EMBED;
+    enum arch_global g = embed || p->cfg.tied_head ? GLOBAL_EMBED : GLOBAL_HEAD;
+    if (p->to != IO_HF || (!embed && id->role != ROLE_MTP_HEAD)) return false;
+    const struct tensor *t = io_find(p->src, name),
+                        *same = io_find(p->src, arch_global_name(IO_GGUF, g));
+    if (!t || !same || t->type != same->type || t->n_bytes != same->n_bytes ||
+        memcmp(t->data, same->data, t->n_bytes) != 0)
+        quant_note(p->rep, "%.100s is left out: in folders of %s it is the model's", name,
+                   p->cfg.arch);
+    return true;
+}
+
 /* done: it was, as items or as something that has no place. */
 static sl_status add_delta(struct quant_plan *p, const char *name, const struct arch_name *id,
                            bool *done, sl_err *err)
@@ -278,7 +293,7 @@ static sl_status add_delta(struct quant_plan *p, const char *name, const struct 
     bool packs = arch_packs_delta(&p->cfg), mtp = arch_is_mtp_left(&p->cfg, name, id);
     *done = true;
     p->left_mtp = p->left_mtp || mtp;
-    if (mtp) return SL_OK;
+    if (mtp || is_own_table(p, name, id)) return SL_OK;
     SL_TRY(quant_delta_check(p, name, id, err));
     if (p->to == IO_GGUF && id->role == ROLE_DELTA_QKVZ) {
         SL_TRY(add_by_key(p, name, id, QUANT_TAKE_QKV, err));

@@ -68,11 +68,33 @@ NO_GGUF = {"deepseek_v3_mscale": "mscale", "gpt_oss": "swiglu_limit",
            "gpt_oss_mxfp4": "swiglu_limit"}
 # A decay's logarithm and a norm less 1 are rounded.
 ROUNDED = {"qwen3_next": 1e-6, "qwen3_5_moe": 1e-6, "qwen3_5": 1e-6}
+SEES = ("kimi_k25", "qwen3_5_moe", "qwen3_5")
 NOT_BACK = {"llama3": "rope_freqs.weight", "llama3_old": "rope_freqs.weight"}
 
 
 def refused(bad, word):
     return None if bad and word in bad else f"not refused for {word}: {bad}"
+
+
+def guesses(t, name, models, tmp):
+    """Logits of the MTP layer, where the model has one: of the others the tool says so."""
+    with open(f"{TINY}/ref/{name}.json") as f:
+        has = "mtp" in json.load(f)
+    with open(f"{tmp}/ids", "w") as f:
+        f.write(IDS + "\n")
+    out = []
+    for m in models:
+        rc, _, err = e2e.run([os.path.join(e2e.build_dir(), "mtp_dump"), m, f"{tmp}/ids",
+                              f"{tmp}/mtp"])
+        if rc or not has:
+            bad = None if rc and not has and "no MTP layer" in err else f"exit code {rc}: {err}"
+            t.check(f"{name} MTP {m}", bad)
+            continue
+        with open(f"{tmp}/mtp", "rb") as f:
+            out.append(f.read())
+    for i in range(1, len(out)):
+        d = same_logits(out[0], out[i])
+        t.check(f"{name} MTP logits {i}", f"differ by {d}" if d > 1e-4 else None)
 
 
 def both_ways(t, tmp):
@@ -92,8 +114,7 @@ def both_ways(t, tmp):
         if name in NOT_BACK:
             t.check(f"{name} back to a folder", refused(bad, NOT_BACK[name]))
             continue
-        # of a model that sees or drafts by a state, the language model goes both ways
-        whole = g if name == "kimi_k25" or name in ROUNDED else src
+        whole = g if name in SEES else src  # of these the language model goes both ways
         t.check(f"{name} back to a folder", bad or verify(whole, hf, ROUNDED.get(name, 0)))
         # transformers wants them so
         kind = {k: type(v) for k, v in json.load(open(os.path.join(hf, "config.json"))).items()}
@@ -104,6 +125,7 @@ def both_ways(t, tmp):
         for i in (1, 2):
             d = 0 if wrong else same_logits(raw[0], raw[i])
             t.check(f"{name} logits {i}", wrong or (f"differ by {d}" if d > 1e-4 else None))
+        guesses(t, name, (src, g, hf), tmp)
         ids = [e2e.run([S, "tokenize", "-m", m],
                        stdin="Hello, Welt 1234! don't 北京\n\n x".encode())[1]
                for m in (src, g, hf)]
