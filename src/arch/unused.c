@@ -298,13 +298,14 @@ static sl_status check_layers(const io_model *m, const struct arch_cfg *c, sl_er
 static sl_status check_mtp(const io_model *m, const struct arch_cfg *c, sl_err *err)
 {
     char name[MAX_NAME], eh[MAX_NAME];
-    for (int i = c->n_layer; i < c->n_layer + c->n_mtp && io_model_kind(m) == IO_GGUF; i++)
+    int n = c->n_mtp + c->n_mtp_left;
+    for (int i = c->n_layer; i < c->n_layer + n && io_model_kind(m) == IO_GGUF; i++)
         if (of_layer(m, c, i, ROLE_ATTN_NORM, "weight", name) &&
             !of_layer(m, c, i, ROLE_MTP_EH, "weight", eh))
             return SL_FAIL(err, FORMAT,
                            "%s: nextn_predict_layers is %d, but layer %d is none of these: %s is "
                            "missing",
-                           io_path(m), c->n_mtp, i, eh);
+                           io_path(m), n, i, eh);
     return SL_OK;
 }
 

@@ -44,11 +44,13 @@ static const char *find_prefix(const io_model *m, size_t *n)
     return found;
 }
 
-/* PREFIX becomes "model."; of the head, which stands outside of the model, all of it goes. */
+/* PREFIX becomes "model."; of the head and of MTP layers, which stand outside of the model, all of
+ * it goes. */
 static sl_status rename_one(io_model *m, struct tensor *t, const char *prefix, size_t n,
                             sl_err *err)
 {
     static const char *const inside[] = {"embed_tokens.", "layers.", "norm.", "rotary_emb."};
+    static const char *const outside[] = {"lm_head.", "mtp."};
     char name[512], *copy = NULL;
     size_t outer = n >= 6 && strncmp(prefix + n - 6, "model.", 6) == 0 ? n - 6 : n;
     const char *rest = t->name + n;
@@ -57,9 +59,10 @@ static sl_status rename_one(io_model *m, struct tensor *t, const char *prefix, s
         for (int i = 0; i < BASE_COUNT_OF(inside) && !k; i++)
             if (strncmp(rest, inside[i], strlen(inside[i])) == 0)
                 k = snprintf(name, sizeof name, "model.%s", rest);
-    if (!k && outer && strncmp(t->name, prefix, outer) == 0 &&
-        strncmp(t->name + outer, "lm_head.", 8) == 0)
-        k = snprintf(name, sizeof name, "%s", t->name + outer);
+    if (!k && outer && strncmp(t->name, prefix, outer) == 0)
+        for (int i = 0; i < BASE_COUNT_OF(outside) && !k; i++)
+            if (strncmp(t->name + outer, outside[i], strlen(outside[i])) == 0)
+                k = snprintf(name, sizeof name, "%s", t->name + outer);
     if (!k) return SL_OK;
     if ((size_t)k >= sizeof name)
         return SL_FAIL(err, FORMAT, "%s: tensor %.90s: its name is too long", io_short(m->path),

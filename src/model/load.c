@@ -291,8 +291,8 @@ sl_status model_load_mtp(struct model *m, int i, sl_err *err)
     SL_TRY(model_load_role_vector(m, il, ROLE_MTP_HNORM, D, &t->hnorm, err));
     SL_TRY(matrices(m, il, eh, 1, err));
     arch_tensor_name(&c->naming, ROLE_MTP_HEAD_NORM, il, "weight", name, sizeof name);
-    t->head_norm = m->norm;
-    if (io_find(m->io, name))
+    t->head_norm = m->norm; /* some GGUF files leave out what is the same */
+    if (io_find(m->io, name) || (m->kind == IO_HF && c->naming.mtp_from))
         SL_TRY(model_load_vector(m, name, ROLE_MTP_HEAD_NORM, D, &t->head_norm, err));
     SL_TRY(load_mtp_embed(m, il, &t->embed, err));
     SL_TRY(model_load_mtp_head(m, i, err));

@@ -292,7 +292,9 @@ static sl_status add_delta(struct quant_plan *p, const char *name, const struct 
 {
     bool packs = arch_packs_delta(&p->cfg), mtp = arch_is_mtp_left(&p->cfg, name, id);
     *done = true;
-    p->left_mtp = p->left_mtp || mtp;
+    p->left_mtp = p->left_mtp || (mtp && !p->cfg.n_mtp);
+    if (mtp && p->cfg.n_mtp)
+        quant_note(p->rep, "%.100s is left out: the MTP layer has no place for it", name);
     if (mtp || is_own_table(p, name, id)) return SL_OK;
     SL_TRY(quant_delta_check(p, name, id, err));
     if (p->to == IO_GGUF && id->role == ROLE_DELTA_QKVZ) {

@@ -76,7 +76,7 @@ def refused(bad, word):
     return None if bad and word in bad else f"not refused for {word}: {bad}"
 
 
-def guesses(t, name, models, tmp):
+def guesses(t, name, models, tmp, what="MTP"):
     """Logits of the MTP layer, where the model has one: of the others the tool says so."""
     with open(f"{TINY}/ref/{name}.json") as f:
         has = "mtp" in json.load(f)
@@ -88,13 +88,13 @@ def guesses(t, name, models, tmp):
                               f"{tmp}/mtp"])
         if rc or not has:
             bad = None if rc and not has and "no MTP layer" in err else f"exit code {rc}: {err}"
-            t.check(f"{name} MTP {m}", bad)
+            t.check(f"{name} {what} {m}", bad)
             continue
         with open(f"{tmp}/mtp", "rb") as f:
             out.append(f.read())
     for i in range(1, len(out)):
         d = same_logits(out[0], out[i])
-        t.check(f"{name} MTP logits {i}", f"differ by {d}" if d > 1e-4 else None)
+        t.check(f"{name} {what} logits {i}", f"differ by {d}" if d > 1e-4 else None)
 
 
 def both_ways(t, tmp):
@@ -152,6 +152,65 @@ def gguf_first(t, tmp):
             t.check(f"{name} as {typ}", bad or verify(src, dst, FOLDER[typ]))
             t.check(f"{name} as {typ} runs",
                     e2e.run([S, "run", "-m", dst, "--ids", IDS, "-n", "3", "-q"])[0])
+
+
+def fuse(path):
+    """The MTP layer's experts in one tensor of each part, as transformers has them in memory."""
+    with open(path, "rb") as f:
+        head, data = json.loads(f.read(struct.unpack("<Q", f.read(8))[0])), f.read()
+    meta = head.pop("__metadata__", None)
+    parts = {n: (h["dtype"], h["shape"], data[slice(*h["data_offsets"])]) for n, h in head.items()}
+    p = "mtp.layers.0.mlp.experts."
+    n = 1 + max(int(k[len(p):].split(".")[0]) for k in parts if k.startswith(p))
+    for new, names in (("gate_up_proj", ("gate_proj", "up_proj")), ("down_proj", ("down_proj",))):
+        for tail, end in ((".weight", ""), (".weight_scale_inv", "_scale_inv")):
+            each = [parts.pop(f"{p}{e}.{a}{tail}") for e in range(n) for a in names]
+            rows, cols = each[0][1]
+            parts[p + new + end] = (each[0][0], [n, rows * len(names), cols],
+                                    b"".join(x[2] for x in each))
+    out, at = {"__metadata__": meta} if meta else {}, 0
+    for k, (dtype, shape, b) in parts.items():
+        out[k] = dict(dtype=dtype, shape=shape, data_offsets=[at, at + len(b)])
+        at += len(b)
+    raw = json.dumps(out).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(raw)) + raw + b"".join(x[2] for x in parts.values()))
+
+
+def guessing_types(t, tmp):
+    """An MTP layer of another name in folders: in codes like the others, of each kind, or plain
+    beside them. What is written is what is computed; what is said to be plain is."""
+    for name in ("qwen3_next", "qwen3_5_moe", "qwen3_5"):
+        src, whole = f"{TINY}/{name}", {}
+        for typ in ("fp8", "int8", "nvfp4", "mxfp4"):
+            dst = f"{tmp}/{name}.{typ}"
+            _, bad = quantize(src, dst, "--weights", typ)
+            t.check(f"{name} as {typ}", bad or verify(src, dst, FOLDER[typ]))
+            _, bad = quantize(dst, dst + ".f32", "--weights", "f32")
+            t.check(f"{name} as {typ} read", bad or verify(dst, dst + ".f32", 0))
+            _, bad = quantize(dst, dst + ".gguf", "--weights", "f32")
+            t.check(f"{name} as {typ} to GGUF", bad)
+            guesses(t, name, (dst, dst + ".f32", dst + ".gguf"), tmp, f"MTP of {typ}")
+            with open(f"{dst}/model.safetensors", "rb") as f:
+                head = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+            whole[typ] = {n: h["dtype"] for n, h in head.items() if n.startswith("mtp.")}
+        codes = [n for n, d in whole["fp8"].items() if d == "F8_E4M3"]
+        t.check(f"{name} codes", None if any("q_proj" in n for n in codes) and "mtp.fc.weight"
+                not in codes else f"{codes}")
+        dst = f"{tmp}/{name}.plain"
+        _, bad = quantize(src, dst, "--weights", "fp8", "--keep", r"^mtp[.]")
+        t.check(f"{name} plain MTP", bad or verify(src, dst, FOLDER["fp8"]))
+        kept = json.load(open(f"{dst}/config.json"))["quantization_config"]
+        t.check(f"{name} plain MTP said", None if "mtp.layers.0.self_attn.q_proj" in
+                kept["modules_to_not_convert"] else f"{kept}")
+        _, bad = quantize(dst, dst + ".f32", "--weights", "f32")
+        t.check(f"{name} plain MTP read", bad)
+        guesses(t, name, (dst, dst + ".f32"), tmp, "plain MTP")
+    one = f"{tmp}/qwen3_5_moe.fp8"
+    shutil.copytree(one, one + ".fused")
+    fuse(one + ".fused/model.safetensors")
+    t.check("fused MTP", verify(one, one + ".fused", 0) or verify(one + ".fused", one, 0))
+    guesses(t, "qwen3_5_moe", (one, one + ".fused"), tmp, "fused MTP")
 
 
 def types(t, tmp):
@@ -440,8 +499,9 @@ def taken_meanwhile(t, tmp):
 def main():
     t = e2e.Tally("quantize and verify")
     with e2e.scratch() as tmp:
-        for part in (both_ways, gguf_first, types, scales_of_one_product, scales_of_others,
-                     shards, calibrated, refusals, names, not_numbers, crashes, taken_meanwhile):
+        for part in (both_ways, gguf_first, guessing_types, types, scales_of_one_product,
+                     scales_of_others, shards, calibrated, refusals, names, not_numbers, crashes,
+                     taken_meanwhile):
             part(t, tmp)
     t.exit()
 
