@@ -3,7 +3,7 @@
 """Make synthetic MoE GGUF models (random weights, valid blocks, minimal byte-level gpt2 vocab) for
 speed tests.
 
-  make_synth_gguf.py MODEL TYPE OUT.gguf [--layers N] [--experts N]
+  make_synth_gguf.py MODEL TYPE OUT.gguf [--layers N] [--experts N] [--mtp]
 
 MODEL  dsv2lite : DeepSeek-V2-Lite shape. 27 layers (both engines switch to the 'lite' no-q-lora
 form only on 26/27
@@ -23,7 +23,7 @@ form only on 26/27
        qwen35moe: Qwen3.5-35B-A3B shape, 8 of 40 layers by default, three of four of them gated
        DeltaNet, hidden 2048,
                   16 heads / 2 kv of 256 with gates, 256 experts top-8 + 1 shared, moe ffn 512,
-                  vocab 248320.
+                  vocab 248320. --mtp: and an MTP layer.
 TYPE   f16 q4_0 q8_0 q4_k_m iq4_nl iq4_xs mxfp4 nvfp4
 Quantised tensors are written directly as random valid blocks (random quants, sane scales): nothing
 to quantise afterwards, speed does not depend on the values.  Prints the weight bytes that one
@@ -37,6 +37,7 @@ from gguf import GGMLQuantizationType as Q
 ap = argparse.ArgumentParser()
 ap.add_argument('model'); ap.add_argument('type'); ap.add_argument('out')
 ap.add_argument('--layers', type=int, default=0); ap.add_argument('--experts', type=int, default=0)
+ap.add_argument('--mtp', action='store_true', help='qwen35moe: an MTP layer too')
 ap.add_argument('--dry', action='store_true', help='only print the bytes')
 a = ap.parse_args()
 rng = np.random.default_rng(1234)
@@ -324,7 +325,8 @@ elif a.model == 'qwen35moe':
     NK, NVH, DD = 16, 32, 128  # of delta layers: heads of keys, of values, widths
     W_ = W('qwen35moe'); w = W_.w
     w.add_name(f'synthetic Qwen3.5-35B-A3B shape {L}L {E}e')
-    w.add_block_count(L)
+    w.add_block_count(L + a.mtp)
+    if a.mtp: w.add_nextn_predict_layers(1)
     size_keys(w, ctx=262144, d=H, ff=FF, heads=(NH, NKV), base=1e7, experts=(U, E))
     w.add_expert_feed_forward_length(FF)
     w.add_expert_shared_feed_forward_length(FF)
@@ -341,11 +343,12 @@ elif a.model == 'qwen35moe':
     w.add_vocab_size(NV); w.add_file_type(1); vocab(w, NV, 'qwen35')
     W_.t('token_embd.weight', (NV, H), frac=0)
     W_.t('output_norm.weight', (H,), f32=True, one=1); W_.t('output.weight', (NV, H))
-    for i in range(L):
-        p = f'blk.{i}.'; k = dict(il=i, nl=L)
+    for i in range(L + a.mtp):
+        on = 1.0 if i < L else 0  # a token reads the MTP layer for drafts only
+        p = f'blk.{i}.'; k = dict(il=i, nl=L, frac=on)
         CH = 2 * NK * DD + NVH * DD
         W_.t(p + 'attn_norm.weight', (H,), f32=True, one=1)
-        if (i + 1) % 4 == 0:
+        if (i + 1) % 4 == 0 or i == L:
             W_.t(p + 'attn_q.weight', (2 * NH * D, H), **k)
             W_.t(p + 'attn_k.weight', (NKV * D, H), **k)
             W_.t(p + 'attn_v.weight', (NKV * D, H), **k)
@@ -363,10 +366,14 @@ elif a.model == 'qwen35moe':
             W_.t(p + 'ssm_norm.weight', (DD, ), f32=True, one=1)
             W_.t(p + 'ssm_out.weight', (H, NVH * DD), **k)
         W_.t(p + 'post_attention_norm.weight', (H, ), f32=True, one=1)
-        W_.t(p + 'ffn_gate_inp.weight', (E, H), f32=True)
-        W_.t(p + 'ffn_gate_inp_shexp.weight', (H, ), f32=True)
-        gated(p, 'exps', (E, ), FF, frac=U / E, **k)
+        W_.t(p + 'ffn_gate_inp.weight', (E, H), f32=True, frac=on)
+        W_.t(p + 'ffn_gate_inp_shexp.weight', (H, ), f32=True, frac=on)
+        gated(p, 'exps', (E, ), FF, **dict(k, frac=on * U / E))
         gated(p, 'shexp', (), FF, **k)
+        if i == L:
+            W_.t(p + 'nextn.eh_proj.weight', (H, 2 * H), **k)
+            for n in ('enorm', 'hnorm', 'shared_head_norm'):
+                W_.t(f'{p}nextn.{n}.weight', (H, ), f32=True, one=1)
 else:
     L = a.layers or 12
     E = a.experts or 128
