@@ -83,6 +83,13 @@ static sl_status gguf_shape(const io_model *io, struct arena *a, struct plan_mod
     return st;
 }
 
+/* What a folder's config.json does not say and its tensors do. */
+static void folder_shape(const io_model *io, struct arena *a, struct plan_model *m)
+{
+    struct arch_cfg c;
+    if (arch_cfg_read(io, a, &c, NULL) == SL_OK) m->mtp_layers = c.n_mtp;
+}
+
 /* Fill r->model and r->real from an open checkpoint. The shape of a folder was read from its
  * config.json before. */
 sl_status plan_model_open(struct plan_run *r, const char *path, sl_err *err)
@@ -100,6 +107,8 @@ sl_status plan_model_open(struct plan_run *r, const char *path, sl_err *err)
         if (st == SL_OK && !plan_model_finish(&r->model, why, sizeof why)) {
             st = SL_FAIL(err, FORMAT, "%s: %s", path, why);
         }
+    } else {
+        folder_shape(io, r->a, &r->model);
     }
     if (st == SL_OK)
         st = mem_arena_array(r->a, (size_t)n + 1, sizeof(struct plan_tensor), &mem, err);

@@ -129,6 +129,16 @@ def announced(t, tmp, src, want):
     to_gguf(t, "tensors alone to GGUF", m, f"{tmp}/silent.gguf", None, 1)
 
 
+def planned(t, tmp):
+    """The planner counts the layer, whether the configuration or its tensors tell of it."""
+    for name, there in (("qwen3_next", True), ("qwen3_5", True), ("qwen3_5.gguf", True),
+                        ("qwen3_next_legacy.gguf", False)):
+        rc, _, err = e2e.run([S, "plan", "--model", f"{TINY}/{name}", "--hardware", "H200 SXM",
+                              "--mtp", "1", "--input", "64"])
+        ok = rc == 0 if there else rc == 2 and "no MTP module" in err
+        t.check(f"plan of {name}", None if ok else f"exit {rc}: {err}")
+
+
 def words_before(t, tmp, src):
     """Names with words before them that a tool left there: the layer's too."""
     plain = answer(src, "--draft", "mtp")
@@ -203,6 +213,7 @@ def main():
         in_part(t, tmp, src, want)
         announced(t, tmp, src, want)
         words_before(t, tmp, src)
+        planned(t, tmp)
         gguf(t, tmp, want)
     t.exit()
 
