@@ -161,7 +161,7 @@ TEST(arch_names_indexers_in_both_kinds_of_files)
          "model.layers.3.self_attn.indexer.weights_proj.weight"},
     };
     for (int i = 0; i < 2 * BASE_COUNT_OF(t); i++) {
-        struct arch_naming by = {i % 2 ? IO_HF : IO_GGUF, NULL};
+        struct arch_naming by = {.kind = i % 2 ? IO_HF : IO_GGUF};
         const char *want = i % 2 ? t[i / 2].hf : t[i / 2].gguf;
         struct arch_name id;
         char buf[128];
