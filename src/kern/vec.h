@@ -40,6 +40,8 @@
  * sigmoid_f32      x = 1 / (1 + exp(-x)) over n, in place.
  * gate_f32         x *= 1 / (1 + exp(-g)) over n, in place.
  * conv_silu_f32    y = silu(sum_i w[i * ldw + .] * row[i][.]) over n, i < n_row rising.
+ * relu_sum_f32     y[i] = sum_r w[r] * max(0, s[r * ld + i]) for 16 * n_vec values, r < n_row
+ *                  rising.
  * delta_f32        the gated delta rule of a head for n_tok tokens: see struct vec_delta.
  *
  * sum_f32          the sum of n values.
@@ -80,6 +82,8 @@
     X(gate_f32, void, (float *x, const float *g, int n))                                           \
     X(conv_silu_f32, void,                                                                         \
       (float *y, const float *const *row, const float *w, int64_t ldw, int n_row, int n))          \
+    X(relu_sum_f32, void,                                                                          \
+      (float *y, const float *s, int64_t ld, const float *w, int n_row, int n_vec))                \
     X(delta_f32, void,                                                                             \
       (float *s, int d_k, int d_v, const struct vec_delta *t, int n_tok))                          \
     X(sum_f32, float, (const float *x, int64_t n))                                                 \

@@ -189,6 +189,28 @@ static void check_conv_silu_f32(void (*f)(float *, const float *const *, const f
     }
 }
 
+static void check_relu_sum_f32(void (*f)(float *, const float *, int64_t, const float *, int, int))
+{
+    int n_vec = rand_int(1, 5), n = 16 * n_vec, n_row = rand_int(1, 66), ld = n + rand_int(0, 9);
+    float *s = rand_v((int64_t)n_row * ld, 3), *w = rand_v(n_row, 1), *a = rand_v(n, 1),
+          *b = rand_v(n, 1);
+    for (int r = 0; r < n_row; r++)
+        s[r * ld + rand_int(0, n - 1)] = rand_int(0, 1) ? 0.0f : -0.0f;
+    f(a, s, ld, w, n_row, n_vec);
+    kern_relu_sum_f32_ref(b, s, ld, w, n_row, n_vec);
+    same(a, b, 4 * (size_t)n);
+    for (int i = 0; i < n; i++) {
+        double sum = 0, size = 0;
+        for (int r = 0; r < n_row; r++) {
+            double x = (double)w[r] * fmax(s[r * ld + i], 0);
+            sum += x;
+            size += fabs(x);
+        }
+        near(a[i], sum, (n_row + 2) * U * size);
+        if (size == 0 && signbit(a[i])) fail("a zero below zero", (double)a[i], 0);
+    }
+}
+
 /* The definition, in double, of tokens that the kernel is given at once or in parts. */
 static void delta_by_hand(double *s, const struct vec_delta *t, int d_k, int d_v, double *o)
 {

@@ -115,16 +115,6 @@ static void products(const struct cpu *c, const struct index_job *j, int t, cons
                   j->p->n_head, n_vec, d, 0);
 }
 
-/* out[i] = sum over h of w[h] max(0, s[h][i]) for 16 positions. */
-static void add_heads(const float *s, const float *w, int n_head, float *out)
-{
-    float sum[16] = {0};
-    for (int h = 0; h < n_head; h++, s += PIECE)
-        for (int i = 0; i < 16; i++)
-            sum[i] += w[h] * (s[i] > 0 ? s[i] : 0);
-    memcpy(out, sum, sizeof sum);
-}
-
 /* Chunk at % n_chunk of token at / n_chunk. */
 static void score_chunk(struct cpu *c, void *arg, int at, int worker)
 {
@@ -148,8 +138,7 @@ static void score_chunk(struct cpu *c, void *arg, int at, int worker)
             products16(j, keys, n_vec, &m);
         else
             products(c, j, t, keys, n_vec, &m);
-        for (int g = 0; g < n_vec; g++)
-            add_heads(m.s + 16 * g, w, j->p->n_head, score + p + 16 * g);
+        c->k.relu_sum_f32(score + p, m.s, PIECE, w, j->p->n_head, n_vec);
     }
 }
 
