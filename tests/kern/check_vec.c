@@ -168,6 +168,24 @@ static void check_gate_f32(void (*f)(float *, const float *, int))
     }
 }
 
+/* As exp's own error, and that of its argument times the argument. */
+static void check_decay_f32(void (*f)(float *, float, int))
+{
+    static const float special[] = {0, -0.0f, 87, -87, 1e30f, -1e30f, 1e-30f, -1e-30f, 16, -16};
+    int n = rand_size();
+    float *x = rand_v(n, rand_int(0, 3) ? 6.0f : 120.0f), size = exp2f((float)rand_int(-12, 6));
+    float decay = -fabsf(rand_f()) * size;
+    if (rand_int(0, 1)) x[0] = special[rand_int(0, 9)];
+    float *a = copy_v(x, n), *b = copy_v(x, n);
+    f(a, decay, n);
+    kern_decay_f32_ref(b, decay, n);
+    same(a, b, 4 * (size_t)n);
+    for (int i = 0; i < n; i++) {
+        double g = (double)decay * (x[i] > 50 ? (double)x[i] : log1p(exp((double)x[i])));
+        near(a[i], exp(g), (4 - 10 * g) * U * exp(g) + 2e-38);
+    }
+}
+
 static void check_conv_silu_f32(void (*f)(float *, const float *const *, const float *, int64_t,
                                           int, int))
 {

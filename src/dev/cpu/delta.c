@@ -173,17 +173,6 @@ static void keep_values(const struct unit *u, int i)
     u->at[h] = u->pos0 + u->drafts.n_sure;
 }
 
-static float decay_of(float decay, float x)
-{
-    double y = (double)x;
-    return (float)exp((double)decay * (y > 30.0 ? y : log1p(exp(y))));
-}
-
-static float sigmoid(float x)
-{
-    return (float)(1.0 / (1.0 + exp(-(double)x)));
-}
-
 /* Value head i of tokens [t0, t0 + n), whose queries and keys are there: all of them are drafts, or
  * none is. */
 static void one_head(const struct unit *u, int i, int t0, int n)
@@ -192,17 +181,24 @@ static void one_head(const struct unit *u, int i, int t0, int n)
     struct vec_delta t[VEC_DELTA_TOK];
     int h = head_of(u->job, u->j, i);
     size_t size = (size_t)p->d_k * (size_t)dev_cpu_round16(p->d_v);
-    float *v = u->v, *state = u->state + (size_t)i * size;
+    float *v = u->v, *state = u->state + (size_t)i * size, decay[VEC_DELTA_TOK];
+    float beta[VEC_DELTA_TOK];
     convolve(u, values(u, i), t0, n, v);
     for (int k = 0; k < n; k++) {
         struct ab ab = ab_of(u, i, t0 + k);
+        decay[k] = ab.a + p->dt[h];
+        beta[k] = ab.b;
+    }
+    u->kern->decay_f32(decay, p->decay[h], n);
+    u->kern->sigmoid_f32(beta, n);
+    for (int k = 0; k < n; k++) {
         float *y = p->y + ((int64_t)(u->tok0 + t0 + k) * p->n_v + h) * p->d_v;
         t[k] = (struct vec_delta){.k = u->k + k * p->d_k,
                                   .q = u->q + k * p->d_k,
                                   .v = v + k * p->d_v,
                                   .o = t0 + k < 0 ? u->none : y,
-                                  .decay = decay_of(p->decay[h], ab.a + p->dt[h]),
-                                  .beta = sigmoid(ab.b)};
+                                  .decay = decay[k],
+                                  .beta = beta[k]};
     }
     if (t0 >= u->drafts.n_sure) state = memcpy(u->copy, state, size * sizeof *state);
     u->kern->delta_f32(state, p->d_k, p->d_v, t, n);
@@ -337,7 +333,9 @@ static void gate_row(struct cpu *c, void *arg, int t, int worker)
     const float *g = p->g + t * p->ldg;
     (void)worker;
     if (p->one) {
-        c->k.scale_f32(x, sigmoid(*g), (int64_t)p->n_head * p->n);
+        float one = *g;
+        c->k.sigmoid_f32(&one, 1);
+        c->k.scale_f32(x, one, (int64_t)p->n_head * p->n);
         return;
     }
     for (int h = 0; h < p->n_head; h++)
