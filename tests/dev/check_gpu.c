@@ -686,7 +686,8 @@ int main(int argc, char **argv)
     } all[] = {{"sums", check_sums},   {"products", check_products}, {"embed", check_embed},
                {"rows", check_rows},   {"rope", check_rope},         {"attn", check_attns},
                {"long", check_longs},  {"experts", check_moes},      {"latents", check_mlas},
-               {"sends", check_sends}, {"moves", check_moves},
+               {"sends", check_sends}, {"moves", check_moves},       {"states", check_states},
+               {"gates", check_gates},
                {"again", check_again}, {"attn, default", check_default_attns},
                {"long, default", check_default_longs},
                {"latents, default", check_default_mlas}};

@@ -72,5 +72,7 @@ void act_for(dev_mat *const m[2], int n_col, dev_act *out[2]);
 
 void check_sends(void); /* check_gpu_send.c */
 void check_again(void); /* check_gpu_again.c */
+void check_states(void); /* check_gpu_delta.c */
+void check_gates(void);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels' arithmetic on integers (gpu/kernel/soft.inc), compiled as C, against the C library's
- * fmaf and the compiler's doubles: 0 bits may differ. */
+/* Kernels' arithmetic, compiled as C: on integers (gpu/kernel/soft.inc) against the C library's
+ * fmaf and the compiler's doubles, and what they restate (gpu/kernel/arith.inc) against the CPU's
+ * kernels: 0 bits may differ. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -8,7 +9,11 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "kern/vec.h"
+
 #include "dev/gpu/kernel/c.inc"
+#define finite is_finite /* not the C library's */
+#include "dev/gpu/kernel/arith.inc"
 #include "dev/gpu/kernel/soft.inc"
 
 static uint64_t state = 31;
@@ -87,8 +92,33 @@ static void check_doubles(void)
     }
 }
 
+/* Decays and gates: numbers of every size, more of them where neither is 0 or 1. */
+static void check_restated(void)
+{
+    enum { N = 64 };
+    float x[N], y[N], decay[N], a = -fabsf(draw(124));
+    for (int i = 0; i < N; i++) {
+        x[i] = draw(127);
+        if (i % 4) x[i] = (float)(int64_t)(rng_next(&state) >> 40) * 0x1p-20f - 8.0f;
+        if (x[i] != x[i]) x[i] = 1.0f;
+        y[i] = decay[i] = x[i];
+    }
+    if (!(a > -1e3f)) a = -1.0f;
+    kern_sigmoid_f32_ref(y, N);
+    kern_decay_f32_ref(decay, a, N);
+    for (int i = 0; i < N; i++) {
+        float by = sigmoid(x[i]), to = exp0(mul(a, softplus(x[i])));
+        if (floatBitsToUint(by) != floatBitsToUint(y[i]))
+            fail("sigmoid", floatBitsToUint(by), floatBitsToUint(y[i]));
+        if (floatBitsToUint(to) != floatBitsToUint(decay[i]))
+            fail("decay", floatBitsToUint(to), floatBitsToUint(decay[i]));
+    }
+}
+
 int main(void)
 {
+    for (int i = 0; i < 30000; i++)
+        check_restated();
     for (int i = 0; i < 1000000; i++) {
         check_fma();
         check_middle();

@@ -69,6 +69,8 @@ sl_status dev_gpu_bring(dev *d, const struct dev_op *op, sl_err *err)
     if (op->kind == DEV_OP_route) return bring_route(c, &op->u.route, err);
     if (op->kind == DEV_OP_sum) return dev_gpu_kernel(c, GPU_sum, err);
     if (op->kind == DEV_OP_send) return dev_gpu_send_reserve(c, err);
+    if (op->kind == DEV_OP_delta) return dev_gpu_delta_kernels(c, err);
+    if (op->kind == DEV_OP_gate) return dev_gpu_kernel(c, GPU_gate, err);
     return op->kind == DEV_OP_moe ? bring_moe(c, &op->u.moe, err) : SL_OK;
 }
 

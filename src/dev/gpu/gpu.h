@@ -196,6 +196,7 @@ struct gpu_step {
     uint64_t mem;
     uint64_t ids, pos, seq_of, blk[DEV_KV_GROUPS], row_tok, row_want, hidden_row; /* device */
     uint64_t generated; /* [T] 1 = no token of a prompt */
+    uint64_t seqs; /* [S][5] as gpu/kernel/state.inc says, then [T] as seq_of */
     uint64_t used; /* the last submit that reads pinned */
     bool is_new;   /* the log reads it */
     int64_t angles; /* where in the block they begin */
@@ -302,6 +303,8 @@ struct gpu {
     uint64_t order, blocks; /* rows of a list by their matrices (gpu/kernel/group.inc) */
     int n_order;            /* rows at most */
     uint64_t parts;    /* of attention (attn.c), of values part_d wide */
+    uint64_t delta_rows; /* between kernels of attention by a state */
+    bool has_drafts;     /* a step had some: states may wait for them */
     int part_d;
     int64_t cols_max;  /* of all inputs */
     uint64_t glu;      /* [n_tok_max][2 * glu_cols] gates and ups */
@@ -413,6 +416,9 @@ sl_status dev_gpu_mla_reserve(struct gpu *c, sl_err *err);
 /* Pinned memory for what is sent (send.c). */
 sl_status dev_gpu_send_reserve(struct gpu *c, sl_err *err);
 sl_status dev_gpu_attn_reserve(struct gpu *c, sl_err *err);
+sl_status dev_gpu_delta_reserve(struct gpu *c, sl_err *err);
+sl_status dev_gpu_delta_kernels(struct gpu *c, sl_err *err);
+const char *dev_gpu_delta_lacks(const struct dev_delta *p);
 /* Kernels of attention for the caches so far, after c->most is set. */
 sl_status dev_gpu_attn_kernels(struct gpu *c, sl_err *err);
 /* What attention over a cache of that type is on; I16: where latents are absorbed, else f32. */
@@ -465,9 +471,10 @@ double dev_gpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms);
     .probe_read_gbps = dev_gpu_probe_read_gbps, .probe_int8_gops = dev_gpu_probe_int8_gops,        \
     .probe_attn_gops = dev_gpu_probe_attn_gops, .embed = dev_gpu_embed, .norm = dev_gpu_norm,      \
     .prep = dev_gpu_prep, .matmul = dev_gpu_matmul, .rope = dev_gpu_rope,                          \
-    .kv_put = dev_gpu_kv_put, .attn = dev_gpu_attn, .ffn = dev_gpu_ffn, .add = dev_gpu_add,        \
-    .rows = dev_gpu_rows, .best = dev_gpu_best, .move = dev_gpu_move,                       \
-    .route = dev_gpu_route, .moe = dev_gpu_moe, .attn_mla = dev_gpu_attn_mla, .sum = dev_gpu_sum,  \
-    .send = dev_gpu_send, .join = dev_gpu_join, .pick = dev_gpu_pick, .bring = dev_gpu_bring
+    .kv_put = dev_gpu_kv_put, .attn = dev_gpu_attn, .delta = dev_gpu_delta, .gate = dev_gpu_gate,  \
+    .ffn = dev_gpu_ffn, .add = dev_gpu_add, .rows = dev_gpu_rows, .best = dev_gpu_best,            \
+    .move = dev_gpu_move, .route = dev_gpu_route, .moe = dev_gpu_moe,                              \
+    .attn_mla = dev_gpu_attn_mla, .sum = dev_gpu_sum, .send = dev_gpu_send,                        \
+    .join = dev_gpu_join, .pick = dev_gpu_pick, .bring = dev_gpu_bring
 
 #endif

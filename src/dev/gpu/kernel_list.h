@@ -32,6 +32,11 @@
     X(expand16, 128)       \
     X(expanded, 128)       \
     X(expanded16, 128)     \
+    X(delta_in, 64)        \
+    X(delta, 64)           \
+    X(delta_keep, 64)      \
+    X(delta_out, 64)       \
+    X(gate, 64)            \
     X(group, 256)          \
     X(sums, 128)           \
     X(halves, 128)         \

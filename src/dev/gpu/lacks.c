@@ -56,6 +56,8 @@ const char *dev_gpu_lacks(const dev *d, const struct dev_op *op)
         return BASE_MAX(op->u.attn.d_k, op->u.attn.d_v) > GPU_HEAD_MAX
                    ? "heads wider than 512: --place attn=cpu runs them"
                    : NULL;
+    case DEV_OP_delta:
+        return dev_gpu_delta_lacks(&op->u.delta);
     case DEV_OP_route:
         return route_lacks(&op->u.route);
     case DEV_OP_moe:

@@ -28,9 +28,18 @@ static void put_seqs(struct gpu_step *t, int64_t *at, const struct dev_step *s)
 {
     int32_t *seq = place(t, at, (size_t)s->n_tok, &t->seq_of),
             *generated = place(t, at, (size_t)s->n_tok, &t->generated);
+    int32_t *of = place(t, at, (size_t)(5 * s->n_seq + s->n_tok), &t->seqs);
+    for (int q = 0; q < s->n_seq; q++, of += 5) {
+        int t0 = s->seq_tok0[q], n = s->seq_tok0[q + 1] - t0;
+        of[0] = t0;
+        of[1] = n;
+        of[2] = n ? s->pos[t0] : 0;
+        of[3] = s->seat ? s->seat[q] : 0;
+        of[4] = s->n_draft ? s->n_draft[q] : 0;
+    }
     for (int q = 0; q < s->n_seq; q++)
         for (int i = s->seq_tok0[q]; i < s->seq_tok0[q + 1]; i++) {
-            seq[i] = q;
+            seq[i] = of[i] = q;
             generated[i] = s->pos[i] >= (s->n_prompt ? s->n_prompt[q] : 0);
         }
 }
@@ -71,6 +80,7 @@ void dev_gpu_step_begin(dev *d, dev_kv *kv, const struct dev_step *s)
         t->blk[g] = put(t, &at, s->blk[g], S * (size_t)s->ld_blk);
     ASSERT(at <= t->angles);
     t->n_angles = 0;
+    c->has_drafts = c->has_drafts || s->n_draft;
     t->is_new = true;
     c->pass = s->pass;
     dev_gpu_copy(c, t->mem, t->pinned.at, at);
@@ -120,7 +130,7 @@ static sl_status reserve_step(struct gpu *c, struct gpu_step *t, sl_err *err)
 {
     const struct dev_limits *max = &c->most.max;
     int64_t T = max->n_tok, blk = max->n_ctx / 16 + 8, lines = 16 * 64;
-    t->angles = 4 * (7 * T + DEV_KV_GROUPS * max->n_seq * blk) + lines;
+    t->angles = 4 * (8 * T + max->n_seq * (DEV_KV_GROUPS * blk + 5)) + lines;
     t->angles = (int64_t)size_round((size_t)t->angles, 256);
     int64_t n = t->angles + GPU_ANGLES * 4 * T * c->most.n_rot;
     SL_TRY(dev_gpu_pinned(c, n, &t->pinned, err));
@@ -161,6 +171,7 @@ sl_status dev_gpu_reserve(dev *d, const struct dev_shapes *p, sl_err *err)
         SL_TRY(dev_gpu_kernel(c, always[i], err));
     SL_TRY(reserve_lists(c, err));
     SL_TRY(dev_gpu_attn_reserve(c, err));
+    SL_TRY(dev_gpu_delta_reserve(c, err));
     SL_TRY(dev_gpu_moe_reserve(c, err));
     SL_TRY(dev_gpu_mla_reserve(c, err));
     return dev_gpu_attn_kernels(c, err);
