@@ -541,7 +541,7 @@ static void check_mlas(void)
         check_mla(&formats[i], (enum dev_kv_type)(i % 4), tokens[i % BASE_COUNT_OF(tokens)]);
 }
 
-/* Rows to the host and from it. */
+/* Rows to the host and from it, now and then without a wait between. */
 static void check_moves(void)
 {
     open_both(DEV_ACTS_AUTO);
@@ -555,7 +555,7 @@ static void check_moves(void)
         begin(&s);
         BOTH(move, &s, .at = x.at[k], .host = host[k], .out = true, .n = n, .n_row = n_row,
              .gather = trial % 2);
-        for (int k = 0; k < 2; k++)
+        for (int k = 0; k < 2 && trial % 4; k++)
             MUST(dev_sync(g.d[k], &err_));
         BOTH(move, &s, .at = y.at[k], .host = host[k], .n = n);
         same("move", &y);

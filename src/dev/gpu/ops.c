@@ -395,10 +395,22 @@ int64_t dev_gpu_bounce(struct gpu *c, int64_t n)
     return from;
 }
 
+/* Is some of the n bytes on their way to the host? */
+static bool is_under_way(const struct gpu *c, const void *host, int64_t n)
+{
+    for (int i = 0; i < c->n_out; i++)
+        if (at(c->out[i].host) < at(host) + (uint64_t)n &&
+            at(host) < at(c->out[i].host) + c->out[i].n)
+            return true;
+    return false;
+}
+
 void dev_gpu_move(dev *d, const struct dev_step *b, const struct dev_move *p)
 {
     struct gpu *c = dev_gpu_of(d);
     int n_row = dev_n_row(b, p->n_row);
+    if (!p->out && is_under_way(c, p->host, 4 * (int64_t)p->n * b->n_tok))
+        (void)dev_gpu_finish(c, NULL); /* no other device's operator has waited for it */
     int64_t row = 4 * (int64_t)p->n, n = row * n_row, from = n ? dev_gpu_bounce(c, n) : 0;
     uint64_t there = c->bounce.at + (uint64_t)from;
     uint8_t *here = c->bounce.host + from;
