@@ -26,7 +26,7 @@ import serve  # noqa: E402
 
 MODELS = ["llama3", "qwen2.gguf", "qwen3", "qwen3_moe.gguf", "glm4_moe", "deepseek_v3",
           "deepseek_v2_lite.gguf", "deepseek_v3_fp8", "gpt_oss_mxfp4", "mistral_window",
-          "q_all.gguf", "q_moe.gguf", "q_mla.gguf", "q_gpt_oss.gguf"]
+          "q_all.gguf", "q_moe.gguf", "q_mla.gguf", "q_gpt_oss.gguf", "qwen3_5_moe"]
 IDS = ",".join(str(3 + 7 * i % 250) for i in range(21))
 
 
