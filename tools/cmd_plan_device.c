@@ -382,7 +382,7 @@ sl_status plan_card_asked(struct plan_run *r, struct plan_format *fmt, struct pl
     SL_TRY(plan_run_model(r, o->common.model, err));
     if (o->common.expert_stats) SL_TRY(plan_query_counts(r, err));
     const struct plan_model *m = r->q.model;
-    if (m->attn != PLAN_ATTN_GQA && m->attn != PLAN_ATTN_MLA)
+    if (m->attn == PLAN_ATTN_V4)
         return SL_FAIL(err, REQUEST, "--device: %.60s has layers that sluice does not run on one",
                        m->name);
     if (o->defer > m->topk)

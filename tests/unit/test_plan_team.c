@@ -320,6 +320,22 @@ TEST(plan_place_takes_the_time_of_the_formula)
     }
 }
 
+/* docs/serving.md: a state of 2.4 MB in each of 30 layers, and with 8 sequences 2.4 GB of them. */
+TEST(plan_place_counts_copies_of_states)
+{
+    struct plan_asked q = {.batch = 8, .ctx = 1, .kv_bits = 16};
+    struct plan_card card = {.mem = 1e12, .bw = 1e12, .bus = 24e9, .lat = 5e-6, .host_bw = 1e11};
+    struct plan_placing p = {0};
+    struct plan_format f;
+    struct plan_placed got;
+    load();
+    const struct plan_model *m = plan_find_model(&tables, "qwen3.5-35b-a3b");
+    assert_true(plan_format_find("q4", &f));
+    plan_place(m, &f, &card, &p, &q, &got);
+    double bytes = got.dev_kv + got.dev_acts;
+    if (fabs(bytes / 2.4e9 - 1) > 0.1) fail_msg("%.3g bytes of states", bytes);
+}
+
 TEST(plan_place_fits_what_fits)
 {
     struct plan_asked q = {.batch = 1, .ctx = 4096, .chunk = 512, .kv_bits = 16};
