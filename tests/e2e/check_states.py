@@ -57,7 +57,7 @@ def check_model(exe, kind, name, part, tmp, tally):
         tally.check(f"{name} {' '.join(way)}", bad or worse or
                     (None if got == want else "other bits"))
     want, bad = tokens(exe, path, [])
-    for more in (["--draft", "ngram"], ["--place", f"{part}=cpu", "--draft", "ngram"]):
+    for more in (["--draft", "ngram"], ["--place", f"{part}=cpu", "--draft", "auto"]):
         got, worse = tokens(exe, path, ["--device", kind, *more])
         tally.check(f"{name} on {kind} {' '.join(more)}, tokens", bad or worse or
                     (None if got == want else f"{got}, not {want}"))
