@@ -380,7 +380,7 @@ static sl_status open_host(struct model *m, sl_err *err)
     m->finite = p;
     m->n_bad = m->finite + n_seq;
     if (needs_stage(m)) {
-        size_t wide = (size_t)BASE_MAX(c->d_model, c->n_expert_used);
+        size_t wide = (size_t)BASE_MAX(c->d_model, BASE_MAX(c->n_expert_used, c->index_top));
         SL_TRY(mem_arena_array(&m->arena, 2 * T * wide, sizeof(float), &p, err));
         m->stage = p;
         m->stage_late = m->stage + T * wide;

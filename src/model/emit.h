@@ -38,6 +38,9 @@ struct emit {
     /* sides, by bits, which the feed-forward block's input has come to, and where it is prepared */
     unsigned moved, prepared;
     struct late late; /* of the layer before */
+    const struct side *picked[MODEL_DEV_MAX]; /* that have what an indexer chose last: its own is
+                                                 the first */
+    int n_picked;
     bool rows_left;   /* of several ranks: the last sub-layer's output is rows, not columns */
     bool entries;     /* no more than what is stored in the cache */
     bool streams, is_last; /* experts are streamed; no layer follows the one under way */

@@ -115,6 +115,28 @@ static void index_key(struct emit *e, const struct layer *l)
     index_rope(e, k, 1);
 }
 
+/* The positions that tokens see: the layer's indexer chooses them, or they come to its side from
+ * that of the last one that did, unless they are there. */
+static void pick(struct emit *e, const struct layer *l, struct model_kv_place at)
+{
+    const struct side *s = e->side;
+    const struct arch_cfg *c = &e->m->cfg;
+    int i = 0;
+    if (l->index_q) {
+        index_rope(e, s->index_q, c->n_index);
+        EMIT(e, index, .group = at.group, .layer = at.layer, .n_head = c->n_index, .d = c->d_index,
+             .top = c->index_top, .q = s->index_q, .w = s->index_w, .pick = s->pick);
+        e->picked[0] = s;
+        e->n_picked = 1;
+    }
+    while (i < e->n_picked && e->picked[i] != s)
+        i++;
+    if (i < e->n_picked) return;
+    model_move_emit(e, (struct at){e->picked[0], e->picked[0]->pick}, (struct at){s, s->pick},
+                    c->index_top, false);
+    e->picked[e->n_picked++] = s;
+}
+
 void model_mla_emit(struct emit *e, const struct layer *l)
 {
     const struct side *s = e->side;
@@ -134,11 +156,7 @@ void model_mla_emit(struct emit *e, const struct layer *l)
     EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = s->k, .ldk = row,
          .v = l->index_k ? s->index_k : NULL, .ldv = c->d_index);
     if (e->entries) return;
-    if (l->index_q && sparse) {
-        index_rope(e, s->index_q, c->n_index);
-        EMIT(e, index, .group = at.group, .layer = at.layer, .n_head = c->n_index, .d = c->d_index,
-             .top = c->index_top, .q = s->index_q, .w = s->index_w, .pick = s->pick);
-    }
+    if (sparse) pick(e, l, at);
     EMIT(e, attn_mla, .group = at.group, .layer = at.layer, .n_head = H, .r = c->kv_lora,
          .nope = c->d_nope, .rope = c->d_rope, .v = c->d_v, .scale = (float)c->attn_scale,
          .w_kb = l->k_b, .w_vb = l->v_b, .q = s->q, .y = model_cols_of(e, s->y, s->y_cols),
@@ -155,17 +173,11 @@ sl_status model_index_check(const struct model *m, sl_err *err)
     int own = -1;
     for (int il = d->layer0; il < d->layer0 + d->n_layer; il++) {
         if (c->layer[il].index == ARCH_INDEX_OWN) own = il;
-        if (c->layer[il].index != ARCH_INDEX_SHARED || !is_sparse(m, il)) continue;
-        if (own < 0)
-            return SL_FAIL(err, UNSUPPORTED,
-                           "layer %d sees what the indexer of one before it chooses: a stage can "
-                           "not begin with it",
-                           il);
-        if (model_side_in(m, il, MODEL_ATTN) != model_side_in(m, own, MODEL_ATTN))
-            return SL_FAIL(err, UNSUPPORTED,
-                           "layer %d sees what the indexer of layer %d chooses: their attention "
-                           "can not lie on two devices",
-                           il, own);
+        if (c->layer[il].index != ARCH_INDEX_SHARED || !is_sparse(m, il) || own >= 0) continue;
+        return SL_FAIL(err, UNSUPPORTED,
+                       "layer %d sees what the indexer of one before it chooses: a stage can not "
+                       "begin with it",
+                       il);
     }
     return SL_OK;
 }

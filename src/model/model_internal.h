@@ -394,8 +394,8 @@ void model_own_give(struct model *m, const struct model_rows *own, struct model_
  * half's buffers; programs. Errors: NOMEM, as dev_prog_open. */
 /* mla.c: where tokens of prompts that see some positions only begin to be absorbed. */
 int model_mla_mask_until(const struct arch_cfg *c);
-/* Layers that see what the indexer of another chooses lie where that one does. UNSUPPORTED
- * names the layer. */
+/* Layers that see what the indexer of another chooses are in its stage. UNSUPPORTED names the
+ * layer. */
 sl_status model_index_check(const struct model *m, sl_err *err) BASE_MUST_USE;
 sl_status model_micro_check(const struct model *m, sl_err *err) BASE_MUST_USE;
 sl_status model_micro_open(struct model *m, sl_err *err) BASE_MUST_USE;

@@ -40,8 +40,9 @@ FAULTS = {
                      "                           s->seq_tok0[q + 1] - s->seq_tok0[q] > 8;"),
     # rows are read on beyond the end of a block
     "page-past-its-end": ("src/dev/cpu/mla.c",
-                          "int in = p % kv->blk_tok, n = kv->blk_tok - in;",
-                          "int n = of.end - p;"),
+                          "n = s->copy ? end - i : "
+                          "BASE_MIN(kv->blk_tok - (s->p0 + i) % kv->blk_tok, end - i);",
+                          "n = end - i;"),
 }
 
 
