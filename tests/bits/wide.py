@@ -165,8 +165,8 @@ SOME = {"long": ("q4_0", "int8"),  # which is slow
         "kimi_k25": ("own", "q4_0", "q4_k", "int8"),
         "qwen3_next": ("bf16", "q4_0", "q6_k", "int8"),
         "qwen3_5": ("q4_k", "awq"),
-        "deepseek_v32": ("bf16", "q4_k", "q8_0", "int8"),
-        "glm_moe_dsa": ("bf16", "q6_k", "awq")}
+        "deepseek_v32": ("q4_k", "int8"),
+        "glm_moe_dsa": ("q6_k",)}
 TOKENIZER = {"qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3_moe",
              "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3"}
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_gpu DEVICE [--seed N] [--repeat N] [TEXT | -TEXT]: every operator of a device of its own
+/* check_gpu DEVICE [--seed N] [--repeat N] [TEXT | -TEXT]...: every operator of a device of its own
  * kernels against the CPU's, bit for bit: all run formats, forms of activations, types of the
  * cache; attention as --exact has it, and as this CPU has it by default. With TEXT those checks
  * whose names have it, with -TEXT the others. 77: there is no such device. */
@@ -654,12 +654,22 @@ static void check_sums(void)
     close_both();
 }
 
+/* Do the filters take a check of that name? TEXT: only those that have it; -TEXT: no such. */
+static bool is_asked(const char *const *filter, int n, const char *name)
+{
+    for (int i = 0; i < n; i++) {
+        bool without = *filter[i] == '-';
+        if ((strstr(name, filter[i] + without) != NULL) == without) return false;
+    }
+    return true;
+}
+
 int main(int argc, char **argv)
 {
-    int repeat = 1;
+    int repeat = 1, n_filter = 0;
     sl_err err = {0};
     dev *d = NULL;
-    const char *filter = NULL;
+    const char *filter[4];
     g.seed = 1;
     g.n_pos = N_POS;
     g.exact = 1;
@@ -670,8 +680,8 @@ int main(int argc, char **argv)
             g.seed = strtoull(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc)
             repeat = atoi(argv[++i]);
-        else
-            filter = argv[i];
+        else if (n_filter < BASE_COUNT_OF(filter))
+            filter[n_filter++] = argv[i];
     if (dev_open(g.device, NULL, &d, &err)) {
         printf("check_gpu: not run: %s\n", err.text);
         return 77;
@@ -694,8 +704,7 @@ int main(int argc, char **argv)
     for (int r = 0; r < repeat; r++, g.seed++)
         for (int i = 0; i < BASE_COUNT_OF(all); i++) {
             int failed = g.n_fail, checked = g.n_checked;
-            bool without = filter && *filter == '-';
-            if (filter && (strstr(all[i].name, filter + without) != NULL) == without) continue;
+            if (!is_asked(filter, n_filter, all[i].name)) continue;
             g.rng = g.seed * 1000003 + (uint64_t)i;
             all[i].fn();
             printf("%-16s %6d checks, %d failed\n", all[i].name, g.n_checked - checked,
