@@ -38,11 +38,11 @@ int dev_cpu_mla_rows(const struct cpu *c, const struct cpu_span_job *j, const st
                      int p0, int32_t *hi, float *mem)
 {
     const struct mla *a = j->op;
-    const int32_t *pick = NULL;
+    const int32_t *pick = dev_cpu_mla_unit_pick(c, j, u), *tok = c->mla.tok_list + u->tok0;
     size_t n_bytes = a->kv->row_bytes;
     int to = 0;
     for (int i = 0; i < u->n_tok; i++) {
-        int n = dev_cpu_clamp_span(dev_cpu_mla_seen(c, a, j->b, u->tok0 + i, &pick) - p0);
+        int n = dev_cpu_clamp_span(dev_cpu_mla_seen(a->p, j->b, tok[i]) - p0);
         for (int h = 0; h < u->n_head; h++)
             hi[i * u->n_head + h] = n;
         to = BASE_MAX(to, n);
@@ -60,10 +60,8 @@ struct cpu_ask dev_cpu_mla_ask(const struct cpu *c, const struct cpu_span_job *j
 {
     const struct mla *a = j->op;
     const struct cpu_kv *kv = a->kv;
-    const int32_t *pick;
     struct cpu_ask x = {.n = 0};
-    (void)dev_cpu_mla_seen(c, a, j->b, u->tok0, &pick);
-    if (pick) return x;
+    if (dev_cpu_mla_unit_pick(c, j, u)) return x;
     int p = end < VEC_SPAN ? where[0] * VEC_SPAN + end : where[1] * VEC_SPAN;
     int last = j->b->pos[c->mla.tok_list[u->tok0 + u->n_tok - 1]];
     int until = BASE_MIN(p + MLA_PIECE, last + 1);
@@ -161,12 +159,13 @@ static int abs_units(struct cpu *c, const struct dev_step *b, const struct mla *
 {
     int n = 0, H = a->p->n_head, heads = H < CPU_LANES ? H : CPU_LANES, tile = CPU_LANES / heads;
     for (int i = 0, k; i < a->n_list; i = k) {
-        const int32_t *pick = NULL, *own = NULL;
-        int seq = c->seq_of[c->mla.tok_list[i]], hi = dev_cpu_mla_seen(c, a, b, i, &own);
+        const int32_t *tok = c->mla.tok_list;
+        int seq = c->seq_of[tok[i]], hi = dev_cpu_mla_seen(a->p, b, tok[i]);
+        bool alone = dev_cpu_mla_pick(a->p, b, tok[i]) != NULL;
         *work += hi;
-        for (k = i + 1; !own && k < a->n_list && k < i + tile; k++) {
-            int end = dev_cpu_mla_seen(c, a, b, k, &pick);
-            if (c->seq_of[c->mla.tok_list[k]] != seq || pick) break;
+        for (k = i + 1; !alone && k < a->n_list && k < i + tile; k++) {
+            int end = b->pos[tok[k]] + 1;
+            if (c->seq_of[tok[k]] != seq || dev_cpu_mla_pick(a->p, b, tok[k])) break;
             hi = BASE_MAX(hi, end);
             *work += end;
         }
@@ -353,9 +352,10 @@ void dev_cpu_mla_mask(const struct mla_job *j, const struct mla_tile *t, float *
     const struct dev_attn_mla *p = j->a.p;
     memset(none, 0, (size_t)t->n_tok);
     for (int i = 0; i < t->n_tok && p->pick; i++) {
-        const int32_t *pick = p->pick + (int64_t)t->tok[i] * p->n_pick, *end = pick + p->n_pick;
+        const int32_t *pick = dev_cpu_mla_pick(p, j->b, t->tok[i]), *end;
         int at = 0, hi = t->hi[i];
-        if (j->b->pos[t->tok[i]] < p->n_pick || !hi) continue;
+        if (!pick || !hi) continue;
+        end = pick + p->n_pick;
         for (int n = p->n_pick; n > 0; n /= 2) /* the first that is not before the span */
             while (pick + n <= end && pick[n - 1] < t->p0)
                 pick += n;

@@ -71,15 +71,24 @@ void dev_cpu_abs_i16_span(struct cpu *c, const struct cpu_span_job *j, const str
                           const int where[2], float *mem, struct cpu_part out);
 size_t dev_cpu_abs_i16_floats(int r, int rope);
 
-/* The rows that token tok_list[i] sees: pick, where not NULL, says which. */
-static inline int dev_cpu_mla_seen(const struct cpu *c, const struct mla *a,
-                                   const struct dev_step *b, int i, const int32_t **pick)
+/* The positions that token t sees; NULL: all up to its own. */
+static inline const int32_t *dev_cpu_mla_pick(const struct dev_attn_mla *p,
+                                              const struct dev_step *b, int64_t t)
 {
-    const struct dev_attn_mla *p = a->p;
-    int64_t t = c->mla.tok_list[i];
-    bool some = p->pick && b->pos[t] >= p->n_pick;
-    *pick = some ? p->pick + t * p->n_pick : NULL;
-    return some ? p->n_pick : b->pos[t] + 1;
+    return p->pick && b->pos[t] >= p->n_pick ? p->pick + t * p->n_pick : NULL;
+}
+/* How many these are. */
+static inline int dev_cpu_mla_seen(const struct dev_attn_mla *p, const struct dev_step *b,
+                                   int64_t t)
+{
+    return dev_cpu_mla_pick(p, b, t) ? p->n_pick : b->pos[t] + 1;
+}
+/* Those of a unit of the absorbed form, which is one token where there are any. */
+static inline const int32_t *dev_cpu_mla_unit_pick(const struct cpu *c,
+                                                   const struct cpu_span_job *j,
+                                                   const struct cpu_unit *u)
+{
+    return dev_cpu_mla_pick(((const struct mla *)j->op)->p, j->b, c->mla.tok_list[u->tok0]);
 }
 /* mla.c: how many rows of the span at row p0 each query of a unit sees, to hi; the most of them.
  * Rows that are picked, which all of a unit's queries are, are copied to mem one after another. */
@@ -107,11 +116,12 @@ struct mla_span {
 static inline struct mla_span dev_cpu_mla_span(const struct cpu *c, const struct cpu_span_job *j,
                                                const struct cpu_unit *u, int p0, const float *mem)
 {
-    const int32_t *pick;
-    struct mla_span s = {.a = j->op, .b = j->b, .seq = u->seq, .p0 = p0};
-    (void)dev_cpu_mla_seen(c, s.a, j->b, u->tok0, &pick);
-    s.copy = pick ? (const uint8_t *)mem : NULL;
-    return s;
+    return (struct mla_span){
+        .a = j->op,
+        .b = j->b,
+        .seq = u->seq,
+        .p0 = p0,
+        .copy = dev_cpu_mla_unit_pick(c, j, u) ? (const uint8_t *)mem : NULL};
 }
 /* Row i of it; those after it in its block, or all others, follow. */
 static inline const uint8_t *dev_cpu_mla_span_row(const struct mla_span *s, int i)

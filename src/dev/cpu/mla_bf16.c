@@ -131,11 +131,10 @@ static void look_ahead(struct cpu *c, const struct cpu_span_job *j, const struct
     const struct mla_ahead *w = &a->ahead;
     int last = j->b->pos[c->mla.tok_list[u->tok0 + u->n_tok - 1]],
         n_run = dev_cpu_run_length(a->kv);
-    const int32_t *pick;
-    (void)dev_cpu_mla_seen(c, a, j->b, u->tok0, &pick);
+    bool picks = dev_cpu_mla_unit_pick(c, j, u) != NULL;
     x->n = 0;
     x->n_bytes = 0;
-    for (int at = 0; at < VEC_SPAN && !pick; at += n_run) {
+    for (int at = 0; at < VEC_SPAN && !picks; at += n_run) {
         int p = where[1] * VEC_SPAN + at, n = last + 1 - p < n_run ? last + 1 - p : n_run;
         if (n <= 0) break;
         x->r[x->n] = (struct attn_region){dev_cpu_mla_row_at(a, j->b, u->seq, p),
