@@ -6,26 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "arch/arch.h"
+#include "arch_read.h"
 #include "io/write.h"
-#include "test.h"
-
-struct read {
-    struct arena arena;
-    struct arch_cfg cfg;
-    sl_status st;
-    sl_err err;
-};
-
-static void read_config(const char *text, struct read *r)
-{
-    const struct json *config = NULL;
-    sl_err err = {0};
-    memset(r, 0, sizeof *r);
-    mem_arena_init(&r->arena, MEM_MISC, 0);
-    ASSERT_OK(text_json_parse(&r->arena, "config", text, strlen(text), &config, &err));
-    r->st = arch_cfg_read_json(config, &r->arena, &r->cfg, &r->err);
-}
 
 #define SIZES                                                                                      \
     "\"num_hidden_layers\":6,\"hidden_size\":64,\"intermediate_size\":96,"                         \
