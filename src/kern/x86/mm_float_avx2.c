@@ -6,13 +6,11 @@
 
 #define MM_ISA avx2
 #define MM_PARTS 2
+#define MM_BESIDE 4
 #define MM_PREFETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
 #define AI static inline __attribute__((always_inline))
 
 typedef __m256 vacc;
-struct weight_eight {
-    __m256 w0, w1, w2, w3, w4, w5, w6, w7;
-};
 
 AI vacc acc_zero(void)
 {
@@ -25,19 +23,6 @@ AI vacc acc_load(const float *p)
 AI void acc_store(float *p, vacc v)
 {
     _mm256_storeu_ps(p, v);
-}
-
-AI vacc eight(const struct weight_eight *w, const float *x, vacc acc)
-{
-    __m256 t = _mm256_mul_ps(w->w1, _mm256_set1_ps(x[1])); /* odd k before even: mm.h */
-    t = _mm256_fmadd_ps(w->w0, _mm256_set1_ps(x[0]), t);
-    t = _mm256_fmadd_ps(w->w3, _mm256_set1_ps(x[3]), t);
-    t = _mm256_fmadd_ps(w->w2, _mm256_set1_ps(x[2]), t);
-    t = _mm256_fmadd_ps(w->w5, _mm256_set1_ps(x[5]), t);
-    t = _mm256_fmadd_ps(w->w4, _mm256_set1_ps(x[4]), t);
-    t = _mm256_fmadd_ps(w->w7, _mm256_set1_ps(x[7]), t);
-    t = _mm256_fmadd_ps(w->w6, _mm256_set1_ps(x[6]), t);
-    return _mm256_add_ps(acc, t);
 }
 
 /* Row values of one k: rows 8 * part on. bf16 comes in pairs of k: the even one shifted up, the odd
@@ -64,16 +49,34 @@ AI __m256 load_k(int fmt, const uint8_t *blk, int k, int part)
     return _mm256_mul_ps(_mm256_cvtph_ps(v), s);
 }
 
-AI void load_eight(struct weight_eight *w, int fmt, const uint8_t *blk, int k, int part)
+/* The sums of columns grow in turn, odd k before even (mm.h), and both parts of a tile share a load
+ * of each activation. */
+AI void add_eight(vacc (*acc)[2], int fmt, const uint8_t *blk, int k, const float *x, int n)
 {
-    w->w0 = load_k(fmt, blk, k, part);
-    w->w1 = load_k(fmt, blk, k + 1, part);
-    w->w2 = load_k(fmt, blk, k + 2, part);
-    w->w3 = load_k(fmt, blk, k + 3, part);
-    w->w4 = load_k(fmt, blk, k + 4, part);
-    w->w5 = load_k(fmt, blk, k + 5, part);
-    w->w6 = load_k(fmt, blk, k + 6, part);
-    w->w7 = load_k(fmt, blk, k + 7, part);
+    vacc t[MM_BESIDE][2];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        int at = i ^ 1;
+        __m256 w0 = load_k(fmt, blk, k + at, 0), w1 = load_k(fmt, blk, k + at, 1);
+#pragma GCC unroll 4
+        for (int j = 0; j < n; j++) {
+            __m256 v = _mm256_set1_ps(x[8 * j + at]);
+            t[j][0] = i ? _mm256_fmadd_ps(w0, v, t[j][0]) : _mm256_mul_ps(w0, v);
+            t[j][1] = i ? _mm256_fmadd_ps(w1, v, t[j][1]) : _mm256_mul_ps(w1, v);
+        }
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < n; j++)
+        for (int p = 0; p < 2; p++)
+            acc[j][p] = _mm256_add_ps(acc[j][p], t[j][p]);
+}
+
+AI void widen(float *wide, int fmt, const uint8_t *blk, int k)
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        for (int p = 0; p < 2; p++)
+            acc_store(wide + 16 * i + 8 * p, load_k(fmt, blk, k + i, p));
 }
 
 #include "kern/tmpl/mm_floats.inc"
