@@ -138,8 +138,10 @@ static struct weight random_weight(struct check *c, int fmt, int n_row, int n_co
     if (type == TENSOR_F8_E4M3) {
         int n = (n_row + 127) / 128 * ((n_col + 127) / 128);
         float *s = check_alloc(c, (size_t)n * sizeof(float));
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < n; i++) { /* a kernel may take small ones its own way */
             s[i] = check_randf(c);
+            if (check_rand(c, 4) == 0) s[i] *= check_rand(c, 2) ? 0x1p12f : 0x1p100f;
+        }
         w.scheme = TENSOR_SCHEME_F8_BLOCK;
         w.scale = s;
         w.block_rows = w.block_cols = 128;

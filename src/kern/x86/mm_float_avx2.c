@@ -7,6 +7,7 @@
 #define MM_ISA avx2
 #define MM_PARTS 2
 #define MM_BESIDE 4
+#define F8_BIG MM_N_FMT /* f8 with scales of any size */
 #define MM_PREFETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
 #define AI static inline __attribute__((always_inline))
 
@@ -40,13 +41,29 @@ AI __m256 load_k(int fmt, const uint8_t *blk, int k, int part)
         return _mm256_castsi256_ps(k & 1 ? _mm256_and_si256(v, _mm256_set1_epi32((int)0xffff0000u))
                                          : _mm256_slli_epi32(v, 16));
     }
-    /* e4m3 has the bits of an f16 2^8 times smaller */
-    __m256 s = _mm256_mul_ps(_mm256_loadu_ps((const float *)(const void *)(blk + 32 * part)),
-                             _mm256_set1_ps(256.0f));
-    __m128i v = _mm_cvtepi8_epi16(
-        _mm_loadl_epi64((const __m128i *)(const void *)(blk + 64 + 16 * k + 8 * part)));
-    v = _mm_and_si128(_mm_slli_epi16(v, 7), _mm_set1_epi16((short)0xbfff));
-    return _mm256_mul_ps(_mm256_cvtph_ps(v), s);
+    __m256 scale = _mm256_loadu_ps((const float *)(const void *)(blk + 32 * part));
+    const void *at = blk + 64 + 16 * k + 8 * part;
+    if (fmt == F8_BIG) { /* e4m3 has the bits of an f16 2^8 times smaller */
+        __m128i v = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)at));
+        v = _mm_and_si128(_mm_slli_epi16(v, 7), _mm_set1_epi16((short)0xbfff));
+        return _mm256_mul_ps(_mm256_cvtph_ps(v), _mm256_mul_ps(scale, _mm256_set1_ps(0x1p8f)));
+    }
+    /* and of an f32 2^120 times smaller */
+    __m256i v = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)at));
+    v = _mm256_and_si256(_mm256_slli_epi32(v, 20), _mm256_set1_epi32((int)0x87f00000u));
+    return _mm256_mul_ps(_mm256_castsi256_ps(v), _mm256_mul_ps(scale, _mm256_set1_ps(0x1p120f)));
+}
+
+/* The format that load_k takes a block for: its scales times 2^120 may be beyond f32. */
+AI int format_of(int fmt, const uint8_t *blk)
+{
+    if (fmt != MM_f8) return fmt;
+    const float *scale = (const float *)(const void *)blk;
+    __m256 sign = _mm256_set1_ps(-0.0f), most = _mm256_set1_ps(0x1p7f);
+    __m256 a = _mm256_andnot_ps(sign, _mm256_loadu_ps(scale));
+    __m256 b = _mm256_andnot_ps(sign, _mm256_loadu_ps(scale + 8));
+    a = _mm256_or_ps(_mm256_cmp_ps(a, most, _CMP_GT_OQ), _mm256_cmp_ps(b, most, _CMP_GT_OQ));
+    return _mm256_movemask_ps(a) ? F8_BIG : fmt;
 }
 
 /* The sums of columns grow in turn, odd k before even (mm.h), and both parts of a tile share a load
@@ -71,12 +88,22 @@ AI void add_eight(vacc (*acc)[2], int fmt, const uint8_t *blk, int k, const floa
             acc[j][p] = _mm256_add_ps(acc[j][p], t[j][p]);
 }
 
-AI void widen(float *wide, int fmt, const uint8_t *blk, int k)
+AI void widen_eight(float *wide, int fmt, const uint8_t *blk, int k)
 {
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++)
         for (int p = 0; p < 2; p++)
             acc_store(wide + 16 * i + 8 * p, load_k(fmt, blk, k + i, p));
+}
+
+AI void widen(float *wide, const uint8_t *blk, int k)
+{
+    int big = format_of(MM_f8, blk) == F8_BIG;
+    for (int end = k + 32; k < end; k += 8, wide += 8 * 16)
+        if (big)
+            widen_eight(wide, F8_BIG, blk, k);
+        else
+            widen_eight(wide, MM_f8, blk, k);
 }
 
 #include "kern/tmpl/mm_floats.inc"
