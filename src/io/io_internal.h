@@ -167,6 +167,12 @@ sl_status io_ascend_bias(const struct io_want *q, const struct weight *w, float 
 sl_status io_mxfp4_prepare(io_model *m, sl_err *err);
 sl_status io_mxfp4_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
 sl_status io_fp8_prepare(io_model *m, sl_err *err);
+sl_status io_mxfp8_prepare(io_model *m, sl_err *err);
+/* Are scales of FP8 those of groups of a row's columns, which are used as they are stored? */
+static inline bool io_f8_has_groups(const io_model *m)
+{
+    return m->block_rows == 1 && m->block_cols % 128;
+}
 sl_status io_fp8_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
 
 /* prefix.c: names as the published checkpoints have them, where tools put their own words before

@@ -151,6 +151,7 @@ sl_status io_f8_scales(io_model *m, const char *suffix, sl_err *err)
             return SL_FAIL(err, FORMAT,
                            "%s: tensor %.100s is %s, scales are F32, F16, BF16 or F8_E8M0 (U8)",
                            io_short(m->file[t->file].path), t->name, tensor_dtype(t->type)->text);
+        if (io_f8_has_groups(m)) continue;
         if (t->type == TENSOR_F32 && (uintptr_t)t->data % 4 == 0) {
             m->scale[i] = t->data;
             continue;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DeepSeek's fp8 (quant_method "fp8"): F8_E4M3 times a scale per block, or per tensor; and
- * ModelOpt's NVFP4 and FP8. */
+/* DeepSeek's fp8 (quant_method "fp8"): F8_E4M3 times a scale per block, or per tensor; MXFP8
+ * ("mxfp8", or "fp8" of such blocks): a power of two for each 32 columns of a row; and ModelOpt's
+ * NVFP4 and FP8. */
 #include <string.h>
 #include <strings.h>
 
@@ -49,6 +50,24 @@ sl_status io_fp8_prepare(io_model *m, sl_err *err)
     return io_f8_scales(m, INV_SUFFIX, err);
 }
 
+sl_status io_mxfp8_prepare(io_model *m, sl_err *err)
+{
+    m->block_rows = 1; /* where the configuration says no more */
+    m->block_cols = 32;
+    return io_fp8_prepare(m, err);
+}
+
+/* A row's scales are those of groups of its columns. */
+static sl_status read_rows(const struct io_want *q, const struct tensor *s, struct weight *w,
+                           sl_err *err)
+{
+    const int64_t shape[3] = {w->rows, w->cols, q->m->block_cols};
+    SL_TRY(io_group_init(q, q->t, WEIGHT_E4M3, shape, w, err));
+    SL_TRY(io_want_shape(q, s, w->rows, w->group.n_group, err));
+    w->group.scale = (struct weight_scale){s->data, s->type, w->group.n_group, 1};
+    return SL_OK;
+}
+
 sl_status io_fp8_read(const struct io_want *q, struct weight *w, bool *done, sl_err *err)
 {
     const io_model *m = q->m;
@@ -59,6 +78,7 @@ sl_status io_fp8_read(const struct io_want *q, struct weight *w, bool *done, sl_
     if (!s)
         return SL_FAIL(err, FORMAT, "%s: tensor %.80s: its scales %.80s%s are missing",
                        io_short(m->file[q->t->file].path), q->name, q->name, tail);
+    if (io_f8_has_groups(m)) return read_rows(q, s, w, err);
     return io_f8_weight(q, s, m->block_rows, m->block_cols, w, err);
 }
 

@@ -112,6 +112,7 @@ static const struct {
     int n;
 } list[] = {
     {"fp8", LIST(fp8_row)},
+    {"mxfp8", LIST(fp8_row)},
     {"awq", LIST(awq_row)},
     {"gptq", LIST(gptq_row)},
     {"auto-round", LIST(autoround_row)},

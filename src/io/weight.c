@@ -10,6 +10,7 @@
 
 static const struct io_scheme scheme[] = {
     {"fp8", io_fp8_prepare, io_fp8_read},
+    {"mxfp8", io_mxfp8_prepare, io_fp8_read},
     {"awq", io_awq_prepare, io_awq_read},
     {"gptq", io_gptq_prepare, io_gptq_read},
     {"auto-round", io_autoround_prepare, io_autoround_read},
@@ -19,7 +20,7 @@ static const struct io_scheme scheme[] = {
     {"mxfp4", io_mxfp4_prepare, io_mxfp4_read},
 };
 static const char scheme_names[] =
-    "fp8, awq, gptq, compressed-tensors, modelopt, ascend, mxfp4 and auto-round are";
+    "fp8, mxfp8, awq, gptq, compressed-tensors, modelopt, ascend, mxfp4 and auto-round are";
 
 /* ---- the table at work ---- */
 static const struct io_scheme *find_scheme(const char *method)

@@ -23,6 +23,7 @@ int kern_mm_group_fmt(const struct weight *w)
     bool whole = g->n_group == 1, four = weight_bits(w) == 4;
     int shift;
     if (g->codes == WEIGHT_E2M1) return e2m1_fmt(g);
+    if (g->codes == WEIGHT_E4M3) return weight_is_mxfp8(w) ? MM_bf16 : MM_f32;
     if (g->col_group || (!whole && g->size % 32)) return MM_f32;
     if (g->zeros == WEIGHT_ZERO_MID) {
         if (whole || g->size % 256 == 0) return four ? MM_i4c : MM_i8c;

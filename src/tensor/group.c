@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights of Hugging Face folders: integer or e2m1 codes with a scale, and maybe a zero point, for
- * each group of columns of a row. Where the bits lie differs by format (enum weight_codes, enum
- * weight_zeros); the number is always (code - zero) * scale [* scale2] [* tensor_scale],   or
- * e2m1(code) * scale * tensor_scale rounded to f32 after each product, scale * scale2 first. */
+/* Weights of Hugging Face folders: integer, e2m1 or e4m3 codes with a scale, and maybe a zero
+ * point, for each group of columns of a row. Where the bits lie differs by format (enum
+ * weight_codes, enum weight_zeros); the number is always
+ * (code - zero) * scale [* scale2] [* tensor_scale],   or e2m1(code) * scale * tensor_scale (e4m3
+ * too) rounded to f32 after each product, scale * scale2 first. */
 #include <math.h>
 
 #include "tensor/tensor_internal.h"
@@ -15,11 +16,20 @@ int weight_bits(const struct weight *w)
     switch (w->group.codes) {
     case WEIGHT_I8:
     case WEIGHT_U8:
+    case WEIGHT_E4M3:
     case WEIGHT_GPTQ8:
         return 8;
     default:
         return 4;
     }
+}
+
+bool weight_is_mxfp8(const struct weight *w)
+{
+    const struct weight_group *g = &w->group;
+    return w->scheme == TENSOR_SCHEME_GROUP && g->codes == WEIGHT_E4M3 && !g->scale2.p &&
+           w->tensor_scale == 1.0f &&
+           (g->scale.type == TENSOR_F8_E8M0 || g->scale.type == TENSOR_U8);
 }
 
 bool weight_by_row(const struct weight *w)
@@ -84,6 +94,7 @@ void weight_codes(const struct weight *w, int64_t r, int64_t col0, int64_t n, ui
             code[i] = row[col0 + i] ^ 0x80;
         break;
     case WEIGHT_U8:
+    case WEIGHT_E4M3:
         memcpy(code, row + col0, (size_t)n);
         break;
     case WEIGHT_NIB:
@@ -186,7 +197,9 @@ void tensor_dequant_group(const struct weight *w, int64_t r, int64_t col0, int64
             z = weight_zero(w, r, at);
         }
         unsigned c = code[i % 256];
-        float v = g->codes == WEIGHT_E2M1 ? e2m1[c] * s : (float)((int)c - z) * s;
+        float v = g->codes == WEIGHT_E2M1   ? e2m1[c] * s
+                  : g->codes == WEIGHT_E4M3 ? fp_e4m3_to_f32((uint8_t)c) * s
+                                            : (float)((int)c - z) * s;
         dst[i] = w->tensor_scale == 1.0f ? v : v * w->tensor_scale;
     }
 }

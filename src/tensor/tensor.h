@@ -91,8 +91,9 @@ enum tensor_scheme {
 enum weight_codes {
     WEIGHT_I8,    /* i8 [rows, row_bytes], 8 bits */
     WEIGHT_U8,    /* u8 [rows, row_bytes], 8 bits */
+    WEIGHT_E4M3,  /* the same, the code is an e4m3 number and has no zero point */
     WEIGHT_NIB,   /* 4 bits [rows, row_bytes], even columns in the low nibbles */
-    WEIGHT_E2M1,  /* the same, the code is an e2m1 number and has no zero point */
+    WEIGHT_E2M1,  /* as NIB, the code is an e2m1 number and has no zero point */
     WEIGHT_ROWS2, /* 4 bits, signed [rows / 2, cols], even rows in the low nibbles */
     WEIGHT_I4,    /* i8 [rows, row_bytes] that holds -8 .. 7, 4 bits */
     WEIGHT_AWQ, /* 4 bits, u32 [cols, rows / 8], row 8i + (0, 2, 4, 6, 1, 3, 5, 7)[j] in nibble j */
@@ -159,6 +160,8 @@ struct weight {
 int weight_bits(const struct weight *w);
 /* True where the bytes of a row lie in one piece, row after row. */
 bool weight_by_row(const struct weight *w);
+/* e4m3 times a power of two: every number is a bf16 too (if not below 2^-126). */
+bool weight_is_mxfp8(const struct weight *w);
 /* F32 without a scale, row after row, every number of which is a bf16 too. Reads all of it. */
 bool weight_fits_bf16(const struct weight *w);
 /* Bytes of its values or codes, and from the first of them to after the last. */

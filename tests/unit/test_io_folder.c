@@ -310,7 +310,7 @@ TEST(io_weight_refuses_other_quantisers_by_name_but_opens_them)
          "\"config_groups\":{\"g\":{\"targets\":[\"Linear\"],\"weights\":{\"num_bits\":3}}}}}",
          "g: weights of type int with 3 bits are not read"},
         {"config.json", "{\"quantization_config\":{\"quant_method\":\"new one\"}}",
-         "quant_method \"new one\" are not read (fp8, awq"},
+         "quant_method \"new one\" are not read (fp8, mxfp8"},
         {"config.json", "{\"quantization_config\":{}}", "quant_method \"\" are not read"},
         {"config.json", "{\"quantization_config\":{\"quant_method\":\"fp8\",\"fmt\":\"e5m2\"}}",
          "fmt is \"e5m2\""},

@@ -80,6 +80,7 @@ static void store_codes(struct matrix *m, enum weight_codes how)
                 m->data[r * COLS + c] = (uint8_t)(int8_t)((int)v - 128);
                 break;
             case WEIGHT_U8:
+            case WEIGHT_E4M3:
                 m->data[r * COLS + c] = (uint8_t)v;
                 break;
             case WEIGHT_NIB:
@@ -228,6 +229,34 @@ TEST(tensor_group_reads_e2m1)
             int code = m.code[r][c];
             float want = value[code & 7] * m.scale[r][c / SIZE] * 0.25f;
             assert_true(v[c] == (code & 8 ? -want : want) && !signbit(v[c]) == !(code & 8));
+        }
+    }
+}
+
+/* e4m3 codes too: sign, four bits of exponent, three of fraction. */
+TEST(tensor_group_reads_e4m3)
+{
+    struct matrix m;
+    float v[COLS];
+    uint8_t e8m0[ROWS * GROUPS];
+    fill(&m, 8, 6);
+    store_codes(&m, WEIGHT_E4M3);
+    assert_true(weight_bits(&m.w) == 8 && weight_by_row(&m.w) && !weight_is_mxfp8(&m.w));
+    for (int k = 0; k < ROWS * GROUPS; k++)
+        e8m0[k] = (uint8_t)(120 + k % 9);
+    m.w.group.scale = (struct weight_scale){e8m0, TENSOR_U8, GROUPS, 1};
+    assert_true(weight_is_mxfp8(&m.w));
+    for (int r = 0; r < ROWS; r++) {
+        weight_dequant(&m.w, r, 0, COLS, v);
+        for (int c = 0; c < COLS; c++) {
+            int code = m.code[r][c], e = code >> 3 & 15, f = code & 7;
+            int shift = (r * GROUPS + c / SIZE) % 9 - 7;
+            float x = e ? ldexpf(8 + (float)f, e - 10 + shift) : ldexpf((float)f, -9 + shift);
+            if ((code & 127) == 127)
+                assert_true(isnan(v[c]));
+            else
+                assert_true(v[c] == (code & 128 ? -x : x));
+            if (!isnan(v[c])) assert_true(fp_bf16_to_f32(fp_f32_to_bf16(v[c])) == v[c]);
         }
     }
 }

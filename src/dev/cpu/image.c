@@ -266,7 +266,9 @@ static sl_status run_half(struct cpu *c, struct image_job *j, sl_err *err)
 static bool is_rounded(const struct weight *w, int n, const struct mm_mat *m)
 {
     for (int i = 0; w && i < n && m->fmt == kern_mm_decoded(0); i++)
-        if (w[i].scheme == TENSOR_SCHEME_GROUP || w[i].type != TENSOR_BF16) return true;
+        if (!weight_is_mxfp8(&w[i]) &&
+            (w[i].scheme == TENSOR_SCHEME_GROUP || w[i].type != TENSOR_BF16))
+            return true;
     return false;
 }
 
