@@ -33,7 +33,15 @@ static const struct api_family *row(int i)
 
 const char *api_family_tag(const struct api_family *f, int tag)
 {
-    return tag == T_THINK ? API_THINK : tag == T_THINK_END ? API_THINK_END : f->tag[tag];
+    static const char *const usual[] = {[T_THINK] = API_THINK, [T_THINK_END] = API_THINK_END};
+    return tag <= T_THINK_END && !f->tag[tag] ? usual[tag] : f->tag[tag];
+}
+
+bool api_family_ends(const char *text, size_t n, int tag)
+{
+    for (int i = 0; i < BASE_COUNT_OF(rows); i++)
+        if (api_ends_with(text, n, api_family_tag(rows[i], tag))) return true;
+    return false;
 }
 
 static bool is_one_of(const char *names, const char *name)
@@ -65,11 +73,16 @@ const struct api_family *api_family_shown(const char *text)
     return NULL;
 }
 
-bool api_family_reasons(const char *name)
+const struct api_family *api_family_reasoning(const char *name)
 {
     for (int i = 0; i < BASE_COUNT_OF(rows); i++)
-        if (is_one_of(rows[i]->reasoning, name)) return true;
-    return strcmp(name, "think") == 0;
+        if (is_one_of(rows[i]->reasoning, name)) return rows[i];
+    return NULL;
+}
+
+bool api_family_reasons(const char *name)
+{
+    return api_family_reasoning(name) || strcmp(name, "think") == 0;
 }
 
 void api_family_names(struct str *out, bool reasoning)

@@ -17,8 +17,8 @@
 struct api;
 struct api_parse;
 
-/* What tags stand for. Their texts are each family's own (tag of struct api_family), but for the
- * first two. */
+/* What tags stand for. Their texts are each family's own (tag of struct api_family); the first two
+ * are <think> and </think> where it has none. */
 enum api_tag {
     T_THINK,
     T_THINK_END,
@@ -120,12 +120,15 @@ extern const struct api_family api_family_json; /* of templates that show no for
 extern const struct api_family api_family_none;
 /* The text of a tag; NULL = the family has none. */
 const char *api_family_tag(const struct api_family *f, int tag);
+/* Does text end with that tag, T_THINK or T_THINK_END, of any family, and white space? */
+bool api_family_ends(const char *text, size_t n, int tag);
 /* The one that --tool-parser names; NULL = none has that name. */
 const struct api_family *api_family_named(const char *name);
 /* The one whose marks a template has (NULL is legal); NULL = none. */
 const struct api_family *api_family_shown(const char *template_text);
-/* Is that a name of --reasoning-parser? */
+/* Is that a name of --reasoning-parser? The family whose it is; NULL = none's. */
 bool api_family_reasons(const char *name);
+const struct api_family *api_family_reasoning(const char *name);
 /* All names of one of the two options onto out, as messages list them. */
 void api_family_names(struct str *out, bool reasoning);
 

@@ -16,7 +16,7 @@ const struct api_family api_family_glm = {
     .parsers = "glm45",
     .alias = "glm47|glm",
     .reasoning = "glm45",
-    .place = 5,
+    .place = 6,
     .tag = {[T_CALL] = "<tool_call>",
             [T_CALL_END] = "</tool_call>",
             [T_KEY] = "<arg_key>",

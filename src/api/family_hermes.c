@@ -14,7 +14,7 @@ const struct api_family api_family_hermes = {
     .name = "hermes",
     .parsers = "hermes|qwen3",
     .reasoning = "qwen3",
-    .place = 7, /* after GLM and Qwen3-Coder, which write this tag too */
+    .place = 8, /* after GLM and Qwen3-Coder, which write this tag too */
     .tag = {[T_CALL] = "<tool_call>", [T_CALL_END] = "</tool_call>"},
     .marks = BIT(T_CALL),
     .text_tags = BIT(T_CALL),

@@ -8,7 +8,7 @@ static const struct api_call_form form = {
 const struct api_family api_family_json = {
     .name = "json",
     .parsers = "json",
-    .place = 9,
+    .place = 10,
     .bare = true,
     .form = &form,
 };

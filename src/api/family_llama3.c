@@ -12,7 +12,7 @@ const struct api_family api_family_llama3 = {
     .name = "llama3",
     .parsers = "llama3",
     .alias = "llama3_json",
-    .place = 8,
+    .place = 9,
     .tag = {[T_PYTHON] = "<|python_tag|>"},
     .marks = BIT(T_PYTHON),
     .word = "ipython",

@@ -18,7 +18,7 @@ const struct api_family api_family_qwen = {
     .name = "qwen",
     .parsers = "qwen3_coder",
     .alias = "qwen3_xml|qwen",
-    .place = 6, /* before Hermes, which writes the outer tags too */
+    .place = 7, /* before Hermes, which writes the outer tags too */
     .tag = {[T_CALLS] = "<tool_call>",
             [T_CALLS_END] = "</tool_call>",
             [T_CALL] = "<function=",

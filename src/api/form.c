@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/family.h"
+
 void api_form_literal(struct str *out, const char *p, size_t n)
 {
     str_putc(out, '"');
@@ -140,13 +142,14 @@ void api_form_without(struct str *out, const char *name, const char *tags, bool 
 
 /* ---- the parts ---- */
 
-static void put_think(api *a, struct str *out)
+static void put_think(api *a, const struct api_parse *p, struct str *out)
 {
+    const char *tag = api_parse_tag(p, T_THINK_END);
     struct str end;
     str_init(&end, MEM_REQUEST, 0);
-    api_form_tag(a, &end, API_THINK_END);
+    api_form_tag(a, &end, tag);
     api_inherit(out, &end);
-    api_form_without(out, "sl-think", API_THINK_END, true, str_c(&end));
+    api_form_without(out, "sl-think", tag, true, str_c(&end));
     str_fini(&end);
 }
 
@@ -212,10 +215,10 @@ static sl_status put_all(api *a, const struct api_form *f, const struct api_form
         str_printf(out, "%s\n", f->any ? content : "sl-text");
     if (think == THINK_MAY) {
         str_puts(out, "sl-open ::= ");
-        api_form_tag(a, out, API_THINK);
+        api_form_tag(a, out, api_parse_tag(in->parse, T_THINK));
         str_putc(out, '\n');
     }
-    if (think != THINK_NO) put_think(a, out);
+    if (think != THINK_NO) put_think(a, in->parse, out);
     if (calls != API_CALLS_FREE) SL_TRY(api_calls_put(a, in->parse, in->chat, out, err));
     if (f->any && calls != API_CALLS_MUST) put_form(out, f);
     return str_status(out, err);

@@ -37,9 +37,11 @@ static sl_status family_of(const struct api_parse_opts *o, const struct api_fami
 static sl_status reasoning_of(const struct api_parse_opts *o, struct api_parse *p, sl_err *err)
 {
     const char *name = o->reasoning_parser ? o->reasoning_parser : "auto", *t = o->template_text;
-    const struct api_family *shown = api_family_shown(t);
-    bool think = t && (strstr(t, "<think>") || strstr(t, "</think>"));
+    const struct api_family *shown = api_family_shown(t), *named = api_family_reasoning(name);
     bool is_auto = strcmp(name, "auto") == 0;
+    p->thinks = named ? named : is_auto && shown && shown->tag[T_THINK] ? shown : p->f;
+    bool think =
+        t && (strstr(t, api_parse_tag(p, T_THINK)) || strstr(t, api_parse_tag(p, T_THINK_END)));
     if (p->f == &api_family_none && shown && shown->messages)
         p->f = shown; /* headers all the same */
     think |= p->f->messages != NULL;
@@ -99,6 +101,11 @@ bool api_parse_in_reasoning(const struct api_parse *p)
 bool api_parse_in_content(const struct api_parse *p)
 {
     return p->state == S_BEGIN || p->state == S_START || p->state == S_TEXT;
+}
+
+const char *api_parse_tag(const struct api_parse *p, int tag)
+{
+    return api_family_tag(tag <= T_THINK_END ? p->thinks : p->f, tag);
 }
 
 bool api_parse_has_reasoning(const struct api_parse *p)
@@ -214,7 +221,7 @@ int api_parse_tag_at(const struct api_parse *p, const char *s, size_t n, bool la
 {
     int r = -1;
     for (int t = 0; t < N_TAG; t++) {
-        const char *tag = api_family_tag(p->f, t);
+        const char *tag = api_parse_tag(p, t);
         if (!(tags & BIT(t)) || !tag) continue;
         size_t m = strlen(tag);
         if (memcmp(s, tag, BASE_MIN(n, m)) != 0) continue;
@@ -237,7 +244,7 @@ size_t api_parse_run_of(const struct api_parse *p, const char *s, size_t n, bool
     if (t == -2) return 0;
     if (t < 0) return 1;
     *tag = t;
-    return strlen(api_family_tag(p->f, t));
+    return strlen(api_parse_tag(p, t));
 }
 
 /* White space whose fate is open; too much of it is what text of this kind is. Byte counts alone
@@ -276,7 +283,7 @@ static size_t in_begin(struct api_parse *p, const char *s, size_t n, bool last)
     api_parse_clear(p, &p->gap);
     p->state = S_REASON;
     p->strip = true;
-    return strlen(api_family_tag(p->f, t));
+    return strlen(api_parse_tag(p, t));
 }
 
 /* Tags that mean something in content. */
@@ -360,7 +367,7 @@ static size_t in_start(struct api_parse *p, const char *s, size_t n, bool last)
         int t = api_parse_tag_at(p, s, n, last, p->f->lead_tags);
         if (t == -2) p->state = S_START;
         if (t < 0) return 0;
-        k = strlen(api_family_tag(p->f, t));
+        k = strlen(api_parse_tag(p, t));
         api_parse_hold(p, s, k);
         api_parse_begin_json(p, true);
         return k;
@@ -448,9 +455,9 @@ static api_tags tags_now(const struct api_parse *p)
     }
 }
 
-static bool is_tag(const struct api_family *f, int t, const char *s, size_t n)
+static bool is_tag(const struct api_parse *p, int t, const char *s, size_t n)
 {
-    const char *tag = api_family_tag(f, t);
+    const char *tag = api_parse_tag(p, t);
     return tag && strlen(tag) == n && memcmp(tag, s, n) == 0;
 }
 
@@ -459,7 +466,7 @@ static bool is_tag(const struct api_family *f, int t, const char *s, size_t n)
 static void take_control(struct api_parse *p, const char *s, size_t n)
 {
     int t = 0;
-    while (t < N_TAG && !is_tag(p->f, t, s, n))
+    while (t < N_TAG && !is_tag(p, t, s, n))
         t++;
     if (t == N_TAG || !(tags_now(p) & BIT(t))) return;
     if (p->state == S_JSON && p->json.open) {

@@ -59,6 +59,8 @@ sl_status api_parse_prompt(struct api_parse *p, const char *s, size_t n,
 bool api_parse_in_reasoning(const struct api_parse *p);  /* now */
 bool api_parse_in_content(const struct api_parse *p);    /* now, as far as is known */
 bool api_parse_has_reasoning(const struct api_parse *p); /* a reasoning parser is at work */
+/* The text of a tag of enum api_tag, of the family; of reasoning that which is looked for. */
+const char *api_parse_tag(const struct api_parse *p, int tag);
 /* The row of the family whose form is read; static. */
 const struct api_family *api_parse_family(const struct api_parse *p);
 /* The id that the model gave the call that began last; "" where its family gives none. */

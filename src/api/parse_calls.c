@@ -63,7 +63,7 @@ static size_t in_close(struct api_parse *p, const char *s, size_t n, bool last)
     int t = s[0] == '<' ? api_parse_tag_at(p, s, n, last, BIT(T_CALL_END)) : -1;
     if (t == -2) return 0;
     p->state = S_TEXT;
-    return t < 0 ? 0 : strlen(api_family_tag(p->f, t));
+    return t < 0 ? 0 : strlen(api_parse_tag(p, t));
 }
 
 static size_t in_next(struct api_parse *p, const char *s, size_t n, bool last)
@@ -77,7 +77,7 @@ static size_t in_next(struct api_parse *p, const char *s, size_t n, bool last)
     if (s[0] == '<' && p->f->lead_tags) {
         int t = api_parse_tag_at(p, s, n, last, p->f->lead_tags);
         if (t == -2) return 0;
-        if (t >= 0) return strlen(api_family_tag(p->f, t));
+        if (t >= 0) return strlen(api_parse_tag(p, t));
     }
     p->state = S_TEXT;
     if (s[0] == '{') api_parse_begin_json(p, true);
@@ -193,7 +193,7 @@ static size_t in_tail(struct api_parse *p, const char *s, size_t n, bool last)
     if (t == -2) return 0;
     api_parse_end_call(p);
     p->state = S_TEXT;
-    return t < 0 ? 0 : strlen(api_family_tag(p->f, t));
+    return t < 0 ? 0 : strlen(api_parse_tag(p, t));
 }
 
 size_t api_parse_calls_step(struct api_parse *p, const char *s, size_t n, bool last)

@@ -76,7 +76,7 @@ const struct json *api_parse_ref(const struct json *root, const char *ref);
 
 struct api_parse {
     /* fixed after open */
-    const struct api_family *f;
+    const struct api_family *f, *thinks; /* thinks: whose tags are around reasoning */
     bool reasoning, tools;
     int max_calls;
     struct api_parse_types types;

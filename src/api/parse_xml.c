@@ -224,7 +224,7 @@ static size_t in_block(struct api_parse *p, const char *s, size_t n, bool last)
     int t = s[0] == '<' ? api_parse_tag_at(p, s, n, last, BIT(T_CALL) | BIT(T_CALLS_END)) : -1;
     if (t == -2) return 0;
     if (t == T_CALL) {
-        k = strlen(api_family_tag(p->f, t));
+        k = strlen(api_parse_tag(p, t));
         api_parse_hold(p, s, k);
         api_parse_clear(p, &p->head);
         p->named = false;
@@ -236,7 +236,7 @@ static size_t in_block(struct api_parse *p, const char *s, size_t n, bool last)
         return 0;
     }
     p->state = S_TEXT;
-    return t < 0 ? 0 : strlen(api_family_tag(p->f, t));
+    return t < 0 ? 0 : strlen(api_parse_tag(p, t));
 }
 
 /* The name before pairs of tags: one word, then the tag of an argument or the end. */
@@ -316,10 +316,10 @@ static size_t in_next(struct api_parse *p, const char *s, size_t n, bool last)
         if (typed(p)) api_parse_clear(p, &p->held);
         p->named = false;
         p->state = S_X_KEY;
-        return strlen(api_family_tag(p->f, t));
+        return strlen(api_parse_tag(p, t));
     }
     end_call(p, pairs(p) ? S_TEXT : S_X_BLOCK);
-    return t < 0 ? 0 : strlen(api_family_tag(p->f, t));
+    return t < 0 ? 0 : strlen(api_parse_tag(p, t));
 }
 
 /* Up to the bracket: the name, a quote, and what the tag says of the value, which is held. */
@@ -357,7 +357,7 @@ static size_t in_key(struct api_parse *p, const char *s, size_t n, bool last)
     if (t == -2) return 0;
     if (t >= 0) {
         p->state = S_X_GAP;
-        return strlen(api_family_tag(p->f, t));
+        return strlen(api_parse_tag(p, t));
     }
     for (k = 1; k < n && s[k] != '<';)
         k++;
@@ -378,7 +378,7 @@ static size_t in_gap(struct api_parse *p, const char *s, size_t n, bool last)
         return 0;
     }
     begin_value(p);
-    return strlen(api_family_tag(p->f, t));
+    return strlen(api_parse_tag(p, t));
 }
 
 static size_t in_value(struct api_parse *p, const char *s, size_t n, bool last)
@@ -394,7 +394,7 @@ static size_t in_value(struct api_parse *p, const char *s, size_t n, bool last)
     if (t == -2) return 0;
     if (t == T_VALUE_END) {
         end_value(p);
-        return strlen(api_family_tag(p->f, t));
+        return strlen(api_parse_tag(p, t));
     }
     if (t >= 0) { /* a tag that closes more than the value */
         end_value(p);

@@ -25,7 +25,7 @@ static sl_status thinks_always(const api *a, bool *out, sl_err *err)
     const sl_chat chat = {.messages = "[{\"role\":\"user\",\"content\":\"a\"}]"};
     char *text = NULL;
     sl_status st = sl_chat_render(a->o.model, &chat, &text, NULL, NULL, err);
-    *out = !st && api_ends_with(text, strlen(text), API_THINK);
+    *out = !st && api_family_ends(text, strlen(text), T_THINK);
     sl_free(text);
     return st == SL_NOMEM ? st : SL_OK;
 }

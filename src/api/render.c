@@ -333,8 +333,8 @@ sl_status api_prompt_end(const api *a, const struct api_prompt *p, struct api_pr
     if (k < 1) return SL_OK;
     SL_TRY(sl_detokenize(a->o.model, p->ids + p->n_ids - k, k, SL_DETOK_SPECIAL | SL_DETOK_PART,
                          &text, &n, err));
-    out->thinks = api_ends_with(text, n, API_THINK);
-    out->thought = api_ends_with(text, n, API_THINK_END);
+    out->thinks = api_family_ends(text, n, T_THINK);
+    out->thought = api_family_ends(text, n, T_THINK_END);
     sl_free(text);
     return SL_OK;
 }

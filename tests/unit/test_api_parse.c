@@ -316,6 +316,15 @@ static const struct row rows[] = {
      "hm\n</think>\n\nLook.\n<minimax:tool_call>\n<invoke name=\"f\">\n" PAR("s", "a\nb") PAR(
          "n", "-1") "</invoke>\n<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",
         "R(hm)C(Look.)0:f({\"s\": \"a\\nb\", \"n\": -1})1:g({})"},
+    /* M3: other tags around reasoning, whose text the usual ones are then */
+    {"minimax_m3", "minimax_m3", true,
+     "hm <think>a</think>\n</mm:think>\n\nLook.\n<minimax:tool_call>\n<invoke name=\"f\">\n" PAR(
+         "s", "a") "</invoke>\n</minimax:tool_call>",
+     "R(hm <think>a</think>)C(Look.)0:f({\"s\": \"a\"})"},
+    {"minimax_m3", "minimax_m3", false, "<mm:think>\nx\n</mm:think>y", "R(x)C(y)"},
+    {"minimax_m3", "minimax_m3", false, "<think>x</think>y", "C(<think>x</think>y)"},
+    {"hermes", "minimax_m3", false, CT("<mm:think>") "x" CT("</mm:think>") "y", "R(x)C(y)"},
+    {"minimax_m2", "minimax_m2", false, "<mm:think>x", "C(<mm:think>x)"},
     {"minimax_m2", "none", false, "<minimax:tool_call><invoke name=\"f\">"
      PAR("o", "{}") "</minimax:tool_call>x", "C(x)0:f({\"o\": {}})"},
     {"minimax_m2", "none", false, "<minimax:tool_call>\n<invoke>\n</minimax:tool_call>",
@@ -564,6 +573,8 @@ static const char *const part[] = {"<think>",
                                    "</arg_value>",
                                    "<minimax:tool_call>",
                                    "</minimax:tool_call>",
+                                   "<mm:think>",
+                                   "</mm:think>",
                                    DSML("function_calls>"),
                                    DSML("invoke name=\"f\">"),
                                    DSML("parameter name=\"n\" string=\"false\">"),
@@ -591,7 +602,7 @@ TEST(api_parse_random_texts_are_the_same_in_any_cut)
 {
     static const char *const tool[] = {"none",    "hermes",     "deepseek_v3", "llama3",
                                        "json",    "glm45",      "minimax_m2",  "kimi_k2",
-                                       "harmony", "qwen3_coder", "deepseek_v32"};
+                                       "harmony", "qwen3_coder", "deepseek_v32", "minimax_m3"};
     struct str in, whole, line;
     const struct json *tools = tool_list();
     str_init(&in, MEM_MISC, 0);
@@ -600,9 +611,10 @@ TEST(api_parse_random_texts_are_the_same_in_any_cut)
     for (uint64_t seed = 1; seed <= 12000; seed++) {
         size_t cut[64];
         int n_cut = 0, n_part = (int)(rng_uniform(seed, 0, 0) * 24);
-        struct api_parse_opts o = {.tool_parser = tool[seed % 11],
+        const char *reasoning = seed % 3 == 0 ? "none" : seed % 5 ? "qwen3" : "minimax_m3";
+        struct api_parse_opts o = {.tool_parser = tool[seed % 12],
                                    .tool_list = seed % 13 ? tools : NULL,
-                                   .reasoning_parser = seed % 3 ? "qwen3" : "none",
+                                   .reasoning_parser = reasoning,
                                    .tools = true,
                                    .prompt_thinks = seed % 7 == 0,
                                    .max_calls = seed % 11 == 0};
@@ -686,49 +698,6 @@ TEST(api_parse_long_texts_are_cheap)
                 str_fini(&out.name[i]);
             }
         }
-}
-
-TEST(api_parse_auto_reads_the_template)
-{
-    static const struct {
-        const char *tmpl, *family;
-        bool reasoning;
-        const char *trained;
-    } row[] = {{"{{ '" CALLS "' }} </think>", "deepseek", true, NULL},
-               {"<tool_call> <think>", "hermes", true, NULL},
-               {"<tool_call>{name}\n<arg_key> </think>", "glm", true, NULL},
-               {"'<minimax:tool_call>' <think>", "minimax", true, NULL},
-               {"{% set d = '" BAR "DSML" BAR "' %} </think>", "dsml", true, NULL},
-               {"{{ x }}", "dsml", false, "dsml"},
-               {"<tool_call>\n<function=a>\n<parameter=b> <think>", "qwen", true, NULL},
-               {"<tool_call>\n<function=' + name + '>' <parameter=", "qwen", false, "hermes"},
-               {"<tool_call> <function=a>", "hermes", false, NULL},
-               {"<function=a> <parameter=b>", "json", false, NULL},
-               {"{{ x }}", "qwen", false, "qwen"},
-               {K_CALLS, "kimi", false, NULL},
-               {CH "analysis" MSG, "harmony", true, NULL},
-               {"<|python_tag|>", "llama3", false, NULL},
-               {"{{ x }}", "json", false, NULL},
-               {"{{ x }}", "glm", false, "glm"},
-               {"<tool_call>", "hermes", false, "glm"},
-               {NULL, "json", false, "glm"}};
-    sl_err err;
-    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
-        struct api_parse_opts o = {
-            .template_text = row[i].tmpl, .trained = row[i].trained, .tools = true};
-        struct api_parse *p = NULL;
-        ASSERT_OK(api_parse_open(&o, &p, &err));
-        assert_string_equal(api_parse_family(p)->name, row[i].family);
-        assert_int_equal(api_parse_has_reasoning(p), row[i].reasoning);
-        api_parse_close(p);
-    }
-    struct api_parse *p = NULL;
-    ASSERT_STATUS(api_parse_open(&(struct api_parse_opts){.tool_parser = "x"}, &p, &err),
-                  SL_REQUEST);
-    assert_non_null(strstr(err.text, "--tool-parser x: "));
-    ASSERT_STATUS(api_parse_open(&(struct api_parse_opts){.reasoning_parser = "x"}, &p, &err),
-                  SL_REQUEST);
-    assert_non_null(strstr(err.text, "--reasoning-parser x: "));
 }
 
 TEST(api_parse_max_calls_leaves_later_ones_out)

@@ -396,13 +396,13 @@ def coder(s, name):
         each(4, one)
 
 
-for fam in ("auto", "hermes", "llama3", "json", "glm45", "minimax_m2", "qwen3_coder",
-            "deepseek_v32", "kimi_k2", "harmony"):
+for fam in ("auto", "hermes", "llama3", "json", "glm45", "minimax_m2", "minimax_m3",
+            "qwen3_coder", "deepseek_v32", "kimi_k2", "harmony"):
     with Server("--tool-parser", fam) as server:
         forced(server, fam, 100 if FULL else 12)
         strict(server, fam, 200 if FULL else 12)
         loose(server, fam)
-        if fam in ("glm45", "minimax_m2", "qwen3_coder", "deepseek_v32"):
+        if fam in ("glm45", "minimax_m2", "minimax_m3", "qwen3_coder", "deepseek_v32"):
             text_forms(server, fam)
         if fam == "auto":
             for part in (reasoning, responses, refused):
