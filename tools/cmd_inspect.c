@@ -182,8 +182,10 @@ static void print_shape_line(const struct arch_cfg *c)
     if (c->n_mtp) printf(", %d MTP layer%s", c->n_mtp, c->n_mtp == 1 ? "" : "s");
     printf("\n");
     if (c->n_index)
-        printf("indexer      %d heads of %d, a token sees %d positions\n", c->n_index, c->d_index,
+        printf("indexer      %d heads of %d, a token sees %d positions", c->n_index, c->d_index,
                c->index_top);
+    if (c->index_blk) printf(" in blocks of %d", c->index_blk);
+    if (c->n_index) printf("\n");
     if (c->n_expert)
         printf("experts      %d of width %d, %d used per token, %d shared\n", c->n_expert,
                c->d_ff_expert, c->n_expert_used, c->n_shared);

@@ -99,11 +99,13 @@ static sl_status packed_bytes(const io_model *io, int i, int64_t *n, sl_err *err
  * it. */
 static int64_t act_bytes(const struct arch_cfg *c, int64_t n_seq)
 {
-    int64_t D = c->d_model, d_ff = BASE_MAX(c->d_ff, c->n_shared * c->d_ff_expert);
+    int64_t D = c->d_model, d_ff = BASE_MAX(c->d_ff, arch_d_shared(c));
     int64_t q = (int64_t)c->n_head * c->d_head;
     int64_t kv = c->kv_lora ? c->kv_lora + c->d_rope : 2 * (int64_t)c->n_head_kv * c->d_head;
-    int64_t index = c->n_index ? (int64_t)c->n_index * (c->d_index + 1) + c->d_index + c->index_top
-                               : 0; /* queries, weights, a key, the chosen positions */
+    int64_t chosen =
+        c->index_blk ? (int64_t)c->n_index * c->index_top / c->index_blk : c->index_top;
+    int64_t index = c->n_index ? (int64_t)c->n_index * (c->d_index + 1) + c->d_index + chosen
+                               : 0; /* queries, weights, a key, what is chosen */
     int64_t row = 3 * D + 2 * q + kv + c->q_lora + d_ff + index +
                   (int64_t)c->n_expert_used * 2 * c->d_ff_expert;
     return N_CHUNK * row * 4 * 2 + n_seq * ((int64_t)c->n_vocab + D) * 4;

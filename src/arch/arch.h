@@ -28,8 +28,8 @@ enum arch_rope_style { ARCH_ROPE_HALF, ARCH_ROPE_PAIRS };
  * DELTA: gated DeltaNet, a convolution and a recurrence of matrices. */
 enum arch_mixer { ARCH_GQA, ARCH_MLA, ARCH_SCAN, ARCH_DELTA };
 enum arch_ffn { ARCH_DENSE, ARCH_MOE };
-/* MLA: which positions a token sees. NONE: all before it. OWN: those that the layer's indexer
- * chooses. SHARED: those of the nearest layer below that has one. */
+/* Which positions a token sees. NONE: all before it. OWN: those that the layer's indexer chooses.
+ * SHARED: those of the nearest layer below that has one. */
 enum arch_index { ARCH_INDEX_NONE, ARCH_INDEX_OWN, ARCH_INDEX_SHARED };
 
 /* What one layer is made of. */
@@ -81,6 +81,10 @@ struct arch_cfg {
      * first d_rope values are rotated, and how many positions a token sees; 0 = there is none */
     int n_index, d_index, index_top;
     enum arch_rope_style index_rope;
+    /* of keys per head (MiniMax-M3): positions of a block, of which every KV head chooses for
+     * itself index_top / index_blk, its last index_local ones among them; n_rot values are rotated;
+     * 0 = positions are chosen one by one */
+    int index_blk, index_local;
     /* gated delta layers: heads of keys and of values, widths of one, taps of the convolution;
      * 0 = there are no such layers */
     int n_delta_k, n_delta_v, d_delta_k, d_delta_v, n_conv;
@@ -102,6 +106,7 @@ struct arch_cfg {
                           taken not to be */
     float route_scale;
     struct glu glu; /* of experts */
+    bool glu_all;   /* of shared and dense ones too */
     /* Sets of roles (ARCH_BIT): whose matrices all have a bias, which attn_bias and o_bias do not
      * say of q, k, v and o alone; and vectors of attention with a number for each head */
     uint64_t biased, per_head;
@@ -139,6 +144,8 @@ int64_t arch_d_shared(const struct arch_cfg *c);
 bool arch_packs_delta(const struct arch_cfg *c);
 /* Do GGUF files of the architecture have the value heads tiled (delta_tiled)? */
 bool arch_tiles_delta(const struct arch_cfg *c);
+/* Do folders of the architecture have the weights of that norm less 1? GGUF files do not. */
+bool arch_is_less(const struct arch_cfg *c, const struct arch_name *id);
 /* Has the role's matrix a place for a bias? */
 bool arch_takes_bias(const struct arch_cfg *c, enum arch_role role);
 /* Is a plain bias of that matrix part of the model? In folders only where the configuration says

@@ -210,6 +210,7 @@ static void begin(struct arch_cfg *c, enum io_kind kind)
 {
     c->naming = arch_naming_in(c, kind);
     snprintf(c->arch, sizeof c->arch, "%s", c->row->name);
+    c->norm_one = kind == IO_HF && c->row->norm_one;
     c->yarn_mscale = 1.0;
     c->route_scale = 1.0f;
     c->n_group = c->n_group_used = 1;
@@ -280,6 +281,16 @@ bool arch_permutes_qk(const struct arch_cfg *c)
 bool arch_packs_delta(const struct arch_cfg *c)
 {
     return c->row->delta_packed;
+}
+
+bool arch_is_less(const struct arch_cfg *c, const struct arch_name *id)
+{
+    static const uint64_t norms = ARCH_BIT(ATTN_NORM) | ARCH_BIT(FFN_NORM) | ARCH_BIT(Q_NORM) |
+                                  ARCH_BIT(K_NORM) | ARCH_BIT(INDEX_Q_NORM) |
+                                  ARCH_BIT(INDEX_K_NORM) | ARCH_BIT(MTP_ENORM) |
+                                  ARCH_BIT(MTP_HNORM) | ARCH_BIT(MTP_HEAD_NORM);
+    if (!c->row->norm_one) return false;
+    return id->global == GLOBAL_NORM || (id->role >= 0 && norms >> id->role & 1);
 }
 
 bool arch_tiles_delta(const struct arch_cfg *c)

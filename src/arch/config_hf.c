@@ -144,7 +144,8 @@ sl_status arch_hf_common(const struct json *o, struct arch_cfg *c, sl_err *err)
     SL_TRY(arch_hf_bool(o, "tie_word_embeddings", false, &c->tied_head, err));
     SL_TRY(arch_hf_bool(o, "mlp_bias", false, &mlp_bias, err));
     SL_TRY(text_json_str(o, "hidden_act", "silu", &act, err));
-    if (strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0)
+    bool other = c->row->act && strcmp(act, c->row->act) == 0;
+    if (strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0 && !other)
         return SL_FAIL(err, UNSUPPORTED, "hidden_act '%.40s' is not supported (silu)", act);
     if (mlp_bias) return SL_FAIL(err, UNSUPPORTED, "mlp_bias is not supported");
     c->attn_scale = 1.0 / sqrt((double)c->d_head);

@@ -73,7 +73,6 @@ sl_status arch_hf_delta(const struct json *o, struct arch_cfg *c, sl_err *err)
     int n_rot = 0;
     bool bias = false, gate = true, own = false;
     set_fixed(c);
-    c->norm_one = true;
     SL_TRY(arch_hf_bool(o, "mtp_use_dedicated_embeddings", false, &own, err));
     set_mtp(c, own);
     SL_TRY(arch_hf_bool(o, "attention_bias", false, &bias, err));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the families with a lightning indexer share (DeepSeek-V3.2, GLM-5): its sizes, and which
- * layers have one of their own. An MTP layer has its own, unless a file that has the layer lacks
- * its indexer: then it sees all positions, which is what such files can mean. */
+/* What the families with a lightning indexer share (DeepSeek-V3.2, GLM-5; MiniMax-M3 the checks):
+ * its sizes, and which layers have one of their own. An MTP layer has its own, unless a file that
+ * has the layer lacks its indexer: then it sees all positions, which is what such files can mean.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -147,8 +148,31 @@ void arch_index_mtp(const io_model *m, struct arch_cfg *c)
     }
 }
 
+/* Blocks are those of attention's spans, and every KV head has its own. */
+static sl_status check_blocks(const struct arch_cfg *c, sl_err *err)
+{
+    if (c->index_blk < 16 || c->index_blk > 128 || 128 % c->index_blk)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "an indexer's blocks of %d positions: 16, 32, 64 and 128 are supported",
+                       c->index_blk);
+    if (c->n_index != c->n_head_kv)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "an indexer of %d heads beside %d key heads: one for each is supported",
+                       c->n_index, c->n_head_kv);
+    if (c->d_index < c->n_rot || c->d_index % 16)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "indexer heads of %d, of which %d are rotated: multiples of 16 that hold "
+                       "these are supported",
+                       c->d_index, c->n_rot);
+    if (c->index_local > c->index_top / c->index_blk)
+        return SL_FAIL(err, FORMAT, "an indexer of %d blocks, %d of which are the last ones",
+                       c->index_top / c->index_blk, c->index_local);
+    return SL_OK;
+}
+
 sl_status arch_check_index(const struct arch_cfg *c, sl_err *err)
 {
+    if (c->index_blk) return check_blocks(c, err);
     if (!c->q_lora)
         return SL_FAIL(err, UNSUPPORTED,
                        "q_lora_rank 0 with an indexer is not supported: it reads "

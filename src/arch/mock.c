@@ -76,6 +76,18 @@ static sl_status gains(struct list *l, const struct row *r, int n, sl_err *err)
     return SL_OK;
 }
 
+/* An indexer of blocks. */
+static sl_status block_indexer(struct list *l, sl_err *err)
+{
+    const struct arch_cfg *c = l->c;
+    const struct row mat[] = {{ROLE_INDEX_Q, (int64_t)c->n_index * c->d_index, c->d_model, true},
+                              {ROLE_INDEX_K, c->d_index, c->d_model, true}},
+                     norm[] = {{ROLE_INDEX_Q_NORM, c->d_index, 0, true},
+                               {ROLE_INDEX_K_NORM, c->d_index, 0, true}};
+    SL_TRY(matrices(l, mat, BASE_COUNT_OF(mat), err));
+    return gains(l, norm, BASE_COUNT_OF(norm), err);
+}
+
 static sl_status gqa(struct list *l, sl_err *err)
 {
     const struct arch_cfg *c = l->c;
@@ -92,6 +104,7 @@ static sl_status gqa(struct list *l, sl_err *err)
         struct row one = {(enum arch_role)r, c->n_head, 0, c->per_head >> r & 1};
         SL_TRY(gains(l, &one, 1, err));
     }
+    if (c->layer[l->layer].index == ARCH_INDEX_OWN) SL_TRY(block_indexer(l, err));
     return gains(l, norm, BASE_COUNT_OF(norm), err);
 }
 

@@ -30,6 +30,7 @@
     X(K_B, "attn_k_b", "")                                                                         \
     X(V_B, "attn_v_b", "")                                                                         \
     X(INDEX_Q, "indexer.attn_q_b", "self_attn.indexer.wq_b")                                       \
+    X(INDEX_Q_NORM, "indexer.q_norm", "self_attn.indexer.q_norm")                                  \
     X(INDEX_K, "indexer.attn_k", "self_attn.indexer.wk")                                           \
     X(INDEX_K_NORM, "indexer.k_norm", "self_attn.indexer.k_norm")                                  \
     X(INDEX_W, "indexer.proj", "self_attn.indexer.weights_proj")                                   \

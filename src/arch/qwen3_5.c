@@ -14,6 +14,7 @@ const struct arch arch_qwen3_5 = {
     .gguf_keys = ARCH_GGUF_KEYS_DELTA,
     .alias = alias,
     .mtp_apart = true,
+    .norm_one = true,
     .no_keys = true,
     .delta_tiled = true,
     .unsaid = {.d_head = 256},

@@ -38,6 +38,7 @@ const struct arch arch_qwen3_5_moe = {
     .gguf_keys = ARCH_GGUF_KEYS_DELTA "|" ARCH_GGUF_KEYS_DELTA_MOE,
     .alias = alias,
     .mtp_apart = true,
+    .norm_one = true,
     .no_keys = true,
     .delta_tiled = true,
     .unsaid = {.d_head = 256},

@@ -33,6 +33,7 @@ const struct arch arch_qwen3_next = {
     .gguf_keys = ARCH_GGUF_KEYS_DELTA "|" ARCH_GGUF_KEYS_DELTA_MOE,
     .alias = alias,
     .mtp_apart = true,
+    .norm_one = true,
     .no_keys = true,
     .delta_packed = true,
     .unsaid = {.d_head = 256},

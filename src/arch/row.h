@@ -80,6 +80,7 @@ struct arch {
     /* What folders of it are called where layers have a window; NULL = the same. */
     const char *window_type, *window_class;
     const char *tool_family; /* see arch_tool_family; NULL = its models differ */
+    const char *act; /* what hidden_act may be beside silu, of units with limits; NULL = nothing */
     /* Keys that it obeys beyond those that all do, "|"-separated, * stands for any bytes: of
      * config.json, and of GGUF without the architecture before them; NULL = none. keys.c says what
      * becomes of others. */
@@ -92,6 +93,8 @@ struct arch {
     } unsaid;
     const struct arch_alias *alias; /* names that differ from the usual ones; NULL = none */
     bool permutes_qk;               /* see arch_permutes_qk */
+    bool ff_of_experts;             /* intermediate_size of folders is the width of an expert */
+    bool norm_one;                  /* see arch_is_less */
     enum arch_rope_style index_rope; /* of an indexer; GGUF files can not say it */
     bool ffn_scale_unused;          /* by llama.cpp: see arch_scale_used */
     bool delta_packed, delta_tiled; /* see arch_packs_delta, arch_tiles_delta */

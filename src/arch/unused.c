@@ -100,6 +100,8 @@ static bool is_index(int role)
 
 static bool index_reads(const struct arch_cfg *c, const struct arch_name *id)
 {
+    bool blocks = c->index_blk > 0, bias = strcmp(id->suffix, "bias") == 0;
+    if (id->role == (blocks ? ROLE_INDEX_W : ROLE_INDEX_Q_NORM) || (blocks && bias)) return false;
     return c->layer[id->layer].index == ARCH_INDEX_OWN;
 }
 

@@ -166,7 +166,7 @@ sl_status arch_write_hf(const struct arch_cfg *c, const io_model *src, struct js
     text_jw_key_strz(w, "model_type", type);
     text_jw_key_int(w, "vocab_size", c->n_vocab);
     text_jw_key_int(w, "hidden_size", c->d_model);
-    text_jw_key_int(w, "intermediate_size", c->d_ff);
+    text_jw_key_int(w, "intermediate_size", c->row->ff_of_experts ? c->d_ff_expert : c->d_ff);
     text_jw_key_int(w, "num_hidden_layers", c->n_layer);
     text_jw_key_int(w, "num_attention_heads", c->n_head);
     text_jw_key_int(w, "num_key_value_heads", c->n_head_kv);

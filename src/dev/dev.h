@@ -273,7 +273,7 @@ struct dev_kv_group {
     int n_head;  /* KV heads C; 1 for MLA */
     int d_k;     /* GQA: head width. MLA: latent + rope (576), keys and values share the row */
     int d_v;     /* GQA: value width. MLA: 0 */
-    int d_i;     /* MLA: width of an index key (dev_index) of every position; 0 = there is none */
+    int d_i;     /* width of an index key (dev_index) of every position; 0 = there is none */
 };
 struct dev_kv_shape {
     enum dev_kv_type type;
@@ -374,7 +374,7 @@ void dev_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
  * n_row, n_tok: 0 = the tokens of the step, DEV_ROWS_WANTED = the rows of it that are wanted.
  * kv: of a program's operators always the cache that the program is run on. */
 #define DEV_ROWS_WANTED (-1)
-#define DEV_ALL_MAX 3 /* matrices that take one input, in parts of which others need some alone */
+#define DEV_ALL_MAX 5 /* matrices that take one input, in parts of which others need some alone */
 
 /* Rows shown to a caller that calibrates: fn is called on the thread that runs the device's
  * operators, while the host waits. */
@@ -476,13 +476,13 @@ struct dev_rope {
     const float *freq; /* [n_rot/2], host */
     float mscale;
 };
-/* Store the step's keys and values: k [T, C, d_k], v [T, C, d_v] (MLA: k = [latent | rope], v NULL
- * or, with an index, its keys [T, d_i]). */
+/* Store the step's keys and values: k [T, C, d_k], v [T, C, d_v] (MLA: k = [latent | rope], no v);
+ * i: NULL, or keys of an index [T, d_i]. */
 struct dev_kv_put {
     dev_kv *kv;
     int group, layer; /* of the cache */
-    const float *k, *v;
-    int64_t ldk, ldv; /* token strides */
+    const float *k, *v, *i;
+    int64_t ldk, ldv, ldi; /* token strides */
 };
 /* Causal attention over the paged cache: y[t, h, :] = softmax(scale * q k^T) v. q [T, H, d_k], y
  * [T, H, d_v]. n_window 0 = whole context. */
@@ -494,6 +494,7 @@ struct dev_attn {
     float *y;
     int n_window;
     struct per_head per_head;
+    struct dev_blocks some; /* with them there is no window */
 };
 /* MLA. q [T, H, nope + rope] (rope part rotated). For absorbed tokens: q_lat = W_kb q_nope,
  * attention over latents, y = W_vb o. Else (dev_limits.mla_expand_from): keys and values of the

@@ -15,7 +15,9 @@ struct dev_shapes {
     int d_k, d_v;                         /* of keys and values per head; 0 = there are none */
     int n_rot;                            /* values of a head that are rotated */
     int mla_r, mla_nope, mla_rope, mla_v; /* 0 without MLA */
-    int index_heads, index_d, index_top;  /* of an indexer: the most of each; 0 = there is none */
+    int index_heads, index_d, index_top;  /* of an indexer: the most of each, of positions that a
+                                             token sees; 0 = there is none */
+    int index_score, index_list;          /* of a token: scores; blocks that are chosen */
     int n_layer;                          /* MLA: of the cache's group, as far as it is used */
     int head_cols;                        /* of products by head */
     int delta_k, delta_v;                 /* of a key head, and of all value heads of one */

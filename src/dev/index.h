@@ -7,17 +7,39 @@
 
 typedef struct dev_kv dev_kv;
 
-/* Which positions a token's attention over latents sees (DeepSeek-V3.2): of a token at position p
- * the `top` positions s <= p with the largest sum over h of w[t, h] * max(0, q[t, h] k[s]), among
- * equals the lower, rising, in pick[t]. Keys k are those that dev_kv_put stored beside the latents
- * (dev_kv_group.d_i), also of the step's own tokens. A token at a position below top sees all, and
- * its row of pick stays as it is. */
+/* Which positions a token's attention sees. Keys k are those that dev_kv_put stored (its i,
+ * dev_kv_group.d_i), also of the step's own tokens. Among equals the lower is chosen; what is
+ * chosen rises.
+ *
+ * blk 0, of attention over latents (DeepSeek-V3.2): of a token at position p the `top` positions
+ * s <= p with the largest sum over h of w[t, h] * max(0, q[t, h] k[s]), in pick[t]. A token at a
+ * position below top sees all, and its row of pick stays as it is.
+ *
+ * Else, of attention with keys and values per head (MiniMax-M3): for every KV head h by itself the
+ * `top` blocks of blk positions, the first of which is 0, with the largest score, in pick[t, h]. A
+ * block's score is the largest q[t, h] k[s] of its positions s <= p; that of the last n_local ones,
+ * up to the block of p, is larger than any. A token at a position below top * blk sees all, and its
+ * rows stay as they are. */
 struct dev_index {
     const dev_kv *kv;
     int group, layer, n_head, d, top;
-    const float *q; /* [T, n_head, d] */
-    const float *w; /* [T, n_head] */
-    int32_t *pick;  /* [T, top] */
+    int blk, n_local; /* blk: 16, 32, 64 or 128; n_local: at most top */
+    const float *q;   /* [T, n_head, d] */
+    const float *w;   /* [T, n_head]; NULL with blk */
+    int32_t *pick;    /* [T, top], with blk [T, n_head, top] */
+};
+/* Scores of a token at the last of so many positions. */
+static inline int dev_index_scores(const struct dev_index *p, int n_ctx)
+{
+    return p->blk ? p->n_head * ((n_ctx + p->blk - 1) / p->blk) : n_ctx;
+}
+
+/* What of the context attention with keys and values per head sees: a token at a position from
+ * n_pick * blk on, in the heads of KV head c, the blocks that row [t, c] names, rising. Without
+ * pick all tokens see all; blk says then too how layers of the kind add up. */
+struct dev_blocks {
+    int blk, n_pick;     /* blk: as of dev_index; 0 = layers of another kind */
+    const int32_t *pick; /* [T, C, n_pick], or NULL */
 };
 
 #endif

@@ -22,7 +22,7 @@
         DEV_REF_BUF, offsetof(struct s, f)                                                         \
     }
 #define FOUR(kind, s, f) kind(s, f[0]), kind(s, f[1]), kind(s, f[2]), kind(s, f[3])
-#define ALL(s) MAT(s, all[0]), MAT(s, all[1]), MAT(s, all[2])
+#define ALL(s) FOUR(MAT, s, all), MAT(s, all[4])
 #define END                                                                                        \
     {                                                                                              \
         DEV_REF_END, 0                                                                             \
@@ -46,8 +46,9 @@ static const struct dev_ref matmul_heads_refs[] = {
     MAT(dev_matmul_heads, w), BUF(dev_matmul_heads, x), BUF(dev_matmul_heads, y), END};
 static const struct dev_ref rope_refs[] = {BUF(dev_rope, x), END};
 static const struct dev_ref kv_put_refs[] = {KV(dev_kv_put, kv), BUF(dev_kv_put, k),
-                                             BUF(dev_kv_put, v), END};
+                                             BUF(dev_kv_put, v), BUF(dev_kv_put, i), END};
 static const struct dev_ref attn_refs[] = {KV(dev_attn, kv), BUF(dev_attn, q), BUF(dev_attn, y),
+                                           BUF(dev_attn, some.pick),
 #define X(role, ...) BUF(dev_attn, per_head.of[PER_HEAD_##role]),
                                            PER_HEAD_LIST(X)
 #undef X

@@ -22,7 +22,9 @@ static void add_index(struct dev_shapes *s, const struct dev_index *p)
 {
     at_least(&s->index_heads, p->n_head);
     at_least(&s->index_d, p->d);
-    at_least(&s->index_top, p->top);
+    at_least(&s->index_top, p->top * BASE_MAX(p->blk, 1));
+    at_least(&s->index_score, dev_index_scores(p, s->max.n_ctx));
+    at_least(&s->index_list, p->blk ? p->n_head * p->top : 0);
 }
 
 static void add_moe(struct dev_shapes *s, const struct dev_moe *p)

@@ -7,7 +7,7 @@
 
 /* ---- prepared inputs: one per kind, told of every matrix of all layers that takes it ---- */
 
-#define MATS_EACH (8 + MODEL_STREAM_ROOMS) /* of a layer, at most */
+#define MATS_EACH (12 + MODEL_STREAM_ROOMS) /* of a layer, at most */
 struct mats {
     const struct model *m;
     const struct side *side;
@@ -35,12 +35,13 @@ static void add_layer(struct mats *s, int il, const struct layer *l, enum input 
         add(s, il, MODEL_ATTN, l->kv_a);
         add(s, il, MODEL_ATTN, l->index_k);
         add(s, il, MODEL_ATTN, l->index_w);
+        add(s, il, MODEL_ATTN, l->q_b ? NULL : l->index_q);
         for (int i = 0; i < BASE_COUNT_OF(l->in); i++)
             add(s, il, MODEL_ATTN, l->in[i]);
         break;
     case IN_Q_A:
         add(s, il, MODEL_ATTN, l->q_b);
-        add(s, il, MODEL_ATTN, l->index_q);
+        add(s, il, MODEL_ATTN, l->q_b ? l->index_q : NULL);
         break;
     case IN_O:
     case IN_MIX:
@@ -271,7 +272,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->index_q, B_ATTN, T, (int64_t)c->n_index * c->d_index},
         {&s->index_k, B_ATTN, T, c->d_index},
         {&s->index_w, B_ATTN, T, c->n_index},
-        {&s->pick, B_ATTN, T, m->opts.n_ctx > c->index_top ? c->index_top : 0},
+        {&s->pick, B_ATTN, T, m->opts.n_ctx > c->index_top ? model_index_cols(c, d) : 0},
         {&s->h, B_DENSE | B_SHARED, T, model_wide_ff(c)},
         {&s->rows, B_ATTN | B_FFN, T, any_apart(m) || model_is_own(m) ? D : 0},
         {&s->hidden, B_ATTN | B_HEAD, BASE_MAX(T, nl), D},
@@ -380,7 +381,8 @@ static sl_status open_host(struct model *m, sl_err *err)
     m->finite = p;
     m->n_bad = m->finite + n_seq;
     if (needs_stage(m)) {
-        size_t wide = (size_t)BASE_MAX(c->d_model, BASE_MAX(c->n_expert_used, c->index_top));
+        int most = BASE_MAX(c->n_expert_used, model_index_cols(c, &m->dims));
+        size_t wide = (size_t)BASE_MAX(c->d_model, most);
         SL_TRY(mem_arena_array(&m->arena, 2 * T * wide, sizeof(float), &p, err));
         m->stage = p;
         m->stage_late = m->stage + T * wide;

@@ -23,12 +23,23 @@ static void gate(struct emit *e, float *y)
          .ldg_h = 2ll * d);
 }
 
+/* Products of the layer's input for its indexer: the key, and the queries where any token sees some
+ * blocks only. */
+static void index_inputs(struct emit *e, const struct layer *l, bool queries)
+{
+    const struct side *s = e->side;
+    EMIT(e, matmul, .act = s->a_attn, .n_mat = queries ? 2 : 1,
+         .w = {l->index_k, queries ? l->index_q : NULL}, .y = {s->index_k, s->index_q});
+    model_index_key(e, l);
+}
+
 void model_gqa_emit(struct emit *e, const struct layer *l)
 {
     const struct side *s = e->side;
     const struct arch_cfg *c = &e->m->cfg;
     const struct model_dims *d = &e->m->dims;
     int nq = d->n_head * c->d_head, nk = d->n_head_kv * c->d_head;
+    bool sparse = model_index_is_sparse(e->m, e->layer);
     if (e->entries)
         EMIT(e, matmul, .act = s->a_attn, .n_mat = 2, .w = {l->k, l->v}, .y = {s->k, s->v});
     else
@@ -41,13 +52,16 @@ void model_gqa_emit(struct emit *e, const struct layer *l)
     if (l->q_norm) qk_norm(e, s->k, l->k_norm, nk, c->d_k_norm);
     if (!e->entries) model_rope_emit(e, s->q, d->n_head, nq, c->d_head);
     model_rope_emit(e, s->k, d->n_head_kv, nk, c->d_head);
+    if (l->index_k) index_inputs(e, l, sparse && !e->entries);
     struct model_kv_place at = model_kv_here(e->m, e->layer);
-    EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = s->k, .v = s->v, .ldk = nk,
-         .ldv = nk);
+    EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = s->k, .v = s->v,
+         .i = l->index_k ? s->index_k : NULL, .ldk = nk, .ldv = nk, .ldi = c->d_index);
     if (e->entries) return;
+    if (sparse) model_index_pick(e, l, at);
     EMIT(e, attn, .group = at.group, .layer = at.layer, .n_head = d->n_head, .d_k = c->d_head,
          .d_v = c->d_head, .scale = (float)c->attn_scale, .q = s->q,
-         .y = model_cols_of(e, s->y, s->y_cols), .n_window = l->n_window,
-         .per_head = l->per_head);
+         .y = model_cols_of(e, s->y, s->y_cols), .n_window = l->n_window, .per_head = l->per_head,
+         .some = {l->index_k ? c->index_blk : 0, sparse ? c->index_top / c->index_blk : 0,
+                  sparse ? s->pick : NULL});
     if (c->attn_gate) gate(e, s->y);
 }

@@ -95,7 +95,8 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     dev_act *a_o = c->layer[il].mixer == ARCH_DELTA ? s->a_mix : s->a_o;
     EMIT(e, norm, .x = s->x, .r = left.r, .w = l->attn_norm, .eps = c->norm_eps, .n = D, .y = row,
          .act = s->a_attn, .ranks = ranks, .part = left.part,
-         .all = {by_latents ? NULL : l->q, l->k, l->v});
+         .all = {by_latents ? NULL : l->q, l->k, l->v, by_latents ? NULL : l->index_q,
+                 by_latents ? NULL : l->index_k});
     model_tap_emit(e, MODEL_TAP_ATTN, row, D, D);
     mixer[c->layer[il].mixer](e, l);
     if (e->entries) {

@@ -27,6 +27,19 @@ static sl_status matrices(struct model *m, int il, const struct mat_row *r, int 
 
 /* ---- keys and values per head ---- */
 
+/* What chooses blocks. */
+static sl_status load_block_index(struct model *m, int il, struct layer *l, sl_err *err)
+{
+    const struct arch_cfg *c = &m->cfg;
+    const struct mat_row mats[] = {
+        {ROLE_INDEX_Q, (int64_t)c->n_index * c->d_index, c->d_model, DEV_USE_LATENT, &l->index_q},
+        {ROLE_INDEX_K, c->d_index, c->d_model, DEV_USE_LATENT, &l->index_k}};
+    if (c->layer[il].index != ARCH_INDEX_OWN) return SL_OK;
+    SL_TRY(matrices(m, il, mats, BASE_COUNT_OF(mats), err));
+    SL_TRY(model_load_role_vector(m, il, ROLE_INDEX_K_NORM, c->d_index, &l->index_norm, err));
+    return model_load_role_vector(m, il, ROLE_INDEX_Q_NORM, c->d_index, &l->index_q_norm, err);
+}
+
 static sl_status load_gqa(struct model *m, int il, struct layer *l, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
@@ -43,6 +56,7 @@ static sl_status load_gqa(struct model *m, int il, struct layer *l, sl_err *err)
         if (c->per_head >> r & 1) SL_TRY(model_load_role_vector(m, il, r, c->n_head, &v, err));
         l->per_head.of[i] = v;
     }
+    SL_TRY(load_block_index(m, il, l, err));
     if (!c->qk_norm) return SL_OK;
     SL_TRY(model_load_role_vector(m, il, ROLE_Q_NORM, c->d_q_norm, &l->q_norm, err));
     return model_load_role_vector(m, il, ROLE_K_NORM, c->d_k_norm, &l->k_norm, err);

@@ -17,8 +17,6 @@
  * them without naming one, and this is its default. */
 #define LATENT_EPS 1e-6f
 
-#define INDEX_EPS 1e-6f /* of the layer norm of index keys, in the published code too */
-
 /* Materialising pays when at least crit = r * (nope + v) / (2r - nope - v) queries share a key. A
  * prompt in one chunk breaks even when it is a little longer than where it begins to be
  * materialised; much earlier than crit would only keep short answers from being found again as
@@ -30,20 +28,6 @@ int model_mla_expand_from(const struct arch_cfg *c)
     int64_t crit = (int64_t)c->kv_lora * (c->d_nope + c->d_v) / gain;
     int64_t at = (crit + 64) / 128 * 128;
     return at > INT_MAX ? INT_MAX : (int)at;
-}
-
-/* Do tokens of the layer see some positions only, in sequences as long as they can be? */
-static bool is_sparse(const struct model *m, int il)
-{
-    return m->cfg.layer[il].index && m->opts.n_ctx > m->cfg.index_top;
-}
-
-/* The first n_rot values of an index key, or of every head of its queries. */
-static void index_rope(struct emit *e, float *x, int n_head)
-{
-    int d = e->m->cfg.d_index;
-    model_rope_emit(e, x, n_head, (int64_t)n_head * d, d);
-    e->op[e->n - 1].u.rope.style = e->m->cfg.index_rope == ARCH_ROPE_PAIRS;
 }
 
 /* Products of the layer's input, with those of its indexer, where it has one. */
@@ -106,37 +90,6 @@ static void queries(struct emit *e, const struct layer *l)
          .y = {s->q, l->index_q ? s->index_q : NULL});
 }
 
-/* The key that the layer's indexer knows a position by. */
-static void index_key(struct emit *e, const struct layer *l)
-{
-    float *k = e->side->index_k;
-    EMIT(e, norm, .x = k, .w = l->index_norm, .b = l->index_bias, .eps = INDEX_EPS,
-         .n = e->m->cfg.d_index, .y = k);
-    index_rope(e, k, 1);
-}
-
-/* The positions that tokens see: the layer's indexer chooses them, or they come to its side from
- * that of the last one that did, unless they are there. */
-static void pick(struct emit *e, const struct layer *l, struct model_kv_place at)
-{
-    const struct side *s = e->side;
-    const struct arch_cfg *c = &e->m->cfg;
-    int i = 0;
-    if (l->index_q) {
-        index_rope(e, s->index_q, c->n_index);
-        EMIT(e, index, .group = at.group, .layer = at.layer, .n_head = c->n_index, .d = c->d_index,
-             .top = c->index_top, .q = s->index_q, .w = s->index_w, .pick = s->pick);
-        e->picked[0] = s;
-        e->n_picked = 1;
-    }
-    while (i < e->n_picked && e->picked[i] != s)
-        i++;
-    if (i < e->n_picked) return;
-    model_move_emit(e, (struct at){e->picked[0], e->picked[0]->pick}, (struct at){s, s->pick},
-                    c->index_top, false);
-    e->picked[e->n_picked++] = s;
-}
-
 void model_mla_emit(struct emit *e, const struct layer *l)
 {
     const struct side *s = e->side;
@@ -144,19 +97,19 @@ void model_mla_emit(struct emit *e, const struct layer *l)
     int H = e->m->dims.n_head;
     int64_t row = c->kv_lora + c->d_rope;
     enum model_part gated = l->is_moe ? MODEL_SHARED : MODEL_DENSE;
-    bool sparse = is_sparse(e->m, e->layer);
+    bool sparse = model_index_is_sparse(e->m, e->layer);
     queries(e, l);
     EMIT(e, norm, .x = s->k, .w = l->kv_a_norm, .eps = LATENT_EPS, .n = c->kv_lora, .ldx = row,
          .ldy = row, .y = s->k);
     model_tap_emit(e, MODEL_TAP_KV_B, s->k, c->kv_lora, row);
-    if (l->index_k) index_key(e, l);
+    if (l->index_k) model_index_key(e, l);
     model_rope_emit(e, s->k + c->kv_lora, 1, row, row);
     if (!e->entries) model_rope_emit(e, s->q + c->d_nope, H, (int64_t)H * c->d_head, c->d_head);
     struct model_kv_place at = model_kv_here(e->m, e->layer);
     EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = s->k, .ldk = row,
-         .v = l->index_k ? s->index_k : NULL, .ldv = c->d_index);
+         .i = l->index_k ? s->index_k : NULL, .ldi = c->d_index);
     if (e->entries) return;
-    if (sparse) pick(e, l, at);
+    if (sparse) model_index_pick(e, l, at);
     EMIT(e, attn_mla, .group = at.group, .layer = at.layer, .n_head = H, .r = c->kv_lora,
          .nope = c->d_nope, .rope = c->d_rope, .v = c->d_v, .scale = (float)c->attn_scale,
          .w_kb = l->k_b, .w_vb = l->v_b, .q = s->q, .y = model_cols_of(e, s->y, s->y_cols),
@@ -164,20 +117,4 @@ void model_mla_emit(struct emit *e, const struct layer *l)
          .n_mask = sparse ? model_mla_mask_until(c) : 0,
          .next = {l->o, l->is_moe ? model_if_here(e, MODEL_ROUTER, l->router) : NULL,
                   model_if_here(e, gated, l->gate_up), model_if_here(e, gated, l->down)});
-}
-
-sl_status model_index_check(const struct model *m, sl_err *err)
-{
-    const struct arch_cfg *c = &m->cfg;
-    const struct model_dims *d = &m->dims;
-    int own = -1;
-    for (int il = d->layer0; il < d->layer0 + d->n_layer; il++) {
-        if (c->layer[il].index == ARCH_INDEX_OWN) own = il;
-        if (c->layer[il].index != ARCH_INDEX_SHARED || !is_sparse(m, il) || own >= 0) continue;
-        return SL_FAIL(err, UNSUPPORTED,
-                       "layer %d sees what the indexer of one before it chooses: a stage can not "
-                       "begin with it",
-                       il);
-    }
-    return SL_OK;
 }

@@ -17,9 +17,10 @@ struct layer {
     dev_mat *q, *k, *v, *o;    /* GQA; q also MLA without q_lora */
     dev_mat *q_a, *q_b, *kv_a; /* MLA */
     dev_mat *k_b, *v_b;        /* MLA: stacks of H: [r, nope], [v, r] */
-    /* MLA: queries, key and weights of an indexer, or NULL; of its layer norm, device f32 */
+    /* queries, key and weights (MLA) of an indexer, or NULL; of the norm of its keys, and of its
+     * queries (GQA) or its bias (MLA), device f32 */
     dev_mat *index_q, *index_k, *index_w;
-    float *index_norm, *index_bias;
+    float *index_norm, *index_bias, *index_q_norm;
     /* gated delta: queries, keys and values, z, b, a; or all of them in the first, b and a in the
      * second */
     dev_mat *in[4];
@@ -90,7 +91,7 @@ struct side {
     float *qa, *h;        /* [T, q_lora], [T, F] */
     float *qg;            /* [T, H, 2 d] queries and their gates */
     float *index_q, *index_k, *index_w; /* [T, n_index, d_index], [T, d_index], [T, n_index] */
-    int32_t *pick;                      /* [T, index_top] positions that an indexer chose */
+    int32_t *pick;                      /* [T, model_index_cols] what an indexer chose */
     float *mix;           /* [T, model_delta_cols] what a delta layer takes */
     float *share;         /* [T] what shared experts are gated by */
     float *logit_r, *weight_r, *shared; /* [T, E], [T, K], [T, D] */
@@ -394,9 +395,11 @@ void model_own_give(struct model *m, const struct model_rows *own, struct model_
  * half's buffers; programs. Errors: NOMEM, as dev_prog_open. */
 /* mla.c: where tokens of prompts that see some positions only begin to be absorbed. */
 int model_mla_mask_until(const struct arch_cfg *c);
-/* Layers that see what the indexer of another chooses are in its stage. UNSUPPORTED names the
- * layer. */
+/* index.c: layers that see what the indexer of another chooses are in its stage. UNSUPPORTED names
+ * the layer. */
 sl_status model_index_check(const struct model *m, sl_err *err) BASE_MUST_USE;
+/* Positions or blocks that an indexer chooses for a token, of all heads of this rank. */
+int model_index_cols(const struct arch_cfg *c, const struct model_dims *d);
 sl_status model_micro_check(const struct model *m, sl_err *err) BASE_MUST_USE;
 sl_status model_micro_open(struct model *m, sl_err *err) BASE_MUST_USE;
 sl_status model_micro_progs(struct model *m, sl_err *err) BASE_MUST_USE;

@@ -73,11 +73,11 @@ struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_
             g->d_k = (int)dev_scan_state((d ? d->n_head : c->n_head) * c->d_head);
         } else if (c->kv_lora) {
             g->d_k = c->kv_lora + c->d_rope;
-            g->d_i = c->d_index;
         } else {
             g->n_head = d ? d->n_head_kv : c->n_head_kv;
             g->d_k = g->d_v = c->d_head;
         }
+        if (i == DEV_KV_PAGED) g->d_i = c->d_index;
     }
     for (int i = 0; i < c->n_layer + c->n_mtp; i++) {
         int g = model_kv_group(c, i);

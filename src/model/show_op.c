@@ -169,9 +169,11 @@ static void show_kv_put(struct shown *s, const struct dev_kv_put *p)
 {
     takes(s, p->k, p->ldk);
     takes(s, p->v, p->ldv);
+    takes(s, p->i, p->ldi);
     whole(s, "cache_group", p->group);
     whole(s, "cache_layer", p->layer);
-    SAY(s, "cache = %s%s%s", NAME(s, p->k), p->v ? ", " : "", p->v ? NAME(s, p->v) : "");
+    SAY(s, "cache = %s%s%s%s%s", NAME(s, p->k), p->v ? ", " : "", p->v ? NAME(s, p->v) : "",
+        p->i ? ", " : "", p->i ? NAME(s, p->i) : "");
 }
 
 static void show_attn(struct shown *s, const struct dev_attn *p)
@@ -195,18 +197,32 @@ static void show_attn(struct shown *s, const struct dev_attn *p)
         yes(s, word[i], p->per_head.of[i]);
         if (p->per_head.of[i]) SAY(s, ", %s", word[i]);
     }
+    takes(s, p->some.pick, p->some.n_pick);
+    whole(s, "block", p->some.blk);
+    whole(s, "picked", p->some.n_pick);
+    if (p->some.pick)
+        SAY(s, "; from position %d on to blocks of %d at %s", p->some.blk * p->some.n_pick,
+            p->some.blk, NAME(s, p->some.pick));
 }
 
 static void show_index(struct shown *s, const struct dev_index *p)
 {
     takes(s, p->q, (int64_t)p->n_head * p->d);
     takes(s, p->w, p->n_head);
-    gives(s, p->pick, p->top);
+    gives(s, p->pick, (int64_t)p->top * (p->blk ? p->n_head : 1));
     whole(s, "cache_group", p->group);
     whole(s, "cache_layer", p->layer);
     whole(s, "heads", p->n_head);
     whole(s, "key", p->d);
     whole(s, "top", p->top);
+    whole(s, "block", p->blk);
+    whole(s, "local", p->n_local);
+    if (p->blk) {
+        SAY(s, "%s = %d best blocks of %d positions, the last %d among them, by %s over cache: ",
+            NAME(s, p->pick), p->top, p->blk, p->n_local, NAME(s, p->q));
+        SAY(s, "%d heads of %d, each by itself", p->n_head, p->d);
+        return;
+    }
     SAY(s, "%s = %d best positions by %s over cache: %d heads of %d, weighed by %s",
         NAME(s, p->pick), p->top, NAME(s, p->q), p->n_head, p->d, NAME(s, p->w));
 }

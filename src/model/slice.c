@@ -42,7 +42,7 @@ static int64_t rows_cut(const struct arch_cfg *c, enum arch_role role)
         return c->d_ff_expert;
     case ROLE_GATE_SHEXP:
     case ROLE_UP_SHEXP:
-        return (int64_t)c->d_ff_expert * c->n_shared;
+        return arch_d_shared(c);
     case ROLE_MTP_HEAD:
     case ROLE_MTP_EMBED:
         return c->n_vocab;
@@ -168,6 +168,9 @@ struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_d
     if (d->n_slot && model_part_of(role) == MODEL_EXPERTS)
         return slice_of_spread(c, d, role, rows);
     if (c->per_head >> role & 1) return (struct model_slice){d->head0, d->n_head};
+    if (role == ROLE_INDEX_Q && c->index_blk) /* they choose for their key heads */
+        return (struct model_slice){(int64_t)d->head_kv0 * c->d_index,
+                                    (int64_t)d->n_head_kv * c->d_index};
     switch (cut_of[role]) {
     case HEADS:
         return (struct model_slice){d->head0 * head_rows(c, role), d->n_head * head_rows(c, role)};

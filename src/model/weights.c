@@ -279,13 +279,10 @@ static sl_status put_part(struct model *m, enum arch_role role, const float *hos
     return model_load_put(m, role, host + s.row0, s.n_row, out, err);
 }
 
-/* Weights of norms that the file has less 1. */
+/* Weights of norms that the file has less 1; the last norm's are known as those of MTP layers. */
 static bool lacks_one(const struct arch_cfg *c, enum arch_role role)
 {
-    bool is_norm = role == ROLE_ATTN_NORM || role == ROLE_FFN_NORM || role == ROLE_Q_NORM ||
-                   role == ROLE_K_NORM || role == ROLE_MTP_ENORM || role == ROLE_MTP_HNORM ||
-                   role == ROLE_MTP_HEAD_NORM;
-    return c->norm_one && is_norm;
+    return c->norm_one && arch_is_less(c, &(struct arch_name){.global = -1, .role = (int)role});
 }
 
 sl_status model_load_vector(struct model *m, const char *name, enum arch_role role, int64_t n,

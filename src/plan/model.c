@@ -12,11 +12,13 @@ double plan_index_layers(const struct plan_model *m)
     return m->n_index ? m->n_index : m->layers;
 }
 
-/* Parameters of one indexer. */
+/* Parameters of one indexer that every rank repeats. */
 static double index_params(const struct plan_model *m)
 {
     double D = m->hidden, d = m->index_dim;
-    return m->index_topk > 0 ? m->q_lora * m->index_heads * d + D * d + D * m->index_heads : 0;
+    if (m->index_topk <= 0) return 0;
+    if (m->attn == PLAN_ATTN_GQA) return D * d;
+    return m->q_lora * m->index_heads * d + D * d + D * m->index_heads;
 }
 
 /* Attention parameters of one layer: split by TP, and repeated on each rank. */
@@ -45,7 +47,10 @@ static void attn_params(const struct plan_model *m, double *split, double *repl)
     }
     double full = D * H * m->head_dim * 2 + 2 * D * m->kv_heads * m->head_dim;
     if (m->attn == PLAN_ATTN_GQA) {
+        double share = plan_index_layers(m) / m->layers;
         *split = full;
+        if (m->index_topk > 0) *split += share * D * m->index_heads * m->index_dim;
+        *repl += share * index_params(m);
         return;
     }
     double keys = 2.0 * m->lin_k * (m->lin_key ? m->lin_key : m->lin_d);
@@ -194,9 +199,9 @@ double plan_kv_bytes(const struct plan_model *m, double ctx, double bits, int tp
         return b * m->head_dim * (win * L + m->n_c4 * ctx / 4 + m->n_c128 * ctx / 128) +
                256.0 * m->n_c4 * ctx / 4;
     }
-    double split = fmax(1, fmin(tp, m->kv_heads));
-    double full = 2.0 * m->kv_heads * m->head_dim * b * ctx / split;
-    if (m->attn == PLAN_ATTN_GQA) return full / ctx * plan_keys_seen(m, ctx);
+    double split = fmax(1, fmin(tp, m->kv_heads)), pair = 2.0 * m->kv_heads * m->head_dim * b;
+    double full = pair * ctx / split, index = m->index_topk > 0 ? m->index_dim * b : 0;
+    if (m->attn == PLAN_ATTN_GQA) return pair / split * plan_keys_seen(m, ctx) + L * ctx * index;
     double width = m->lin_key ? m->lin_key : m->lin_d, n = m->n_lin ? m->n_lin : floor(L * 0.75);
     double state = m->lin_v * width * m->lin_d * 4 / fmax(1, fmin(tp, m->lin_v));
     return (L - n) * full + n * state;

@@ -182,7 +182,17 @@ static double comm_time(const struct plan_case *c, double tok_rank, double tok_a
 
 static double index_share(const struct plan_model *m)
 {
+    if (m->attn == PLAN_ATTN_GQA) return 0.6; /* the largest of a block, few of which are chosen */
     return fmin(0.6, INDEX_SHARE * 2048 / m->index_topk);
+}
+
+/* Positions of a context of ctx whose keys are looked at where each of q queries chooses, summed
+ * over the layers (GQA). */
+static double keys_chosen(const struct plan_model *m, double ctx, double q)
+{
+    double n = plan_index_layers(m);
+    if (m->index_topk <= 0) return plan_keys_seen(m, ctx);
+    return n * fmin(ctx, q * m->index_topk) + (m->layers - n) * ctx;
 }
 
 /* KV bytes that attention reads in one decode step for one sequence that verifies q tokens, all
@@ -196,6 +206,10 @@ static double kv_read(const struct plan_model *m, double ctx, double bits, int t
         double win = fmin(ctx, m->window);
         return b * m->head_dim *
                (win * L + m->n_c4 * fmin(ctx / 4, q * m->index_topk) + m->n_c128 * ctx / 128);
+    }
+    if (m->attn == PLAN_ATTN_GQA && m->index_topk > 0) {
+        double split = fmax(1, fmin(tp, m->kv_heads));
+        return 2.0 * m->kv_heads * m->head_dim * b / split * keys_chosen(m, ctx, q);
     }
     return plan_kv_bytes(m, ctx, bits, tp);
 }
@@ -221,7 +235,7 @@ double plan_attn_flop(const struct plan_model *m, double ctx)
                    m->n_c128 * ctx / 128;
         return 4 * H * m->head_dim * n;
     }
-    double keys = m->attn == PLAN_ATTN_HYB ? ceil(L / 4) * ctx : plan_keys_seen(m, ctx);
+    double keys = m->attn == PLAN_ATTN_HYB ? ceil(L / 4) * ctx : keys_chosen(m, ctx, 1);
     return 4 * H * m->head_dim * keys;
 }
 
@@ -232,7 +246,8 @@ static double index_flop(const struct plan_model *m, double ctx)
 }
 
 /* Seconds of attention of seq sequences on a rank, q queries each. The index is repeated on every
- * rank of a TP group: its score is a sum over heads, which no engine splits. */
+ * rank of a TP group: its score is a sum over heads, which no engine splits; where every head
+ * chooses for itself (GQA) its keys are. */
 static double attn_time(const struct plan_case *c, double seq, double q, double ctx)
 {
     const struct plan_model *m = c->model;
@@ -245,7 +260,8 @@ static double attn_time(const struct plan_case *c, double seq, double q, double 
     if (m->index_topk <= 0) return t;
     double eight = fmax(peak[PLAN_NUM_BF16], fmax(peak[PLAN_NUM_INT8], peak[PLAN_NUM_FP8]));
     double keys = seq * index_keys(m, ctx) * m->index_dim * c->kv_bits / 8 / bw;
-    return t + fmax(keys, tok * index_flop(m, ctx) / (eight * index_share(m)));
+    double split = m->attn == PLAN_ATTN_GQA ? fmin(c->lay.tp, m->kv_heads) : 1;
+    return t + fmax(keys, tok * index_flop(m, ctx) / split / (eight * index_share(m)));
 }
 
 /* Operators that one layer launches, beside those of a DeepSeek layer with 16-bit activations
@@ -254,7 +270,7 @@ double plan_layer_ops(const struct plan_case *c)
 {
     const struct plan_model *m = c->model;
     double attn = m->attn == PLAN_ATTN_GQA ? 6 : m->attn == PLAN_ATTN_V4 ? 20 : 12;
-    if (m->attn == PLAN_ATTN_MLA && m->index_topk > 0) attn += 6;
+    if (m->attn != PLAN_ATTN_V4 && m->index_topk > 0) attn += 6;
     double ffn = m->experts > 0 ? (14.0 * m->moe_layers + 4.0 * m->dense_layers) / m->layers : 4;
     double quant = c->fmt.act == PLAN_NUM_BF16 ? 0 : 6;
     return (attn + ffn + quant) / 26;
@@ -462,7 +478,9 @@ double plan_prompt_flop(const struct plan_model *m, double n, double past)
                     2.0 * m->index_heads * m->index_dim * m->n_c4 * mean / 4);
     }
     if (m->attn == PLAN_ATTN_HYB) return ceil(L / 4) * 4 * H * m->head_dim * pairs;
-    return 4 * H * m->head_dim * n * plan_keys_seen(m, past + n / 2);
+    double index = m->index_topk > 0 ? plan_index_layers(m) : 0;
+    return 4 * H * m->head_dim * n * keys_chosen(m, past + n / 2, 1) +
+           index * 2.0 * m->index_heads * m->index_dim * pairs;
 }
 
 /* All experts once over the bus; copying into pinned pages goes on beside the transfer. */

@@ -45,8 +45,10 @@ struct plan_model {
     int lin_k, lin_v, lin_d; /* HYB: linear-attention key heads, value heads, width; 0 unknown */
     int lin_key, lin_conv, n_lin; /* width of keys, 0 = lin_d; taps; such layers, 0 = 3 of 4 */
     bool shared_gate;             /* a row more beside the shared experts */
-    int index_heads, index_dim, index_topk; /* sparse indexer (V3.2, GLM-5, V4); 0 none */
-    int n_index; /* MLA: layers with an indexer of their own, of all that keep its keys; 0 = all */
+    /* sparse indexer (V3.2, GLM-5, V4; GQA: MiniMax-M3); 0 none. index_topk: in positions */
+    int index_heads, index_dim, index_topk;
+    int n_index; /* layers with an indexer of their own, of all that keep its keys; 0 = all. Of
+                    GQA the others see everything */
     int n_c4, n_c128, window; /* V4: layers compressed 4 and 128 times, window length */
     int n_window;             /* GQA: layers that see a window only (gpt-oss) */
     bool qk_norm;             /* GQA: queries and keys are normed */

@@ -214,11 +214,11 @@ static bool is_maker(const struct group *g, const struct quant_item *it)
     }
 }
 
-static bool is_user(const struct group *g, const struct quant_item *it)
+static bool is_user(const struct quant_plan *p, const struct group *g, const struct quant_item *it)
 {
     enum quant_input in;
-    return it->n_dim >= 2 && coded(it->type) && quant_input_of(&it->id, &in) && in == g->in &&
-           it->cols == g->st->n_col &&
+    return it->n_dim >= 2 && coded(it->type) && quant_input_of(&p->cfg, &it->id, &in) &&
+           in == g->in && it->cols == g->st->n_col &&
            (in != QUANT_IN_DOWN_EXPS || it->id.expert < 0 || it->id.expert == g->expert);
 }
 
@@ -298,7 +298,7 @@ static sl_status one_group(const struct search *s, struct group *g, sl_err *err)
     void *q = NULL;
     int n_m = 0, n_user = 0;
     for (int i = s->first[g->layer]; i >= 0; i = s->next[i]) {
-        if (is_user(g, &p->item[i])) n_user++;
+        if (is_user(p, g, &p->item[i])) n_user++;
         if (is_maker(g, &p->item[i])) maker = &p->item[i];
     }
     if (!maker || !n_user) return SL_OK;
@@ -310,7 +310,7 @@ static sl_status one_group(const struct search *s, struct group *g, sl_err *err)
     m = q;
     SL_TRY_OUT(open_work(g->fold.n, &a, &k, err));
     for (int i = s->first[g->layer]; i >= 0; i = s->next[i])
-        if (is_user(g, &p->item[i])) SL_TRY_OUT(take_sample(s, g, &p->item[i], &m[n_m++], err));
+        if (is_user(p, g, &p->item[i])) SL_TRY_OUT(take_sample(s, g, &p->item[i], &m[n_m++], err));
     try_all(s, g, m, n_m, &k);
     if (g->found && vector) SL_TRY_OUT(bend(s, g, maker, err));
 out:

@@ -9,13 +9,6 @@
 #define MAX_HEAD 4096 /* as the readers of configurations allow */
 #define MAX_WIDTH 256
 
-static bool is_norm(const struct arch_name *id)
-{
-    return id->global == GLOBAL_NORM || id->role == ROLE_ATTN_NORM || id->role == ROLE_FFN_NORM ||
-           id->role == ROLE_Q_NORM || id->role == ROLE_K_NORM || id->role == ROLE_MTP_ENORM ||
-           id->role == ROLE_MTP_HNORM || id->role == ROLE_MTP_HEAD_NORM;
-}
-
 static bool is_packed(int role)
 {
     return role == ROLE_DELTA_QKVZ || role == ROLE_DELTA_BA;
@@ -103,10 +96,6 @@ sl_status quant_delta_item(const struct quant_plan *p, struct quant_item *it, sl
 {
     const struct arch_cfg *c = &p->cfg;
     bool to_hf = p->to == IO_HF, vector = it->n_dim == 1;
-    if (is_norm(&it->id)) {
-        it->less = to_hf;
-        it->add = (c->norm_one ? 1.0f : 0.0f) - (to_hf ? 1.0f : 0.0f);
-    }
     if (it->id.role == ROLE_DELTA_DECAY) it->decay = to_hf ? -1 : 1;
     if (arch_tiles_delta(c)) set_heads(c, it);
     if (vector && it->move == QUANT_HEADS)

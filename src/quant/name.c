@@ -118,7 +118,7 @@ enum quant_class quant_class_of(const struct arch_name *id, const char *name, in
     }
 }
 
-bool quant_input_of(const struct arch_name *id, enum quant_input *in)
+bool quant_input_of(const struct arch_cfg *c, const struct arch_name *id, enum quant_input *in)
 {
     if (id->global == GLOBAL_HEAD) {
         *in = QUANT_IN_HEAD;
@@ -142,8 +142,10 @@ bool quant_input_of(const struct arch_name *id, enum quant_input *in)
         *in = QUANT_IN_ATTN;
         return true;
     case ROLE_Q_B:
-    case ROLE_INDEX_Q:
         *in = QUANT_IN_Q_B;
+        return true;
+    case ROLE_INDEX_Q:
+        *in = c->q_lora ? QUANT_IN_Q_B : QUANT_IN_ATTN;
         return true;
     case ROLE_KV_B:
     case ROLE_V_B: /* the latent; attn_k_b has other columns */

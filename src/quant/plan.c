@@ -59,6 +59,14 @@ static bool is_cross_delta(const struct quant_plan *p)
     return io_model_kind(p->src) != p->to && p->cfg.n_delta_k > 0;
 }
 
+/* Weights of norms that files of one kind have less 1. */
+static void set_norm(const struct quant_plan *p, struct quant_item *it)
+{
+    if (!p->has_cfg || !arch_is_less(&p->cfg, &it->id)) return;
+    it->less = p->to == IO_HF;
+    it->add = (p->cfg.norm_one ? 1.0f : 0.0f) - (it->less ? 1.0f : 0.0f);
+}
+
 static sl_status describe(const struct quant_plan *p, struct quant_item *it, const char *name,
                           struct weight *w, sl_err *err)
 {
@@ -116,6 +124,7 @@ static sl_status add_same(struct quant_plan *p, const char *name, const struct a
                        io_path(p->src), name, abs(it->perm));
     bool exact = it->n_dim == 1 || id->role == ROLE_ROUTER || id->role == ROLE_INDEX_W;
     it->store = quant_store_of(p->to, io_model_kind(p->src), &w, exact);
+    set_norm(p, it);
     return is_cross_delta(p) ? quant_delta_item(p, it, err) : SL_OK;
 }
 

@@ -19,7 +19,7 @@
 void quant_name_in(const struct arch_naming *by, const struct arch_name *id, char *buf, int n);
 enum quant_class quant_class_of(const struct arch_name *id, const char *name, int n_dim);
 /* The statistics that belong to the columns of a matrix: false = none do. */
-bool quant_input_of(const struct arch_name *id, enum quant_input *in);
+bool quant_input_of(const struct arch_cfg *c, const struct arch_name *id, enum quant_input *in);
 /* Names of weights, not of their scales: the i-th tensor of m as a weight's name in buf (false: it
  * is a scale or the like). */
 bool quant_weight_name(const io_model *m, int i, char *buf, int n);

@@ -230,7 +230,7 @@ static sl_status open_parts(struct quant_rows *r, sl_err *err)
     r->weight = (float **)(void *)(r->row + r->n_part);
     for (int e = 0; e < r->n_part; e++) {
         int expert = stack ? e : it->id.expert;
-        if (quant_input_of(&it->id, &in)) {
+        if (quant_input_of(&p->cfg, &it->id, &in)) {
             int of = in == QUANT_IN_DOWN_EXPS ? expert : -1;
             r->col[e] = quant_fold_get(p->folds, in, it->id.layer, of);
             const struct quant_stat *s =

@@ -37,7 +37,8 @@ def config(arch, kind, **kw):
 # their projections in two matrices and two value heads for a key head, beside attention with a gate
 # and a shared expert with one; the same with projections apart, three value heads for a key head,
 # whose widths differ, and no experts; indexers with the two forms of rope, the MTP layer's among
-# them, and layers that share what one below them has chosen.
+# them, and layers that share what one below them has chosen; blocks that key heads choose, clamped
+# units in dense layers and a shared expert too.
 CONFIGS = {
     "llama": config("LlamaForCausalLM", "llama", hidden_size=768, intermediate_size=768,
                     num_hidden_layers=2, num_attention_heads=10, num_key_value_heads=2,
@@ -145,6 +146,16 @@ CONFIGS = {
                           topk_group=1, topk_method="noaux_tc", norm_topk_prob=True,
                           num_nextn_predict_layers=0, rope_scaling=None,
                           **dict(MLA, v_head_dim=96)),
+    "minimax_m3": config("MiniMaxM3VLForCausalLM", "minimax_m3_vl_text", hidden_size=768,
+                         dense_intermediate_size=512, intermediate_size=256,
+                         shared_intermediate_size=512, num_hidden_layers=2,
+                         num_attention_heads=8, num_key_value_heads=2, head_dim=128,
+                         rotary_dim=64, rope_theta=5000000, use_qk_norm=True,
+                         num_local_experts=6, num_experts_per_tok=2,
+                         mlp_layer_types=["dense", "sparse"], routed_scaling_factor=2.0,
+                         layer_types=["minimax_m3_sparse"] * 2, index_n_heads=2,
+                         index_head_dim=128, index_block_size=16, index_topk_blocks=2,
+                         index_local_blocks=1),
 }
 INT4 = dict(quant_method="compressed-tensors", format="pack-quantized",
             ignore=["re:.*self_attn.*", "re:.*shared_experts.*", "re:.*lm_head",
@@ -166,7 +177,8 @@ SOME = {"long": ("q4_0", "int8"),  # which is slow
         "qwen3_next": ("bf16", "q4_0", "q6_k", "int8"),
         "qwen3_5": ("q4_k", "awq"),
         "deepseek_v32": ("q4_k", "int8"),
-        "glm_moe_dsa": ("q6_k",)}
+        "glm_moe_dsa": ("q6_k",),
+        "minimax_m3": ("q4_k", "int8")}
 TOKENIZER = {"qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3_moe",
              "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3"}
 
@@ -186,6 +198,10 @@ def has_delta(c):
     return "linear_num_value_heads" in c
 
 
+def is_m3(c):
+    return c["model_type"] == "minimax_m3_vl_text"
+
+
 def is_delta(c, i):
     if "full_attention_interval" in c:
         return (i + 1) % c["full_attention_interval"] != 0
@@ -198,7 +214,8 @@ class Weights:
 
     def __init__(self, name):
         self.rng = random.Random("sluice wide " + name)
-        self.less = 1.0 if has_delta(text_of(name)) else 0.0  # norms' weights are stored less 1
+        c = text_of(name)
+        self.less = 1.0 if has_delta(c) or is_m3(c) else 0.0  # norms' weights are stored less 1
         self.out = []
 
     def mat(self, name, rows, cols, gain=1.0):
@@ -279,6 +296,14 @@ def attention(w, c, p):
         w.norm(p + "k_norm.weight", kv * d if whole else d, 1.2)
 
 
+def block_indexer(w, c, p):
+    n, d = c["index_n_heads"], c["index_head_dim"]
+    w.mat(p + "index_q_proj.weight", n * d, c["hidden_size"], 2.0)
+    w.mat(p + "index_k_proj.weight", d, c["hidden_size"], 2.0)
+    w.norm(p + "index_q_norm.weight", d, 1.5)
+    w.norm(p + "index_k_norm.weight", d, 1.2)
+
+
 def indexer(w, c, p):
     n, d = c["index_n_heads"], c["index_head_dim"]
     w.mat(p + "wq_b.weight", n * d, c["q_lora_rank"])
@@ -328,6 +353,8 @@ def minimax_experts(w, c, p, n):
     w.vec(p + "e_score_correction_bias", n, 0.0, 0.1, dtype="F32")
     for e in range(n):
         mlp(w, c, f"{p}experts.{e}.", c["intermediate_size"], ("w1", "w3", "w2"))
+    if is_m3(c):
+        mlp(w, c, p + "shared_experts.", c["shared_intermediate_size"])
 
 
 def is_dense(c, i):
@@ -347,13 +374,15 @@ def layer(w, c, i):
     types = c.get("indexer_types", [])
     if "index_topk" in c and (i >= len(types) or types[i] == "full"):
         indexer(w, c, p + "self_attn.indexer.")
+    if is_m3(c):
+        block_indexer(w, c, p + "self_attn.")
     if not n or is_dense(c, i):
-        mlp(w, c, p + "mlp.", c["intermediate_size"])
+        mlp(w, c, p + "mlp.", c.get("dense_intermediate_size") or c["intermediate_size"])
         return
     if c["model_type"] == "gpt_oss":
         gpt_oss_experts(w, c, p, n)
         return
-    if c["model_type"] == "minimax_m2":
+    if c["model_type"] == "minimax_m2" or is_m3(c):
         minimax_experts(w, c, p, n)
         return
     w.mat(p + "mlp.gate.weight", n, D, 2.0)

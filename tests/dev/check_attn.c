@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention over the paged cache: all KV types, ragged batches, scattered blocks, freed blocks
  * poisoned. */
-#include "check.h"
-
-#define LAYERS 2
-#define U16 0x1p-9 /* unit roundoff of bf16 */
+#include "check_attn.h"
 
 static double q8_value(const float *x, int n, int i)
 {
@@ -17,7 +14,7 @@ static double q8_value(const float *x, int n, int i)
 }
 
 /* What the cache keeps of x[i]; groups of Q8 run over the row x[0..n). */
-static double stored(enum dev_kv_type t, const float *x, int n, int i)
+double check_stored(enum dev_kv_type t, const float *x, int n, int i)
 {
     switch (t) {
     case DEV_KV_BF16:
@@ -31,16 +28,7 @@ static double stored(enum dev_kv_type t, const float *x, int n, int i)
     }
 }
 
-/* Sequences of random lengths in random blocks; unused blocks poisoned. */
-struct scene {
-    int S, blk_tok, n_blk, ld, T, group;
-    int pos0[4], n_new[4], len[4];
-    int32_t *table, spare;
-    float *k[4], *v[4]; /* [len][C * d] of each sequence */
-    struct batch b;
-};
-
-static struct scene make_scene(int kw, int vw, int max_len)
+struct scene check_scene(int kw, int vw, int max_len)
 {
     struct scene s = {.S = rand_int(1, 4), .blk_tok = 16 * rand_int(1, 4)};
     for (int i = 0; i < s.S; i++) {
@@ -63,6 +51,13 @@ static struct scene make_scene(int kw, int vw, int max_len)
     return s;
 }
 
+void check_scene_index(struct scene *s, int xw)
+{
+    s->xw = xw;
+    for (int i = 0; i < s->S; i++)
+        s->x[i] = rand_array((int64_t)s->len[i] * xw);
+}
+
 /* The step's table is that of group. */
 static void in_group(struct dev_step *b, int group)
 {
@@ -82,7 +77,7 @@ static void slide(struct scene *s, int window)
 
 /* Fill the cache: everything before the step's tokens in one step, then (put_new) the step's. All
  * other places stay NaN. */
-static void fill(dev *d, dev_kv *kv, const struct scene *s, int kw, int vw)
+void check_fill(dev *d, dev_kv *kv, const struct scene *s, int kw, int vw)
 {
     for (int i = 0; i < s->n_blk; i++)
         dev_kv_poison(d, kv, s->group, i);
@@ -94,11 +89,13 @@ static void fill(dev *d, dev_kv *kv, const struct scene *s, int kw, int vw)
         in_group(&b.b, s->group);
         dev_step_begin(d, kv, &b.b);
         float *k = get_mem(sizeof(float) * (size_t)(b.b.n_tok * kw)),
-              *v = get_mem(sizeof(float) * (size_t)(b.b.n_tok * vw + 1));
+              *v = get_mem(sizeof(float) * (size_t)(b.b.n_tok * vw + 1)),
+              *x = get_mem(sizeof(float) * (size_t)(b.b.n_tok * s->xw + 1));
         for (int t = 0; t < b.b.n_tok; t++) {
             int q = b.seq[t], p = b.b.pos[t];
             memcpy(k + t * kw, s->k[q] + p * kw, sizeof(float) * (size_t)kw);
             if (vw) memcpy(v + t * vw, s->v[q] + p * vw, sizeof(float) * (size_t)vw);
+            if (s->xw) memcpy(x + t * s->xw, s->x[q] + p * s->xw, sizeof *x * (size_t)s->xw);
         }
         for (int l = 0; l < LAYERS; l++)
             dev_kv_put(d, &b.b,
@@ -107,21 +104,12 @@ static void fill(dev *d, dev_kv *kv, const struct scene *s, int kw, int vw)
                                             .layer = l,
                                             .k = k,
                                             .v = vw ? v : NULL,
+                                            .i = s->xw ? x : NULL,
                                             .ldk = kw,
-                                            .ldv = vw});
+                                            .ldv = vw,
+                                            .ldi = s->xw});
     }
 }
-
-/* Attention of one query over positions [lo, hi). u16: what queries, keys, weights and values are
- * rounded to besides (0 = not). */
-struct query {
-    int lo, hi, d, dv;
-    const int32_t *pick; /* NULL, or [hi] which positions these are */
-    double scale, u16;
-    const float *q, *sink; /* sink: one more score beside the keys, or NULL */
-    double (*key)(void *arg, int p, int i), (*value)(void *arg, int p, int i);
-    void *arg;
-};
 
 static int at(const struct query *f, int i)
 {
@@ -130,7 +118,7 @@ static int at(const struct query *f, int i)
 
 /* softmax(scale q k) v in double; tolerance: scores err by u (d + 2) sum|q k| scale, which scales
  * weights by e^err; sums over n add u n. */
-static void attend(const struct query *f, double *y, double *tol)
+void check_attend(const struct query *f, double *y, double *tol)
 {
     int n_lo = f->lo, n_hi = f->hi;
     const float *sink = f->sink;
@@ -163,20 +151,15 @@ static void attend(const struct query *f, double *y, double *tol)
     free(w);
 }
 
-struct gqa_arg {
-    const struct scene *s;
-    int seq, head, C, dk, dv;
-    enum dev_kv_type t;
-};
-static double gqa_key(void *arg, int p, int i)
+double check_gqa_key(void *arg, int p, int i)
 {
     struct gqa_arg *a = arg;
-    return stored(a->t, a->s->k[a->seq] + (p * a->C + a->head) * a->dk, a->dk, i);
+    return check_stored(a->t, a->s->k[a->seq] + (p * a->C + a->head) * a->dk, a->dk, i);
 }
-static double gqa_value(void *arg, int p, int i)
+double check_gqa_value(void *arg, int p, int i)
 {
     struct gqa_arg *a = arg;
-    return stored(a->t, a->s->v[a->seq] + (p * a->C + a->head) * a->dv, a->dv, i);
+    return check_stored(a->t, a->s->v[a->seq] + (p * a->C + a->head) * a->dv, a->dv, i);
 }
 
 void check_attn(void)
@@ -188,7 +171,7 @@ void check_attn(void)
             window = rand_int(0, 2) ? 0 : rand_int(1, 200);
         if (trial == 0) C = 1, G = 64, H = 64, dk = dv = 64;
         enum dev_kv_type type = (enum dev_kv_type)(trial % 4);
-        struct scene s = make_scene(C * dk, C * dv, trial % 3 ? 90 : 700);
+        struct scene s = check_scene(C * dk, C * dv, trial % 3 ? 90 : 700);
         dev *d = NULL;
         dev_kv *kv = NULL;
         int coarse = trial / 4 % 2 && type != DEV_KV_F32;
@@ -204,7 +187,7 @@ void check_attn(void)
         struct dev_op own = {.kind = DEV_OP_attn, .u.attn = {.n_head = H, .d_k = dk, .d_v = dv}};
         MUST(dev_reserve(d, &own, 1, &(struct dev_limits){.n_tok = 2800, .n_seq = 4, .n_ctx = 700},
                          &err_));
-        fill(d, kv, &s, C * dk, C * dv);
+        check_fill(d, kv, &s, C * dk, C * dv);
         slide(&s, window);
         float *q = rand_array((int64_t)s.T * H * dk),
               *y = get_mem(sizeof(float) * (size_t)(s.T * H * dv));
@@ -237,10 +220,10 @@ void check_attn(void)
                                          coarse ? U16 : 0,
                                          q + (t * H + h) * dk,
                                          sink ? sink + h : NULL,
-                                         gqa_key,
-                                         gqa_value,
+                                         check_gqa_key,
+                                         check_gqa_value,
                                          &a};
-                attend(&of, want, tol);
+                check_attend(&of, want, tol);
                 compare("attn", y + (t * H + h) * dv, want, tol, dv);
             }
         if (dev_kv_bytes(d, &(struct dev_kv_shape){type, 16, 1, {{0, 1, 1, 1, 64, 64, 0}}}) <
@@ -251,21 +234,12 @@ void check_attn(void)
 }
 
 /* ---- MLA ---- */
-struct mla_arg {
-    const struct scene *s;
-    int seq, r, rope, nope, v;
-    const double *wk, *wv; /* of the head: [r][nope], [v][r] */
-    const float *qn;
-    enum dev_kv_type t;
-    double *kn, *vn;     /* materialised: [len][nope], [len][v] */
-    const int32_t *pick; /* NULL, or [T, n_pick] as of dev_attn_mla */
-    int n_pick;
-};
 static double mla_key(void *arg, int p, int i)
 {
     struct mla_arg *a = arg;
     if (i < a->nope) return a->kn[p * a->nope + i];
-    return stored(a->t, a->s->k[a->seq] + p * (a->r + a->rope), a->r + a->rope, a->r + i - a->nope);
+    int w = a->r + a->rope;
+    return check_stored(a->t, a->s->k[a->seq] + p * w, w, a->r + i - a->nope);
 }
 static double mla_value(void *arg, int p, int i)
 {
@@ -279,7 +253,7 @@ static void materialise(struct mla_arg *a, int len)
     a->vn = calloc((size_t)(len * a->v + 1), sizeof(double));
     for (int p = 0; p < len; p++)
         for (int i = 0; i < a->r; i++) {
-            double c = stored(a->t, a->s->k[a->seq] + p * w, w, i);
+            double c = check_stored(a->t, a->s->k[a->seq] + p * w, w, i);
             for (int k = 0; k < a->nope; k++)
                 a->kn[p * a->nope + k] += a->wk[i * a->nope + k] * c;
             for (int k = 0; k < a->v; k++)
@@ -290,8 +264,8 @@ static void materialise(struct mla_arg *a, int len)
 /* One head's results: q [T][H * (nope + rope)], y [T][H * v] from that head on. coarse: 15-bit
  * activations, which add 2^-15 of the largest value of a group; the latent's products add roundings
  * of r terms. */
-static void check_head(struct mla_arg a, const float *q, const float *y, int n_head, float scale,
-                       int coarse)
+void check_mla_head(struct mla_arg a, const float *q, const float *y, int n_head, float scale,
+                    int coarse)
 {
     const struct dev_step *b = &a.s->b.b;
     int qd = a.nope + a.rope, v = a.v;
@@ -310,7 +284,7 @@ static void check_head(struct mla_arg a, const float *q, const float *y, int n_h
                                      .key = mla_key,
                                      .value = mla_value,
                                      .arg = &a};
-            attend(&of, want, tol);
+            check_attend(&of, want, tol);
             for (int i = 0; i < v; i++)
                 tol[i] = tol[i] * (coarse ? 400 : 1) * (4 + a.r / 8.0) +
                          (coarse ? 1e-2 / sqrt(of.hi) : 3e-6); /* of many, roundings even out */
@@ -361,7 +335,7 @@ void check_mla(void)
         int nope = 32 * rand_int(1, 2), v = 8 * rand_int(1, 6), w = r + rope, qd = nope + rope;
         enum dev_kv_type type =
             bf16 ? (trial % 2 ? DEV_KV_BF16 : DEV_KV_Q8) : (enum dev_kv_type)(trial % 4);
-        struct scene s = make_scene(w, 0, trial % 3 ? 60 : 300);
+        struct scene s = check_scene(w, 0, trial % 3 ? 60 : 300);
         dev *d = NULL;
         dev_kv *kv = NULL;
         dev_mat *wkb = NULL, *wvb = NULL;
@@ -390,7 +364,7 @@ void check_mla(void)
         max.mla_expand_from = trial % 4 < 2 ? 0 : rand_int(0, 60);
         max.keep_bytes = trial % 4 * (int64_t)30000000;
         MUST(dev_reserve(d, &own, 1, &max, &err_));
-        fill(d, kv, &s, w, 0);
+        check_fill(d, kv, &s, w, 0);
         float *q = rand_array((int64_t)s.T * H * qd),
               *y = get_mem(sizeof(float) * (size_t)(s.T * H * v));
         int32_t n_prompt[4];
@@ -419,193 +393,9 @@ void check_mla(void)
                                 NULL, NULL, type, NULL, NULL, NULL, 0};
             a.wk = weight_numbers(&wk[h]);
             a.wv = weight_numbers(&wv[h]);
-            check_head(a, q + h * qd, y + h * v, H, scale, coarse);
+            check_mla_head(a, q + h * qd, y + h * v, H, scale, coarse);
             h += H > 6 ? rand_int(1, 8) : 1;
         }
         dev_close(d);
-    }
-}
-
-/* ---- an indexer ---- */
-
-struct index_case {
-    struct scene s;
-    dev *d;
-    dev_kv *kv;
-    enum dev_kv_type type;
-    int coarse; /* queries are rounded to bf16 */
-    struct dev_index p;
-    struct dev_attn_mla op;
-    struct weight *wk, *wv;
-    float *q, *w; /* of p */
-    int32_t n_prompt[4];
-};
-
-static bool sees_some(const struct index_case *c, int t)
-{
-    return c->s.b.b.pos[t] >= c->p.top;
-}
-
-/* The score of position pos for token t, and how far off a computed one may be; *zero: every head
- * adds nothing, however it is rounded. */
-static double index_score(const struct index_case *c, int t, int pos, double *tol, bool *zero)
-{
-    int n = c->p.n_head, d = c->p.d;
-    const float *k = c->s.v[c->s.b.seq[t]] + pos * d;
-    double sum = 0, all = 0;
-    *tol = 0;
-    *zero = true;
-    for (int h = 0; h < n; h++) {
-        double dot = 0, size = 0, w = (double)c->w[t * n + h];
-        for (int i = 0; i < d; i++) {
-            double x = (double)c->q[(t * n + h) * d + i] * stored(c->type, k, d, i);
-            dot += x;
-            size += fabs(x);
-        }
-        double err = ((d + 4) * U + (c->coarse ? 2 * U16 : 0)) * size;
-        *zero &= dot < -err;
-        *tol += fabs(w) * err;
-        sum += w * fmax(dot, 0);
-        all += fabs(w) * fmax(dot, 0);
-    }
-    *tol += (n + 2) * U * all;
-    return sum;
-}
-
-/* Is row right? Its positions rise, no other one's score is surely larger, and of those that are
- * surely equal, which are zeros, the lower ones are there. */
-static void check_row(const struct index_case *c, int t, const int32_t *row)
-{
-    int n = c->s.b.b.pos[t] + 1, top = c->p.top, at = 0, last_zero = -1;
-    double worst = 1e300, best = -1e300, tol;
-    bool zero;
-    g.n_checked++;
-    for (int i = 0; i < top; i++)
-        if (row[i] < 0 || row[i] >= n || (i && row[i] <= row[i - 1])) {
-            FAIL("index: token %d, place %d: position %d of %d", t, i, row[i], n);
-            return;
-        }
-    for (int pos = 0; pos < n; pos++) {
-        double x = index_score(c, t, pos, &tol, &zero);
-        bool in = at < top && row[at] == pos;
-        at += in;
-        if (in) {
-            worst = fmin(worst, x + tol);
-            if (zero && last_zero >= 0)
-                FAIL("index: token %d sees the zero at %d, not that at %d", t, pos, last_zero);
-        } else {
-            best = fmax(best, x - tol);
-            if (zero) last_zero = pos;
-        }
-    }
-    if (best > worst) FAIL("index: token %d: a score of %g is left out, %g taken", t, best, worst);
-}
-
-static void open_index(struct index_case *c, int trial)
-{
-    static const enum dev_acts acts[] = {DEV_ACTS_F32, DEV_ACTS_AUTO};
-    struct dev_attn_mla *p = &c->op;
-    struct dev_index *x = &c->p;
-    int d_i = 8 * rand_int(1, 9), w = 0;
-    *p = (struct dev_attn_mla){.layer = 1, .n_head = trial == 1 ? 72 : rand_int(1, 20)};
-    p->r = 32 * rand_int(1, 3), p->rope = 8 * rand_int(1, 3), p->nope = 32, p->v = 8;
-    p->scale = 0.2f;
-    w = p->r + p->rope;
-    *x = (struct dev_index){.layer = 1, .n_head = rand_int(1, 3) == 1 ? 64 : rand_int(1, 6)};
-    x->d = d_i, x->top = rand_int(1, trial % 3 ? 30 : 300);
-    c->type = (enum dev_kv_type)(trial % 4);
-    c->coarse = trial / 4 % 2;
-    c->s = make_scene(w, d_i, trial % 3 ? 90 : 1300);
-    MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 3, .acts = acts[c->coarse]},
-                  &c->d, &err_));
-    MUST(dev_kv_open(
-        c->d,
-        &(struct dev_kv_shape){c->type, c->s.blk_tok, 1, {{0, LAYERS, c->s.n_blk, 1, w, 0, d_i}}},
-        &c->kv, &err_));
-    p->kv = x->kv = c->kv;
-    c->wk = get_mem(sizeof *c->wk * (size_t)p->n_head);
-    c->wv = get_mem(sizeof *c->wv * (size_t)p->n_head);
-    for (int h = 0; h < p->n_head; h++) {
-        c->wk[h] = rand_weight(TENSOR_Q8_0, p->r, p->nope);
-        c->wv[h] = rand_weight(TENSOR_F32, p->v, p->r);
-    }
-    dev_mat *m[2] = {0};
-    for (int i = 0; i < 2; i++)
-        MUST(dev_mat_load(
-            c->d,
-            &(struct dev_weights){.first = i ? c->wv : c->wk, .n = p->n_head, .use = DEV_USE_EXACT},
-            &m[i], &err_));
-    p->w_kb = m[0], p->w_vb = m[1];
-    struct dev_op own[2] = {{.kind = DEV_OP_attn_mla, .u.attn_mla = *p},
-                            {.kind = DEV_OP_index, .u.index = *x}};
-    MUST(dev_reserve(c->d, own, 2,
-                     &(struct dev_limits){.n_tok = 5200,
-                                          .n_seq = 4,
-                                          .n_ctx = 1300,
-                                          .mla_expand_from = trial % 4 < 2 ? 0 : rand_int(0, 60)},
-                     &err_));
-    fill(c->d, c->kv, &c->s, w, d_i);
-}
-
-/* A few tokens by themselves choose and see the same. */
-static void check_alone(const struct index_case *c)
-{
-    int H = c->op.n_head, qd = c->op.nope + c->op.rope, top = c->p.top, v = c->op.v;
-    for (int k = 0; k < 5; k++) {
-        int t = rand_int(0, c->s.T - 1), q = c->s.b.seq[t], pos = c->s.b.b.pos[t], one = 1;
-        struct batch b = make_batch(1, &pos, &one, c->s.blk_tok, c->s.table + q * c->s.ld, c->s.ld);
-        struct dev_index x = c->p;
-        struct dev_attn_mla p = c->op;
-        int32_t *pick = get_mem(sizeof *pick * (size_t)top);
-        if (!sees_some(c, t)) continue;
-        x.q += t * x.n_head * x.d, x.w += t * x.n_head, x.pick = pick;
-        p.q += t * H * qd, p.y = get_mem(sizeof *p.y * (size_t)(H * v)), p.pick = pick;
-        b.b.n_prompt = c->n_prompt + q;
-        dev_step_begin(c->d, c->kv, &b.b);
-        dev_index(c->d, &b.b, &x);
-        dev_attn_mla(c->d, &b.b, &p);
-        g.n_checked++;
-        if (memcmp(pick, c->p.pick + t * top, sizeof *pick * (size_t)top) != 0)
-            FAIL("index: token %d chooses otherwise by itself", t);
-        same_bits("attn_mla of a token alone", p.y, c->op.y + t * H * v, (int64_t)H * v);
-    }
-}
-
-void check_index(void)
-{
-    for (int trial = 0; trial < 40; trial++) {
-        struct index_case c = {0};
-        open_index(&c, trial);
-        int H = c.op.n_head, qd = c.op.nope + c.op.rope, T = c.s.T, top = c.p.top;
-        size_t n_pick = (size_t)(T * top);
-        c.p.q = c.q = rand_array((int64_t)T * c.p.n_head * c.p.d);
-        c.p.w = c.w = rand_array((int64_t)T * c.p.n_head);
-        c.op.q = rand_array((int64_t)T * H * qd);
-        c.op.y = get_mem(sizeof(float) * (size_t)(T * H * c.op.v));
-        c.op.pick = c.p.pick = get_mem(sizeof(int32_t) * n_pick);
-        c.op.n_pick = top;
-        c.op.n_mask = trial % 2 ? 0 : rand_int(0, 3 * top);
-        memset(c.p.pick, 0xf9, sizeof(int32_t) * n_pick);
-        for (int i = 0; i < c.s.S; i++)
-            c.n_prompt[i] = rand_int(0, c.s.len[i]);
-        c.s.b.b.n_prompt = c.n_prompt;
-        dev_step_begin(c.d, c.kv, &c.s.b.b);
-        dev_index(c.d, &c.s.b.b, &c.p);
-        dev_attn_mla(c.d, &c.s.b.b, &c.op);
-        for (int t = 0; t < T; t += 1 + T / 40) {
-            if (sees_some(&c, t))
-                check_row(&c, t, c.p.pick + t * top);
-            else if (c.p.pick[t * top] != (int32_t)0xf9f9f9f9)
-                FAIL("index: token %d sees all, and has a row", t);
-        }
-        for (int h = 0; h<H; h += H> 6 ? rand_int(1, 8) : 1) {
-            struct mla_arg a = {&c.s, 0,    c.op.r, c.op.rope, c.op.nope, c.op.v,    NULL,
-                                NULL, NULL, c.type, NULL,      NULL,      c.op.pick, c.op.n_pick};
-            a.wk = weight_numbers(&c.wk[h]);
-            a.wv = weight_numbers(&c.wv[h]);
-            check_head(a, c.op.q + h * qd, c.op.y + h * c.op.v, H, c.op.scale, c.coarse);
-        }
-        check_alone(&c);
-        dev_close(c.d);
     }
 }

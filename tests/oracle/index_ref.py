@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lightning indexer of DeepSeek-V3.2 and GLM-5, written out in f64: no code shared with the
-engine or with transformers.
+"""The lightning indexers of DeepSeek-V3.2 and GLM-5, and of MiniMax-M3, written out in f64: no code
+shared with the engine or with transformers.
 
   score[t, s] = sum over heads h of (W x[t])_h max(0, q[t, h] . k[s]),  s <= t
                 with q = W_q latent[t], k[s] = LayerNorm(W_k x[s]), the first values of both rotated
   a token sees the index_topk positions with the best scores, the lower one where they are equal
 
 The factors of the heads' number and width are left out: they change no order.
+
+MiniMax-M3's heads choose blocks, each for itself:
+
+  score[h, t, b] = max over the positions s <= t of block b of q[t, h] . k[s]
+                   with q = rms(W_q x[t]), k[s] = rms(W_k x[s]), the first values of both rotated
+  a token sees the last blocks up to its own, and of the others those with the best scores
 """
 import math
 
@@ -78,3 +84,52 @@ class Watch:
         assert least > GAP, f"{self.name}: layer {layer}: {least:.1e} between positions"
         assert torch.equal(theirs & (s > -math.inf), chosen(self.c, s)), (self.name, layer)
         self.least = min(self.least, least)
+
+
+class WatchBlocks(Watch):
+    """The same of blocks; size: (heads, width, positions of a block, blocks, the last ones)."""
+
+    def __init__(self, name, c, value, size):
+        super().__init__(name, c, value, None)
+        self.size = size
+
+    def rotated(self, x, w):
+        """x [T, h, d]: normed, the first values rotated in halves."""
+        c = self.c
+        n = c["rotary_dim"]
+        rp = c.get("rope_parameters") or c
+        x = x / (x.pow(2).mean(-1, keepdim=True) + c["rms_norm_eps"]).sqrt() * (1 + w)
+        f = rp["rope_theta"] ** (-torch.arange(0, n, 2, dtype=torch.float64) / n)
+        ang = torch.arange(len(x), dtype=torch.float64)[:, None] * f
+        cos, sin = ang.cos()[:, None], ang.sin()[:, None]
+        a, b = x[..., :n // 2], x[..., n // 2:n]
+        return torch.cat([a * cos - b * sin, b * cos + a * sin, x[..., n:]], -1)
+
+    def see(self, layer, args, out):
+        p = f"model.layers.{layer}.self_attn.index_"
+        w = {n[len(p):].removesuffix(".weight"): t.double() for n, t in self.value.items()
+             if n.startswith(p)}
+        x = args[0][0].double()
+        n, d, blk, top, local = self.size
+        T = len(x)
+        q = self.rotated((x @ w["q_proj"].T).view(T, n, d), w["q_norm"])
+        k = self.rotated((x @ w["k_proj"].T).view(T, 1, d), w["k_norm"])[:, 0]
+        s = torch.einsum("ihd,jd->hij", q, k)
+        s = s.masked_fill(torch.ones(T, T).triu(1).bool(), -math.inf)
+        n_blk = (T + blk - 1) // blk
+        s = torch.nn.functional.pad(s, (0, n_blk * blk - T), value=-math.inf)
+        s = s.view(n, T, n_blk, blk).amax(-1)
+        for h in range(n):
+            for t in range(T):
+                row, last = s[h, t], t // blk
+                ours = set(range(max(0, last + 1 - local), last + 1))
+                best = sorted((b for b in range(last + 1) if b not in ours),
+                              key=lambda b: (-row[b], b))
+                take = best[:top - len(ours)]
+                if len(best) > len(take):
+                    least = float(row[take[-1]] - row[best[len(take)]]) / float(
+                        row[:last + 1].abs().max())
+                    assert least > GAP, f"{self.name}: layer {layer}: {least:.1e} between blocks"
+                    self.least = min(self.least, least)
+                theirs = {int(b) for b in out[0, h, t] if b >= 0}
+                assert theirs == ours | set(take), (self.name, layer, h, t)

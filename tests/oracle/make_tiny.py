@@ -66,6 +66,8 @@ def make_reference(out, name, spec, value, tmp):
     c, watch = tiny_hf.text_config(spec["config"]), None
     if "index_topk" in c:
         watch = index_ref.Watch(name, c, value, lambda n: mtp_ref.angles(c, n))
+    if tiny_hf.is_m3(c):
+        watch = index_ref.WatchBlocks(name, c, value, tiny_hf.blocks_of(c))
     logits, hidden, _ = tiny_hf.reference(spec, value, tmp + "/f32", ids)
     exact, hidden64, _ = tiny_hf.reference(spec, value, tmp + "/f64", ids, torch.float64, watch)
     std = float(np.concatenate(logits).std())

@@ -9,8 +9,8 @@ import numpy as np
 import gguf
 from gguf import GGMLQuantizationType as Q
 
-from tiny_hf import (d_expert, has_delta, has_router_bias, head_dim, is_moe, layer_name, moe_names,
-                     n_expert, router_name, text_config)
+from tiny_hf import (blocks_of, d_expert, has_delta, has_router_bias, head_dim, is_m3, is_moe,
+                     layer_name, less_one, moe_names, n_expert, router_name, text_config)
 from tiny_specs import GGUF_ARCH, PERMUTED
 
 DENSE = (("gate_proj", "ffn_gate"), ("up_proj", "ffn_up"), ("down_proj", "ffn_down"))
@@ -23,6 +23,8 @@ APART = {"fc": "eh_proj", "pre_fc_norm_embedding": "enorm", "pre_fc_norm_hidden"
          "norm": "shared_head_norm"}
 
 INDEX = {"wq_b": "attn_q_b", "wk": "attn_k", "weights_proj": "proj"}
+# of one that chooses blocks
+BLOCKS = {"q_proj": "attn_q", "k_proj": "attn_k", "q_norm": "q_norm", "k_norm": "k_norm"}
 
 
 class Delta:
@@ -101,7 +103,7 @@ def plan_delta(c, w, legacy, p, hf, out):
 def plan(c, w, legacy, n_layer):
     """[(GGUF name, array, back)]: back(array) gives {checkpoint name: array}."""
     out = []
-    less = np.float32(1 if has_delta(c) else 0)  # what weights of norms are short of in folders
+    less = np.float32(1 if less_one(c) else 0)  # what weights of norms are short of in folders
 
     def same(gname, name):
         if name in w and "norm" in gname:
@@ -170,6 +172,8 @@ def plan(c, w, legacy, n_layer):
             same(f"{p}indexer.{b}.weight", f"{hf}self_attn.indexer.{a}.weight")
         for part in ("weight", "bias"):
             same(f"{p}indexer.k_norm.{part}", f"{hf}self_attn.indexer.k_norm.{part}")
+        for a, b in BLOCKS.items():
+            same(f"{p}indexer.{b}.weight", f"{hf}self_attn.index_{a}.weight")
         same(p + "attn_sinks.weight", hf + "self_attn.sinks")
         for a, b in NORMS.items():
             same(f"{p}{b}.weight", f"{hf}self_attn.{a}.weight")
@@ -188,8 +192,9 @@ def plan(c, w, legacy, n_layer):
             experts(p, hf)
         for a, b in DENSE:
             same(f"{p}{b}.weight", f"{hf}mlp.{a}.weight")
-            for shared in ("shared_experts", "shared_expert"):
-                same(f"{p}{b}_shexp.weight", f"{hf}mlp.{shared}.{a}.weight")
+            for shared in ("mlp.shared_experts", "mlp.shared_expert",
+                           "block_sparse_moe.shared_experts"):
+                same(f"{p}{b}_shexp.weight", f"{hf}{shared}.{a}.weight")
         same(p + "ffn_gate_inp_shexp.weight", hf + "mlp.shared_expert_gate.weight")
         for a in ("enorm", "hnorm", "eh_proj", "embed_tokens"):
             same(f"{p}nextn.{a}.weight", f"{hf}{a}.weight")
@@ -239,13 +244,24 @@ def index_keys(wr, c):
         wr.add_array(p + "types", [t == "full" for t in c["indexer_types"]])
 
 
+def m3_keys(wr, c):
+    p = GGUF_ARCH[c["model_type"]] + ".attention.indexer."
+    for key, v in zip(("head_count", "key_length", "block_size", "block_count",
+                       "block_local_count"), blocks_of(c)):
+        wr.add_uint32(p + key, v)
+    wr.add_leading_dense_block_count(c["moe_layer_freq"].index(1))
+    wr.add_expert_shared_count(1)
+    wr.add_expert_shared_feed_forward_length(c["shared_intermediate_size"])
+    wr.add_expert_weights_scale(c["routed_scaling_factor"])
+
+
 def keys(wr, c, name, legacy, n_layer, n_mtp):
     wr.add_name(name)
     wr.add_block_count(n_layer)
     wr.add_context_length(c["max_position_embeddings"])
     wr.add_embedding_length(c["hidden_size"])
     if "intermediate_size" in c:
-        wr.add_feed_forward_length(c["intermediate_size"])
+        wr.add_feed_forward_length(c.get("dense_intermediate_size") or c["intermediate_size"])
     wr.add_head_count(c["num_attention_heads"])
     wr.add_layer_norm_rms_eps(c["rms_norm_eps"])
     wr.add_vocab_size(c["vocab_size"])
@@ -295,6 +311,8 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
             wr.add_rope_dimension_sections(rp["mrope_section"] + [0])
     if c["model_type"] == "gpt_oss":
         wr.add_sliding_window(c["sliding_window"])
+    if is_m3(c):
+        m3_keys(wr, c)
     if n_expert(c):
         wr.add_expert_count(n_expert(c))
         wr.add_expert_used_count(c["num_experts_per_tok"])

@@ -23,6 +23,8 @@ def n_expert(c):
 def is_moe(c, i):
     if c["model_type"] == "qwen3_moe":
         return i not in c["mlp_only_layers"] and (i + 1) % c["decoder_sparse_step"] == 0
+    if isinstance(c.get("moe_layer_freq"), list):
+        return c["moe_layer_freq"][i] == 1
     if "first_k_dense_replace" in c:
         return i >= c["first_k_dense_replace"]
     if "mlp_layer_types" in c:
@@ -41,6 +43,33 @@ def is_delta(c, i):
     if types:
         return types[i] == "linear_attention"
     return (i + 1) % c["full_attention_interval"] != 0
+
+
+def is_m3(c):
+    return c["model_type"] == "minimax_m3_vl_text"
+
+
+def has_blocks(c, i):
+    """Has the layer an indexer that chooses blocks?"""
+    if not is_m3(c):
+        return False
+    if "layer_types" in c:
+        return c["layer_types"][i] == "minimax_m3_sparse"
+    return c["sparse_attention_config"]["sparse_attention_freq"][i] == 1
+
+
+def blocks_of(c):
+    """(heads, width, positions of a block, blocks that are chosen, the last ones among them)"""
+    s = c.get("sparse_attention_config", {})
+    keys = (("num_index_heads", "n_heads"), ("index_dim", "head_dim"),
+            ("block_size", "block_size"), ("topk_blocks", "topk_blocks"),
+            ("local_block", "local_blocks"))
+    return tuple(s.get("sparse_" + a) or c["index_" + b] for a, b in keys)
+
+
+def less_one(c):
+    """Are weights of norms stored less 1?"""
+    return has_delta(c) or is_m3(c)
 
 
 def has_index(c, i):
@@ -66,7 +95,7 @@ def d_expert(c):
 
 def moe_names(c):
     """(module of the experts and the router, name of the router's bias, gate, up, down)"""
-    if c["model_type"] == "minimax_m2":
+    if c["model_type"] == "minimax_m2" or is_m3(c):
         return "block_sparse_moe.", "e_score_correction_bias", ("w1", "w3", "w2")
     return "mlp.", "gate.e_score_correction_bias", ("gate_proj", "up_proj", "down_proj")
 
@@ -77,7 +106,8 @@ def router_name(c):
 
 def has_router_bias(c):
     return c.get("topk_method") == "noaux_tc" or c["model_type"] in ("glm4_moe", "glm4_moe_lite",
-                                                                     "minimax_m2")
+                                                                     "minimax_m2",
+                                                                     "minimax_m3_vl_text")
 
 
 def head_dim(c):
@@ -91,7 +121,7 @@ def weights(name, spec):
     dt = TORCH[spec["dtype"]]
     out = {}
     D = c["hidden_size"]
-    less = 1.0 if has_delta(c) else 0.0  # weights of norms are stored less 1
+    less = 1.0 if less_one(c) else 0.0  # weights of norms are stored less 1
 
     def mat(n, rows, cols, gain=1.0, dtype=dt):
         w = torch.randn(rows, cols, generator=g) * (gain / cols**0.5)
@@ -169,6 +199,13 @@ def weights(name, spec):
         vec(p + "k_norm.bias", d, 0.0, 0.2)
         mat(p + "weights_proj.weight", n, D)
 
+    def block_indexer(p):
+        n, d = blocks_of(c)[:2]
+        mat(p + "index_q_proj.weight", n * d, D, 2.0)
+        mat(p + "index_k_proj.weight", d, D, 1.5)
+        vec(p + "index_q_norm.weight", d, 1.5 - less)
+        vec(p + "index_k_norm.weight", d, 1.2 - less)
+
     def layer(i):
         p = layer_name(c, i)
         vec(p + "input_layernorm.weight", D, 1.0 - less)
@@ -179,8 +216,10 @@ def weights(name, spec):
             (attn_mla if "kv_lora_rank" in c else attn_gqa)(p + "self_attn.")
         if has_index(c, i):
             indexer(p + "self_attn.indexer.")
+        if has_blocks(c, i):
+            block_indexer(p + "self_attn.")
         if not is_moe(c, i):
-            mlp(p + "mlp.", c["intermediate_size"])
+            mlp(p + "mlp.", c.get("dense_intermediate_size") or c["intermediate_size"])
             return
         moe, bias, names = moe_names(c)
         mat(f"{p}{moe}{router_name(c)}.weight", n_expert(c), D, 1.5)
@@ -195,6 +234,8 @@ def weights(name, spec):
             mlp(f"{p}{moe}experts.{e}.", d_expert(c), names)
         if c.get("n_shared_experts"):
             mlp(p + "mlp.shared_experts.", c["moe_intermediate_size"] * c["n_shared_experts"])
+        if is_m3(c):
+            mlp(p + moe + "shared_experts.", c["shared_intermediate_size"])
         if c.get("shared_expert_intermediate_size"):
             mlp(p + "mlp.shared_expert.", c["shared_expert_intermediate_size"])
             mat(p + "mlp.shared_expert_gate.weight", 1, D, 1.5)
@@ -262,6 +303,15 @@ def int4_pack(w):
     return word, s[..., 0], (q.float() * s.float()).reshape(rows, cols)
 
 
+def mxfp8_pack(w):
+    """(e4m3 tensor, exponents + 127 [N, K/32], values): a power of two for 32 columns of a row."""
+    g = w.reshape(w.shape[0], -1, 32)
+    e = torch.floor(torch.log2(g.abs().amax(2))) - 8
+    q = (g / 2.0 ** e[..., None]).clamp(-448, 448).to(torch.float8_e4m3fn)
+    val = q.float() * 2.0 ** e[..., None]
+    return q.reshape(w.shape), (e + 127).to(torch.uint8), val.reshape(w.shape)
+
+
 def mxfp4_pack(w):
     """(blocks [N, K/32, 16], scales [N, K/32], values): even columns in the low nibbles."""
     level = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
@@ -318,6 +368,9 @@ def store(spec, n, t):
     if spec.get("fp8") and is_fp8(n):
         q, s, v = fp8_pack(t)
         return {n: q, n + "_scale_inv": s}, v
+    if spec.get("mxfp8") and is_fp8(n):
+        q, s, v = mxfp8_pack(t)
+        return {n: q, n + "_scale_inv": s}, v
     if spec.get("fp8_channel") and is_fp8(n):
         q, s, v = fp8_channel(t)
         return {n: q, n + "_scale": s}, v
@@ -367,6 +420,30 @@ def write_folder(path, spec, w):
     return value
 
 
+def m3_modules(w):
+    """Names and shapes of transformers' modules, which it makes of published ones only within the
+    model that sees too."""
+    out = {}
+    for n, t in w.items():
+        p, _, tail = n.rpartition(".self_attn.index_")
+        if p:
+            out[f"{p}.self_attn.indexer.{tail}"] = t
+            continue
+        n = n.replace(".block_sparse_moe.e_score", ".mlp.gate.e_score")
+        out[n.replace(".block_sparse_moe.", ".mlp.")] = t
+    for n in [n for n in out if n.endswith(".gate_proj.weight")]:
+        p = n.removesuffix("gate_proj.weight")
+        out[p + "gate_up_proj.weight"] = torch.cat([out.pop(n), out.pop(p + "up_proj.weight")])
+    for h in sorted({n.split(".experts.")[0] for n in out if ".experts." in n}):
+        p = h + ".experts."
+        n = 1 + max(int(k.removeprefix(p).split(".")[0]) for k in out if k.startswith(p))
+        w1, w3, w2 = (torch.stack([out.pop(f"{p}{e}.{x}.weight") for e in range(n)])
+                      for x in ("w1", "w3", "w2"))
+        out[p + "gate_up_proj"] = torch.cat([w1, w3], 1)
+        out[p + "down_proj"] = w2
+    return out
+
+
 def reference(spec, value, work, seqs, dtype=torch.float32, watch=None):
     """Logits [T, V] of each sequence, from transformers: eager attention, weights as given.
     watch(model): called before it runs."""
@@ -382,7 +459,7 @@ def reference(spec, value, work, seqs, dtype=torch.float32, watch=None):
     keep = {n: t for n, t in value.items()
             if not n.startswith("mtp.")
             and (not n.startswith("model.layers.") or int(n.split(".")[2]) < last)}
-    write_folder(work, dict(config=plain, dtype="F32"), keep)
+    write_folder(work, dict(config=plain, dtype="F32"), m3_modules(keep) if is_m3(plain) else keep)
     model, info = AutoModelForCausalLM.from_pretrained(
         work, dtype=dtype, attn_implementation="eager", experts_implementation="eager",
         output_loading_info=True)

@@ -2,12 +2,12 @@
 """The tiny checkpoints: one entry per architecture and per spelling that a real file may have.
 
 Each has `config` (what goes into config.json, in that spelling), `dtype` (of the matrices), `tok`
-(pre-tokenizer family), and optionally `shards`, `fp8` (128x128 blocks), `mtp`, `long` (a long
-sequence too), `mid` (one of so many positions), `ids` (added to the seed of all sequences: where
-rounding would decide), `gguf` (conversions: "plain", "legacy" kv_b or ssm_in, "split" into files),
-`as_type` (where transformers does not know the model_type: the one that computes the same there),
-`inner` (what names in the folder have in place of "model."), `f32` (words of names that are F32
-there).
+(pre-tokenizer family), and optionally `shards`, `fp8` (128x128 blocks), `mxfp8` (1x32), `mtp`,
+`long` (a long sequence too), `mid` (one of so many positions), `ids` (added to the seed of all
+sequences: where rounding would decide), `gguf` (conversions: "plain", "legacy" kv_b or ssm_in,
+"split" into files), `as_type` (where transformers does not know the model_type: the one that
+computes the same there), `inner` (what names in the folder have in place of "model."), `f32` (words
+of names that are F32 there).
 Sizes are small and odd on purpose: head widths that are odd multiples of 8, row counts that are no
 multiple of 16, columns that are no multiple of 32.
 """
@@ -31,7 +31,8 @@ GGUF_ARCH = {
     "qwen3_5_text": "qwen35",
     "qwen3_5_moe_text": "qwen35moe",
     "deepseek_v32": "deepseek32",
-    "glm_moe_dsa": "glm-dsa"
+    "glm_moe_dsa": "glm-dsa",
+    "minimax_m3_vl_text": "minimax-m3"
 }
 PERMUTED = ("llama", "mistral")
 
@@ -107,6 +108,16 @@ def next_delta(**kw):
     return dict(linear_conv_kernel_dim=4, linear_num_key_heads=2, full_attention_interval=4,
                 attention_bias=False, **kw)
 
+
+def minimax3(**kw):
+    return base("MiniMaxM3SparseForConditionalGeneration", "minimax_m3_vl_text", use_qk_norm=True,
+                use_gemma_norm=True, use_routing_bias=True, scoring_func="sigmoid",
+                **dict(dict(hidden_act="swigluoai", torch_dtype="bfloat16"), **kw))
+
+
+TOWER = {"vision_tower.vision_model.embeddings.patch_embedding.weight": (8, 3, 2, 2, 2),
+         "vision_tower.vision_model.encoder.layers.0.layer_norm1.weight": (8,),
+         "multi_modal_projector.linear_1.weight": (8, 8), "patch_merge_mlp.linear_1.weight": (8, 8)}
 
 VISUAL = {"model.visual.patch_embed.proj.weight": (8, 3, 2, 2, 2),
           "model.visual.patch_embed.proj.bias": (8,), "model.visual.pos_embed.weight": (16, 8),
@@ -452,6 +463,42 @@ SPECS = {
                     rope_interleave=True, qk_head_dim=40, head_dim=16, ep_size=1,
                     dtype="bfloat16", rope_parameters=dict(rope_theta=10000.0,
                                                            rope_type="default"))),
+    # blocks of positions that every key head chooses, as it is published: nested, beside a tower
+    "minimax_m3": dict(
+        dtype="BF16", tok="llama-bpe", mid=150, shards=2, gguf=["plain"], prefix="language_model.",
+        beside=TOWER,
+        config=dict(
+            architectures=["MiniMaxM3SparseForConditionalGeneration"], model_type="minimax_m3_vl",
+            image_token_index=310, video_token_index=311, projector_hidden_size=8,
+            tie_word_embeddings=False,
+            vision_config=dict(model_type="minimax_m3_vl_vision", hidden_size=8, patch_size=2),
+            text_config=minimax3(
+                hidden_size=56, num_hidden_layers=4, num_attention_heads=6, num_key_value_heads=2,
+                head_dim=40, rotary_dim=16, partial_rotary_factor=0.4, rope_theta=10000,
+                intermediate_size=24, dense_intermediate_size=72, shared_intermediate_size=40,
+                num_local_experts=7, num_experts_per_tok=2, moe_layer_freq=[0, 1, 1, 1],
+                routed_scaling_factor=2.0, swiglu_alpha=1.702, swiglu_limit=7.0,
+                num_mtp_modules=1,
+                sparse_attention_config=dict(
+                    use_sparse_attention=True, sparse_num_index_heads=2, sparse_index_dim=32,
+                    sparse_block_size=16, sparse_topk_blocks=3, sparse_local_block=1,
+                    sparse_attention_freq=[0, 1, 1, 1])))),
+    # clamps that bite, blocks as long as published ones, weights as MXFP8; transformers' spelling
+    "minimax_m3_mxfp8": dict(
+        dtype="BF16", tok="llama-bpe", mxfp8=True, long=True, gguf=[],
+        config=minimax3(
+            hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+            head_dim=32, rotary_dim=16, intermediate_size=32, dense_intermediate_size=96,
+            shared_intermediate_size=32, num_local_experts=6, num_experts_per_tok=3,
+            mlp_layer_types=["dense", "sparse", "sparse"], routed_scaling_factor=1.5,
+            swiglu_alpha=1.5, swiglu_limit=1.5, index_n_heads=2, index_head_dim=48,
+            index_block_size=128, index_topk_blocks=3, index_local_blocks=2,
+            layer_types=["full_attention", "minimax_m3_sparse", "minimax_m3_sparse"],
+            rope_parameters=dict(rope_theta=10000.0, rope_type="default",
+                                 partial_rotary_factor=0.5),
+            quantization_config=dict(quant_method="mxfp8", scale_fmt="ue8m0", fmt="e4m3",
+                                     activation_scheme="dynamic", weight_block_size=[1, 32],
+                                     modules_to_not_convert=["lm_head"]))),
 }
 
 # Quantised GGUF files: a spec like those above (not written as a folder) and the type of each

@@ -22,7 +22,8 @@ static const char *const models[] = {"qwen3.gguf",
                                      "deepseek_v3_split-00002-of-00003.gguf",
                                      "q_moe.gguf",
                                      "deepseek_v32",
-                                     "glm_moe_dsa.gguf"};
+                                     "glm_moe_dsa.gguf",
+                                     "minimax_m3_mxfp8"};
 
 static const char *source(int i, char *buf, size_t n)
 {

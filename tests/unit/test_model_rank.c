@@ -99,9 +99,9 @@ static void same_tiles(const struct cpu_mat *a, const struct cpu_mat *b, int i0,
 }
 
 /* Where the rank's key heads begin, of width d, and all up to there were seen. */
-static int64_t first_key(const model *part, int64_t next)
+static int64_t first_key(const model *part, int d, int64_t next)
 {
-    int64_t row0 = (int64_t)part->dims.head_kv0 * part->cfg.d_head;
+    int64_t row0 = (int64_t)part->dims.head_kv0 * d;
     if (!part->dims.n_head_kv) return next; /* it has none */
     assert_true(row0 <= next);
     return row0;
@@ -166,6 +166,13 @@ static const dev_mat *mat_of(const struct layer *l, int i)
     return *(dev_mat *const *)(const void *)((const char *)l + mats[i].at);
 }
 
+/* Key heads that choose blocks have the queries for that. */
+static enum cut cut_of(const model *m, int i)
+{
+    bool chooses = mats[i].at == offsetof(struct layer, index_q) && m->cfg.index_blk;
+    return chooses ? KEYS : mats[i].cut;
+}
+
 static const struct layer *layer_of(const model *m, int i)
 {
     return i < m->cfg.n_layer ? &m->layer[i] : &m->mtp[i - m->cfg.n_layer].layer;
@@ -194,8 +201,8 @@ static void check_vectors(const model *whole, const model *part, int i, struct c
 {
     const struct layer *a = layer_of(whole, i), *b = layer_of(part, i);
     int64_t *next = c->next + i * 8;
-    if (a->k && dev_mat_epilogue(a->k)->bias) next[1] = first_key(part, next[1]);
-    if (a->v && dev_mat_epilogue(a->v)->bias) next[2] = first_key(part, next[2]);
+    if (a->k && dev_mat_epilogue(a->k)->bias) next[1] = first_key(part, part->cfg.d_head, next[1]);
+    if (a->v && dev_mat_epilogue(a->v)->bias) next[2] = first_key(part, part->cfg.d_head, next[2]);
     check_bias(a->q, b->q, &next[0]);
     check_bias(a->k, b->k, &next[1]);
     check_bias(a->v, b->v, &next[2]);
@@ -219,10 +226,10 @@ static void check_rank(const model *whole, const model *part, struct cursor *mat
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < N_MAT; k++) {
             int64_t *next = &mat->next[i * PER_LAYER + k];
-            if (mats[k].cut == KEYS && mat_of(layer_of(whole, i), k))
-                *next = first_key(part, *next);
-            check_mat(mat_of(layer_of(whole, i), k), mat_of(layer_of(part, i), k), mats[k].cut,
-                      next);
+            enum cut cut = cut_of(whole, k);
+            int d = mats[k].cut == KEYS ? whole->cfg.d_head : whole->cfg.d_index;
+            if (cut == KEYS && mat_of(layer_of(whole, i), k)) *next = first_key(part, d, *next);
+            check_mat(mat_of(layer_of(whole, i), k), mat_of(layer_of(part, i), k), cut, next);
         }
         check_vectors(whole, part, i, vec);
     }
@@ -240,7 +247,8 @@ static void check_all_there(const model *whole, const struct cursor *mat)
 {
     for (int i = 0; i < whole->cfg.n_layer + whole->n_mtp; i++)
         for (int k = 0; k < N_MAT; k++)
-            check_end(mat_of(layer_of(whole, i), k), mats[k].cut, mat->next[i * PER_LAYER + k]);
+            check_end(mat_of(layer_of(whole, i), k), cut_of(whole, k),
+                      mat->next[i * PER_LAYER + k]);
     check_end(whole->embed, ROWS, mat->next[60 * PER_LAYER]);
     check_end(whole->head, ROWS, mat->next[60 * PER_LAYER + 1]);
 }
@@ -263,7 +271,7 @@ static void whole_bytes(const struct opened *o, int64_t *run, int64_t *source)
                       {offsetof(struct layer, index_w), ROLE_INDEX_W}};
             int r = 0;
             const dev_mat *w = mat_of(layer_of(m, i), k);
-            if (mats[k].cut != WHOLE || !w) continue;
+            if (cut_of(m, k) != WHOLE || !w) continue;
             char name[128];
             struct weight x;
             while (of[r].at != mats[k].at)
@@ -277,20 +285,22 @@ static void whole_bytes(const struct opened *o, int64_t *run, int64_t *source)
     if (o->pack) *source = *run;
 }
 
-/* Of the keys' and values' matrices: what the rank has in the run layout, and in the source. */
+/* Of the matrices of key heads: what the rank has in the run layout, and in the source. */
 static void key_bytes(const struct opened *o, int64_t *run, int64_t *source)
 {
+    static const enum arch_role role[] = {ROLE_K, ROLE_V, ROLE_INDEX_Q};
     const model *m = o->m;
     int64_t here = 0;
     for (int i = 0; i < m->cfg.n_layer + m->n_mtp; i++)
-        for (int k = 0; k < 2; k++) {
-            const dev_mat *w = k ? layer_of(m, i)->v : layer_of(m, i)->k;
+        for (int k = 0; k < (m->cfg.index_blk ? 3 : 2); k++) {
+            const struct layer *l = layer_of(m, i);
+            const dev_mat *const of[] = {l->k, l->v, l->index_q}, *w = of[k];
             char name[128];
             struct weight x;
             if (!w) continue;
             here += dev_mat_bytes(w);
             if (o->pack) continue;
-            arch_tensor_name(&m->cfg.naming, k ? ROLE_V : ROLE_K, i, "weight", name, sizeof name);
+            arch_tensor_name(&m->cfg.naming, role[k], i, "weight", name, sizeof name);
             ASSERT_OK(io_weight(o->io, name, &x, &err));
             *source += (int64_t)weight_bytes(&x) * m->dims.n_head_kv / m->cfg.n_head_kv;
         }
@@ -370,7 +380,8 @@ static const char *const models[] = {
     "deepseek_v3.gguf", "deepseek_v3_fp8", "deepseek_v2",    "deepseek_v2_lite_legacy.gguf",
     "q_mla.gguf",       "q_moe.gguf",      "gpt_oss",        "gpt_oss_mxfp4",
     "kimi_k25",         "minimax_m2_fp8",  "glm4_moe_fp8",   "smollm.gguf",
-    "q_gpt_oss.gguf",   "glm4_moe.gguf",   "deepseek_v32",   "glm_moe_dsa.gguf"};
+    "q_gpt_oss.gguf",   "glm4_moe.gguf",   "deepseek_v32",   "glm_moe_dsa.gguf",
+    "minimax_m3",       "minimax_m3_mxfp8"};
 
 TEST(model_rank_holds_its_rows_of_every_matrix)
 {

@@ -121,7 +121,7 @@ TEST(model_programs_as_json_fit_together)
 {
     static const char *const name[] = {"llama3.gguf",      "qwen3_moe.gguf", "deepseek_v2.gguf",
                                        "deepseek_v3.gguf", "glm4_moe.gguf",  "gpt_oss",
-                                       "deepseek_v32",     "glm_moe_dsa.gguf"};
+                                       "deepseek_v32",     "glm_moe_dsa.gguf", "minimax_m3.gguf"};
     for (int i = 0; i < BASE_COUNT_OF(name); i++) {
         char path[512];
         struct json_w w;

@@ -139,6 +139,9 @@ TEST(plan_counts_what_tiny_checkpoints_hold)
     "\"qk_rope_head_dim\":64,\"v_head_dim\":256,\"rms_norm_eps\":1e-05,\"rope_parameters\":"      \
     "{\"rope_theta\":1000000,\"rope_type\":\"default\"},\"routed_scaling_factor\":2.5,"           \
     "\"topk_method\":\"noaux_tc\"," more "\"vocab_size\":154880}"
+#define M3_LAYERS                                                                                  \
+    "[0,0,0,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"                                \
+    "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"
 static const struct {
     const char *name, *text;
     double total, active; /* billions, as published; 0 = only roughly known */
@@ -172,6 +175,19 @@ static const struct {
      "\"tie_word_embeddings\":false,\"use_cache\":true,\"use_mtp\":true,\"use_qk_norm\":true,"
      "\"use_routing_bias\":true,\"vocab_size\":200064}",
      229, 10, 0, 253952, 0, 0},
+    {"MiniMax-M3", /* as transformers' defaults say; the numbers are counted, not looked up */
+     "{\"model_type\":\"minimax_m3_vl\",\"text_config\":{\"head_dim\":128,"
+     "\"hidden_act\":\"swigluoai\",\"hidden_size\":6144,\"intermediate_size\":3072,"
+     "\"dense_intermediate_size\":12288,\"shared_intermediate_size\":3072,"
+     "\"max_position_embeddings\":524288,\"moe_layer_freq\":" M3_LAYERS ","
+     "\"num_attention_heads\":64,\"num_experts_per_tok\":4,\"num_hidden_layers\":60,"
+     "\"num_key_value_heads\":4,\"num_local_experts\":128,\"rms_norm_eps\":1e-06,"
+     "\"rope_theta\":5000000,\"rotary_dim\":64,\"routed_scaling_factor\":2.0,"
+     "\"sparse_attention_config\":{\"sparse_num_index_heads\":4,\"sparse_index_dim\":128,"
+     "\"sparse_block_size\":128,\"sparse_topk_blocks\":16,\"sparse_local_block\":1,"
+     "\"sparse_attention_freq\":" M3_LAYERS "},\"swiglu_alpha\":1.702,\"swiglu_limit\":7.0,"
+     "\"tie_word_embeddings\":false,\"vocab_size\":200064}}",
+     426.17, 24.73, 0, 138240, 0, 0},
     {"Kimi-K2",
      "{\"architectures\":[\"DeepseekV3ForCausalLM\"],\"attention_bias\":false,"
      "\"aux_loss_alpha\":0.001,\"ep_size\":1,\"first_k_dense_replace\":1,"

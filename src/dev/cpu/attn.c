@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention with keys and values per head. Rows of a unit are (token, query head of one KV head).
+ * Where tokens see some blocks only, a block is a span, and a unit has a list of those that any of
+ * its tokens sees.
  * Keys lie transposed, so positions are lanes in the scores; keys and values of a piece are widened
  * to f32 once and serve all rows of the unit.
  *
@@ -100,6 +102,12 @@ static struct cpu_ask ask_for(const struct cpu_span_job *j, const struct cpu_uni
     return x;
 }
 
+/* The piece after that at `at` of span where[0], which is seen up to `to`. */
+static int next_piece(const struct cpu_span_job *j, const int where[2], int at, int to)
+{
+    return at + PIECE < to ? where[0] * j->len + at + PIECE : where[1] * j->len;
+}
+
 /* Keys of positions [p, p + 16 n) (p a multiple of 16) to m->k[d][PIECE]. */
 static void widen_keys(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int p,
                        int n, struct attn_mem *m)
@@ -166,14 +174,14 @@ static void weigh_piece(const struct pv *x, const struct cpu_span_job *j, const 
     int group = ((const struct attn *)j->op)->group, all0 = a0, all1 = a1;
     for (int t = 0; t < u->n_tok; t++) {
         int lo, hi;
-        dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
+        dev_cpu_seen(j, u, u->tok0 + t, span, &lo, &hi);
         all0 = lo > all0 ? lo : all0;
         all1 = hi < all1 ? hi : all1;
     }
     int some = all1 > all0;
     for (int t = 0; t < u->n_tok; t++) {
         int lo, hi;
-        dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
+        dev_cpu_seen(j, u, u->tok0 + t, span, &lo, &hi);
         lo = lo > a0 ? lo : a0;
         hi = hi < a1 ? hi : a1;
         weigh(x, t * group, group, lo, some ? all0 : hi);
@@ -182,7 +190,7 @@ static void weigh_piece(const struct pv *x, const struct cpu_span_job *j, const 
     weigh(x, 0, u->n_tok * group, all0, all1);
     for (int t = 0; t < u->n_tok; t++) {
         int lo, hi;
-        dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
+        dev_cpu_seen(j, u, u->tok0 + t, span, &lo, &hi);
         weigh(x, t * group, group, all1, hi < a1 ? hi : a1);
     }
 }
@@ -192,23 +200,23 @@ static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct c
 {
     const struct attn *a = j->op;
     struct attn_mem m = carve(mem, a, j->n_row);
-    int n_row = u->n_tok * a->group, from = VEC_SPAN, to = 0, span = where[0], p0 = span * VEC_SPAN;
+    int n_row = u->n_tok * a->group, from = VEC_SPAN, to = 0, span = where[0], p0 = span * j->len;
     for (int t = 0; t < u->n_tok; t++) {
         int lo, hi;
-        dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
+        dev_cpu_seen(j, u, u->tok0 + t, span, &lo, &hi);
         if (hi <= lo) continue;
         from = lo < from ? lo : from;
         to = hi > to ? hi : to;
     }
     for (int at = from / PIECE * PIECE; at < to; at += PIECE) {
         int n = ((to - at < PIECE ? to - at : PIECE) + 15) / 16;
-        m.next = ask_for(j, u, p0 + at + PIECE, n_row, true);
+        m.next = ask_for(j, u, next_piece(j, where, at, to), n_row, true);
         widen_keys(c, j, u, p0 + at, n, &m);
         score(c, &m, n_row, a->kv->s.d_k, at, n);
     }
     for (int r = 0; r < n_row; r++) {
         int lo, hi;
-        dev_cpu_seen(j, u->tok0 + r / a->group, span, &lo, &hi);
+        dev_cpu_seen(j, u, u->tok0 + r / a->group, span, &lo, &hi);
         out.l[r] = 0;
         if (hi > lo) c->k.span_row_f32(m.s + r * VEC_SPAN, lo, hi, &out.m[r], &out.l[r]);
     }
@@ -216,7 +224,7 @@ static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct c
     for (int at = from; at < to;) {
         int end = at / PIECE * PIECE + PIECE;
         if (end > to) end = to;
-        m.next = ask_for(j, u, p0 + at / PIECE * PIECE + PIECE, n_row, false);
+        m.next = ask_for(j, u, next_piece(j, where, at / PIECE * PIECE, to), n_row, false);
         widen_values(c, j, u, p0 + at, p0 + end, &m);
         struct pv x = {c, m.s, m.v - (int64_t)at * a->ldv, out.o, a->ldv, j->ldo, &m.next};
         weigh_piece(&x, j, u, span, at, end);
@@ -248,11 +256,50 @@ static void end(struct cpu *c, const struct cpu_span_job *j, const struct cpu_un
     }
 }
 
-/* Units of the step: per sequence tiles of tokens, times KV heads. */
-static int make_units(struct cpu *c, const struct dev_step *b, const struct attn *a, int tile,
-                      double *work)
+/* Which spans of a unit any of its tokens sees, to list; how many. */
+static int list_spans(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                      int32_t *list)
 {
-    int n = 0, w = a->p->n_window;
+    const struct attn *a = j->op;
+    uint64_t *seen = c->span.seen;
+    int end = j->b->pos[u->tok0 + u->n_tok - 1] / j->len + 1, n = 0;
+    memset(seen, 0, sizeof *seen * (size_t)(end / 64 + 1));
+    for (int t = u->tok0; t < u->tok0 + u->n_tok; t++) {
+        const int32_t *picked = dev_cpu_picked(j, u, t);
+        int n_of = picked ? a->p->some.n_pick : j->b->pos[t] / j->len + 1;
+        for (int i = 0; i < n_of; i++) {
+            int span = picked ? picked[i] : i;
+            seen[span / 64] |= (uint64_t)1 << span % 64;
+        }
+    }
+    for (int i = 0; i * 64 < end; i++)
+        for (uint64_t bits = seen[i]; bits; bits &= bits - 1)
+            list[n++] = 64 * i + __builtin_ctzll(bits);
+    return n;
+}
+
+/* Units of tokens of which some see chosen blocks only get their lists. */
+static void list_units(struct cpu *c, const struct cpu_span_job *j, int n_unit)
+{
+    const struct dev_blocks *s = &((const struct attn *)j->op)->p->some;
+    int32_t *list = c->span.list;
+    for (int i = 0; i < n_unit && s->pick; i++) {
+        struct cpu_unit *u = &c->span.unit[i];
+        if (j->b->pos[u->tok0 + u->n_tok - 1] < s->n_pick * s->blk) continue;
+        u->span0 = 0;
+        u->span1 = list_spans(c, j, u, list);
+        u->list = list;
+        list += u->span1;
+    }
+}
+
+/* Units of the step: per sequence tiles of tokens, times KV heads. */
+static int make_units(struct cpu *c, const struct cpu_span_job *j, int tile, double *work)
+{
+    const struct attn *a = j->op;
+    const struct dev_step *b = j->b;
+    const struct dev_blocks *some = &a->p->some;
+    int n = 0, w = some->pick ? some->n_pick * some->blk : a->p->n_window;
     for (int s = 0; s < b->n_seq; s++)
         for (int t0 = b->seq_tok0[s]; t0 < b->seq_tok0[s + 1]; t0 += tile) {
             int t1 = t0 + tile < b->seq_tok0[s + 1] ? t0 + tile : b->seq_tok0[s + 1];
@@ -269,9 +316,11 @@ static int make_units(struct cpu *c, const struct dev_step *b, const struct attn
                                                       t1 - t0,
                                                       h * a->group,
                                                       a->group,
-                                                      lo / VEC_SPAN,
-                                                      (hi + VEC_SPAN - 1) / VEC_SPAN};
+                                                      some->pick ? 0 : lo / j->len,
+                                                      (hi + j->len - 1) / j->len,
+                                                      NULL};
         }
+    list_units(c, j, n);
     return n;
 }
 
@@ -286,6 +335,8 @@ void dev_cpu_attn_job(struct cpu *c, const struct dev_step *b, const struct dev_
     int bf16 = dev_cpu_bf16_attn(c, kv->t), tile = tile_tokens(a->group, bf16);
     int n_row = a->group * tile;
     *j = (struct cpu_span_job){.b = b, .op = a, .n_row = n_row, .ldo = a->ldv};
+    j->len = p->some.blk ? p->some.blk : VEC_SPAN;
+    ASSERT(!p->some.pick || p->some.n_pick * kv->s.n_head <= c->most.index_list);
     j->begin = begin;
     j->span = span_run;
     j->end = end;
@@ -297,7 +348,7 @@ void dev_cpu_attn_job(struct cpu *c, const struct dev_step *b, const struct dev_
         j->mem_floats = dev_cpu_attn16_floats(n_row, kv->s.d_k, kv->s.d_v);
     }
     double work = 0;
-    j->n_unit = make_units(c, b, a, tile, &work);
+    j->n_unit = make_units(c, j, tile, &work);
     j->products.flops = 2.0 * work * p->n_head * (kv->s.d_k + kv->s.d_v);
 }
 
@@ -308,5 +359,6 @@ void dev_cpu_attn(dev *d, const struct dev_step *b, const struct dev_attn *p)
     struct cpu_span_job j;
     dev_cpu_attn_job(c, b, p, &a, &j);
     dev_cpu_spans(c, &j);
-    dev_cpu_attn_count(c, a.kv, b, p->n_window, &j.products);
+    dev_cpu_attn_count(c, a.kv, b, p->some.pick ? p->some.n_pick * p->some.blk : p->n_window,
+                       &j.products);
 }

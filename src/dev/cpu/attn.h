@@ -21,14 +21,38 @@ struct attn {
 void dev_cpu_attn_job(struct cpu *c, const struct dev_step *b, const struct dev_attn *p,
                       struct attn *a, struct cpu_span_job *j);
 
-/* The positions of a span that token t of the step sees, from the span's first: [*lo, *hi); empty
- * when *hi <= *lo. */
-static inline void dev_cpu_seen(const struct cpu_span_job *j, int t, int span, int *lo, int *hi)
+/* The blocks that token t of the step sees in the heads of a unit; NULL: all. */
+static inline const int32_t *dev_cpu_picked(const struct cpu_span_job *j, const struct cpu_unit *u,
+                                            int t)
 {
     const struct attn *a = j->op;
-    int pos = j->b->pos[t] - span * VEC_SPAN, w = a->p->n_window;
-    *hi = pos + 1 < VEC_SPAN ? pos + 1 : VEC_SPAN;
+    const struct dev_blocks *s = &a->p->some;
+    if (!s->pick || j->b->pos[t] < s->n_pick * s->blk) return NULL;
+    return s->pick + ((int64_t)t * a->kv->s.n_head + u->head0 / a->group) * s->n_pick;
+}
+
+/* Is x among n rising numbers? */
+static inline bool dev_cpu_is_among(const int32_t *v, int n, int x)
+{
+    while (n > 1) {
+        int half = n / 2;
+        v += v[half] <= x ? half : 0;
+        n -= half;
+    }
+    return *v == x;
+}
+
+/* The positions of a span that token t of the step sees, from the span's first: [*lo, *hi); empty
+ * when *hi <= *lo. Where blocks are chosen each is a span. */
+static inline void dev_cpu_seen(const struct cpu_span_job *j, const struct cpu_unit *u, int t,
+                                int span, int *lo, int *hi)
+{
+    const struct attn *a = j->op;
+    int pos = j->b->pos[t] - span * j->len, w = a->p->n_window;
+    const int32_t *picked = dev_cpu_picked(j, u, t);
+    *hi = pos + 1 < j->len ? pos + 1 : j->len;
     *lo = w > 0 && pos - w + 1 > 0 ? pos - w + 1 : 0;
+    if (picked && !dev_cpu_is_among(picked, a->p->some.n_pick, span)) *hi = 0;
 }
 
 static inline const uint8_t *dev_cpu_seq_page(const struct cpu_span_job *j,

@@ -67,6 +67,12 @@ static void run_at(const struct cpu_span_job *j, const struct cpu_unit *u, int p
     *v = page + dev_cpu_value_at(kv, head, in);
 }
 
+/* Positions of a span that lie side by side. */
+static int run_length(const struct cpu_span_job *j)
+{
+    return BASE_MIN(dev_cpu_run_length(((const struct attn *)j->op)->kv), j->len);
+}
+
 /* Where the next span has its runs, as far as there are any: keys and values. */
 struct ahead {
     struct attn_region k[VEC_SPAN / 16], v[VEC_SPAN / 16];
@@ -78,7 +84,7 @@ static void look_ahead(const struct cpu_span_job *j, const struct cpu_unit *u, i
 {
     const struct cpu_kv *kv = ((const struct attn *)j->op)->kv;
     int last = j->b->pos[u->tok0 + u->n_tok - 1], n = 0;
-    for (; n < VEC_SPAN / n_run && p + n * n_run <= last; n++) {
+    for (; n < j->len / n_run && p + n * n_run <= last; n++) {
         run_at(j, u, p + n * n_run, &x->k[n].at, &x->v[n].at);
         x->k[n].n_bytes = (int64_t)(n_run / 16) * (int64_t)kv->group_bytes;
         x->v[n].n_bytes = (int64_t)n_run * (int64_t)kv->row_bytes;
@@ -94,7 +100,7 @@ static void runs(const struct cpu_span_job *j, const struct cpu_unit *u, const i
     const struct attn *a = j->op;
     const struct cpu_kv *kv = a->kv;
     const struct kern *kn = kern_get();
-    int n_run = dev_cpu_run_length(kv), d = kv->s.d_k, n_pair = (d + 1) / 2, p0 = range[2];
+    int n_run = run_length(j), d = kv->s.d_k, n_pair = (d + 1) / 2, p0 = range[2];
     for (int at = range[0] / n_run * n_run; at < range[1]; at += n_run) {
         const uint8_t *k, *v;
         int n = range[1] - at < n_run ? range[1] - at : n_run, i = at / n_run;
@@ -150,7 +156,7 @@ static void weigh_all(const struct attn_mm *mix, const struct cpu_span_job *j,
 {
     int group = ((const struct attn *)j->op)->group, all0 = 0, all1 = VEC_SPAN, lo, hi;
     for (int t = 0; t < u->n_tok; t++) {
-        dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
+        dev_cpu_seen(j, u, u->tok0 + t, span, &lo, &hi);
         all0 = lo > all0 ? lo : all0;
         all1 = hi < all1 ? hi : all1;
     }
@@ -159,7 +165,7 @@ static void weigh_all(const struct attn_mm *mix, const struct cpu_span_job *j,
     int some = all1 > all0;
     for (int part = 0; part < 2; part++) {
         for (int t = 0; t < u->n_tok; t++) {
-            dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
+            dev_cpu_seen(j, u, u->tok0 + t, span, &lo, &hi);
             lo = lo / 2 * 2;
             if (part == 0)
                 weigh(mix, t * group, group, lo, some ? all0 : hi);
@@ -180,9 +186,9 @@ void dev_cpu_attn16_span(struct cpu *c, const struct cpu_span_job *j, const stru
     (void)c;
     (void)carve16(mem, j->n_row, kv->s.d_k, kv->s.d_v, &m);
     int n_row = u->n_tok * a->group, span = where[0], lo, hi;
-    int range[3] = {VEC_SPAN, 0, span * VEC_SPAN}, n_run = dev_cpu_run_length(kv);
+    int range[3] = {VEC_SPAN, 0, span * j->len}, n_run = run_length(j);
     for (int t = 0; t < u->n_tok; t++) {
-        dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
+        dev_cpu_seen(j, u, u->tok0 + t, span, &lo, &hi);
         if (hi <= lo) continue;
         range[0] = lo < range[0] ? lo : range[0];
         range[1] = hi > range[1] ? hi : range[1];
@@ -200,12 +206,12 @@ void dev_cpu_attn16_span(struct cpu *c, const struct cpu_span_job *j, const stru
                           .n_vec = a->ldv / 16,
                           .add = 1};
     struct ahead next;
-    look_ahead(j, u, where[1] * VEC_SPAN, n_run, &next);
+    look_ahead(j, u, where[1] * j->len, n_run, &next);
     mix.next = next.v;
     mix.n_next = next.n;
     runs(j, u, range, &m, blk, &next);
     for (int t = 0, r = 0; t < u->n_tok; t++, r += a->group) {
-        dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
+        dev_cpu_seen(j, u, u->tok0 + t, span, &lo, &hi);
         memset(out.l + r, 0, sizeof(float) * (size_t)a->group);
         struct attn_soft soft = {.s = m.s + r * VEC_SPAN,
                                  .lds = VEC_SPAN,

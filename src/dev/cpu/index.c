@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which positions a token's attention over latents sees. Its scores are made in chunks of
- * positions, so that one token's work is shared out too; then the largest are found by their bits,
- * eleven at a time. A score is a chain of its own, heads rising, so it does not depend on the
- * others. Products are on what attention's are: bf16 where the CPU has it, else f32. */
+/* Which positions a token's attention sees, or which blocks each of its heads does. Scores are made
+ * in chunks of positions, so that one token's work is shared out too; then the largest are found by
+ * their bits, eleven at a time. A score is a chain of its own, heads rising, so it does not depend
+ * on the others; a block's is one of its positions'. Products are on what attention's are: bf16
+ * where the CPU has it, else f32. */
+#include <math.h>
 #include <string.h>
 
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/kv_page.h"
 
-#define CHUNK 512 /* positions of a unit of work */
+#define CHUNK 512 /* positions of a unit of work: whole blocks */
 #define PIECE 64  /* of these that are scored at a time */
 #define BITS 11   /* of a score that are looked at at a time, at most */
 
@@ -18,6 +20,7 @@ struct index_job {
     const struct cpu_kv *kv;
     const int32_t *tok; /* those under way */
     int n_chunk;
+    int n_list, ld; /* choices of a token, and from the scores of one to the next */
 };
 
 /* Scratch of a worker: queries, keys of a piece, and their products. */
@@ -53,7 +56,7 @@ static int batch(const struct cpu *c)
 
 static int64_t score_ld(const struct cpu *c)
 {
-    return (c->most.max.n_ctx + CHUNK - 1) / CHUNK * CHUNK;
+    return (c->most.index_score + CHUNK - 1) / CHUNK * CHUNK;
 }
 
 sl_status dev_cpu_index_reserve(struct cpu *c, sl_err *err)
@@ -115,15 +118,45 @@ static void products(const struct cpu *c, const struct index_job *j, int t, cons
                   j->p->n_head, n_vec, d, 0);
 }
 
+/* Positions that are scored, of a token at position pos: those in blocks that it sees anyway are
+ * not. */
+static int n_scored(const struct dev_index *p, int pos)
+{
+    return p->n_local ? (pos / p->blk + 1 - p->n_local) * p->blk : pos + 1;
+}
+
+/* The largest of n scores and of most; 0 is one number. */
+static float largest(const float *s, int n, float most)
+{
+    for (int i = 0; i < n; i++) {
+        float x = s[i] + 0.0f;
+        most = x > most ? x : most;
+    }
+    return most;
+}
+
+/* Scores s of n positions from p on, head by head, go into those of their blocks. */
+static void put_blocks(const struct index_job *j, const float *s, int p, int n, float *score)
+{
+    int blk = j->p->blk;
+    for (int h = 0; h < j->p->n_head; h++)
+        for (int i = 0, k; i < n; i += k) {
+            float *to = score + (int64_t)h * j->ld + (p + i) / blk;
+            bool first = (p + i) % blk == 0;
+            k = BASE_MIN(n - i, blk - (p + i) % blk);
+            *to = largest(s + h * PIECE + i, k, first ? -INFINITY : *to);
+        }
+}
+
 /* Chunk at % n_chunk of token at / n_chunk. */
 static void score_chunk(struct cpu *c, void *arg, int at, int worker)
 {
     const struct index_job *j = arg;
     const struct cpu_kv *kv = j->kv;
     int i = at / j->n_chunk, t = j->tok[i], p = at % j->n_chunk * CHUNK, n;
-    int end = BASE_MIN(p + CHUNK, j->b->pos[t] + 1);
+    int end = BASE_MIN(p + CHUNK, n_scored(j->p, j->b->pos[t]));
     bool bf16 = dev_cpu_bf16_attn(c, kv->t);
-    const float *w = j->p->w + (int64_t)t * j->p->n_head;
+    const float *w = j->p->w ? j->p->w + (int64_t)t * j->p->n_head : NULL;
     float *score = c->index.score + i * score_ld(c);
     struct piece m = {0};
     (void)carve(c->scratch[worker].attn, j->p->n_head, j->p->d, &m);
@@ -138,7 +171,10 @@ static void score_chunk(struct cpu *c, void *arg, int at, int worker)
             products16(j, keys, n_vec, &m);
         else
             products(c, j, t, keys, n_vec, &m);
-        c->k.relu_sum_f32(score + p, m.s, PIECE, w, j->p->n_head, n_vec);
+        if (j->p->blk)
+            put_blocks(j, m.s, p, n, score);
+        else
+            c->k.relu_sum_f32(score + p, m.s, PIECE, w, j->p->n_head, n_vec);
     }
 }
 
@@ -174,14 +210,18 @@ static uint32_t kth(const float *x, int n, int k, int *n_equal)
     return is;
 }
 
-static void choose(struct cpu *c, void *arg, int i, int worker)
+/* Choice at % n_list of token at / n_list. */
+static void choose(struct cpu *c, void *arg, int at, int worker)
 {
     const struct index_job *j = arg;
-    const float *x = c->index.score + i * score_ld(c);
-    int t = j->tok[i], n = j->b->pos[t] + 1, top = j->p->top, n_equal;
-    int32_t *out = j->p->pick + (int64_t)t * top;
-    uint32_t least = kth(x, n, top, &n_equal);
+    int i = at / j->n_list, h = at % j->n_list, t = j->tok[i], pos = j->b->pos[t];
+    int n = j->p->blk ? pos / j->p->blk + 1 : pos + 1, top = j->p->top, n_equal;
+    float *x = c->index.score + i * score_ld(c) + (int64_t)h * j->ld;
+    int32_t *out = j->p->pick + ((int64_t)t * j->n_list + h) * top;
     (void)worker;
+    for (int k = n - j->p->n_local; k < n; k++)
+        x[k] = INFINITY;
+    uint32_t least = kth(x, n, top, &n_equal);
     for (int p = 0; p < n; p++) {
         uint32_t r = rank_of(x[p]);
         if (r < least || (r == least && n_equal-- <= 0)) continue;
@@ -196,7 +236,7 @@ static void count(struct cpu *c, const struct index_job *j, int n)
 {
     struct dev_cost *cost = &c->head.cost;
     for (int i = 0; i < n && c->head.timing; i++) {
-        double n_pos = j->b->pos[j->tok[i]] + 1;
+        double n_pos = n_scored(j->p, j->b->pos[j->tok[i]]);
         cost->bytes += n_pos * (double)j->kv->index_bytes / 16;
         cost->flops += 2 * n_pos * j->p->n_head * j->p->d;
     }
@@ -205,19 +245,23 @@ static void count(struct cpu *c, const struct index_job *j, int n)
 void dev_cpu_index(dev *d, const struct dev_step *b, const struct dev_index *p)
 {
     struct cpu *c = dev_cpu_of(d);
-    struct index_job j = {b, p, dev_cpu_kv_of(p->kv, p->group), c->index.tok, 0};
-    int n = 0;
+    struct index_job j = {b, p, dev_cpu_kv_of(p->kv, p->group), c->index.tok, 0, 1, 0};
+    int n = 0, all = p->top * BASE_MAX(p->blk, 1);
     ASSERT(j.kv->s.d_i == p->d);
+    if (p->blk) {
+        j.n_list = p->n_head;
+        j.ld = (c->most.max.n_ctx + p->blk - 1) / p->blk;
+    }
     for (int t = 0; t < b->n_tok; t++)
-        if (b->pos[t] >= p->top) c->index.tok[n++] = t;
+        if (b->pos[t] >= all) c->index.tok[n++] = t;
     count(c, &j, n);
     for (int m; n > 0; n -= m, j.tok += m) {
         int most = 0;
         m = BASE_MIN(n, batch(c));
         for (int i = 0; i < m; i++)
-            most = BASE_MAX(most, b->pos[j.tok[i]] + 1);
+            most = BASE_MAX(most, n_scored(p, b->pos[j.tok[i]]));
         j.n_chunk = (most + CHUNK - 1) / CHUNK;
         dev_cpu_for_rows(c, m * j.n_chunk, 0.03 * CHUNK * p->n_head * p->d, score_chunk, &j);
-        dev_cpu_for_rows(c, m, 2.0 * most, choose, &j);
+        dev_cpu_for_rows(c, m * j.n_list, 2.0 * most / BASE_MAX(p->blk, 1), choose, &j);
     }
 }

@@ -174,14 +174,20 @@ static void copy_part(uint8_t *own, uint8_t *page, size_t n, bool set)
 /* What of a page is a head's values, or its latents and index keys. */
 static size_t value_bytes(const struct cpu_kv *kv)
 {
-    return kv->s.d_i ? kv->page_bytes : kv->head_bytes;
+    return kv->s.d_i && !kv->s.d_v ? kv->page_bytes : kv->head_bytes;
+}
+
+/* And what are index keys after all heads, which whoever has some of the heads has too. */
+static size_t index_bytes(const struct cpu_kv *kv)
+{
+    return kv->s.d_i && kv->s.d_v ? kv->page_bytes - kv->index_at : 0;
 }
 
 int64_t dev_cpu_kv_page(dev_kv *kv_, const struct dev_kv_at *at, void *page, bool set)
 {
     const struct cpu_kv *kv = dev_cpu_kv_of(kv_, at->group);
     size_t n = (size_t)kv->s.n_head, all = (size_t)at->n_all, h0 = (size_t)at->head0;
-    size_t key = kv->k_head_bytes, value = value_bytes(kv); /* of a head */
+    size_t key = kv->k_head_bytes, value = value_bytes(kv), index = index_bytes(kv);
     ASSERT(h0 + n <= all && at->blk >= 0 && at->blk < kv->s.n_blk);
     if (page) {
         uint8_t *own = dev_cpu_page(kv, at->layer, at->blk), *p = page;
@@ -190,8 +196,9 @@ int64_t dev_cpu_kv_page(dev_kv *kv_, const struct dev_kv_at *at, void *page, boo
             copy_part(own + dev_cpu_value_at(kv, (int)h, 0), p + all * key + (h0 + h) * value,
                       value, set);
         }
+        if (index) copy_part(own + kv->index_at, p + all * (key + value), index, set);
     }
-    return (int64_t)(all * (key + value));
+    return (int64_t)(all * (key + value) + index);
 }
 
 void dev_cpu_kv_join(dev_kv *kv_, const struct dev_kv_at *at, int n_head, const void *part,
@@ -199,10 +206,11 @@ void dev_cpu_kv_join(dev_kv *kv_, const struct dev_kv_at *at, int n_head, const 
 {
     const struct cpu_kv *kv = dev_cpu_kv_of(kv_, at->group);
     size_t n = (size_t)n_head, all = (size_t)at->n_all, h0 = (size_t)at->head0;
-    size_t key = kv->k_head_bytes, value = value_bytes(kv);
+    size_t key = kv->k_head_bytes, value = value_bytes(kv), index = index_bytes(kv);
     const uint8_t *from = part;
     uint8_t *p = page;
     ASSERT(h0 + n <= all);
     memcpy(p + h0 * key, from, n * key);
     memcpy(p + all * key + h0 * value, from + n * key, n * value);
+    if (index) memcpy(p + all * (key + value), from + n * (key + value), index);
 }

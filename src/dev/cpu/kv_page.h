@@ -11,7 +11,7 @@ struct cpu;
 #define CPU_KV_NEAR 4 /* blocks: those of a span of attention, 128 positions */
 
 /* The pages of a group of layers. That of one block in one layer: GQA: C heads of keys (groups of
- * 16 positions, transposed), then C heads of values (rows). MLA: rows, then index keys as those of
+ * 16 positions, transposed), then C heads of values (rows). MLA: rows. Then index keys as those of
  * a head where there are any. n_near blocks in a row have theirs interleaved: the keys of a head of
  * all of them lie together, and so do its values, because memory is read faster in runs of some 32
  * KiB than of 8. */

@@ -39,10 +39,26 @@ static const char *mla_lacks(const struct cpu *c, const struct dev_attn_mla *p)
 static const char *index_lacks(const struct cpu *c, const struct dev_index *p)
 {
     const struct dev_shapes *w = &c->most;
+    bool some = dev_index_scores(p, w->max.n_ctx) > w->index_score ||
+                (p->blk && p->n_head * p->top > w->index_list);
     if (p->n_head < 1 || p->d < 1 || p->top < 1) return "no heads, width or positions";
-    return p->n_head > w->index_heads || p->d > w->index_d || p->top > w->index_top
-               ? "a wider index than was reserved"
-               : NULL;
+    if (p->blk && (p->blk < 16 || p->blk > VEC_SPAN || VEC_SPAN % p->blk))
+        return "blocks of other than 16, 32, 64 or 128 positions";
+    if (p->n_local < 0 || p->n_local > p->top || !p->blk != !!p->w)
+        return "blocks that are always seen, or weights, beside such a choice";
+    bool wide = p->n_head > w->index_heads || p->d > w->index_d || some;
+    return wide ? "a wider index than was reserved" : NULL;
+}
+
+static const char *attn_lacks(const struct cpu *c, const struct dev_attn *p)
+{
+    const struct dev_blocks *s = &p->some;
+    if (s->blk && (s->blk < 16 || s->blk > VEC_SPAN || VEC_SPAN % s->blk))
+        return "blocks of other than 16, 32, 64 or 128 positions";
+    if (s->pick && (!s->blk || s->n_pick < 1 || p->n_window))
+        return "no blocks, or chosen ones in a window";
+    if (s->pick && s->n_pick > c->most.index_list) return "more chosen blocks than were reserved";
+    return p->n_head > c->most.n_head ? "more heads than were reserved" : NULL;
 }
 
 static const char *norm_lacks(const struct dev_norm *p)
@@ -75,7 +91,7 @@ const char *dev_cpu_lacks(const dev *d, const struct dev_op *op)
         return op->u.rope.n_rot > c->n_rot_max ? "more rotated dimensions than were reserved"
                                                : NULL;
     case DEV_OP_attn:
-        return op->u.attn.n_head > c->most.n_head ? "more heads than were reserved" : NULL;
+        return attn_lacks(c, &op->u.attn);
     case DEV_OP_attn_mla:
         return mla_lacks(c, &op->u.attn_mla);
     case DEV_OP_norm:

@@ -104,7 +104,7 @@ static bool heads(struct reader *r, struct cpu_layer_ops *l)
         return false;
     const struct dev_op *put = take(r, DEV_OP_kv_put), *at_ = take(r, DEV_OP_attn);
     if (!put || put->u.kv_put.k != k || put->u.kv_put.v != v || put->u.kv_put.ldk != nk ||
-        put->u.kv_put.ldv != nk || !at_)
+        put->u.kv_put.ldv != nk || put->u.kv_put.i || !at_ || at_->u.attn.some.blk)
         return false;
     l->attn = &at_->u.attn;
     return l->attn->q == q && l->attn->n_head == H && l->attn->group == put->u.kv_put.group &&
@@ -159,7 +159,7 @@ static bool latents(struct reader *r, struct cpu_layer_ops *l)
     l->rope = take_rope(r, q + p->nope, p->n_head, (const int64_t[]){nq, qd});
     if (!l->rope || !same_rope(l->rope, rk)) return false;
     const struct dev_op *put = take(r, DEV_OP_kv_put);
-    if (!put || put->u.kv_put.k != k || put->u.kv_put.v || put->u.kv_put.ldk != row) return false;
+    if (!put || put->u.kv_put.k != k || put->u.kv_put.i || put->u.kv_put.ldk != row) return false;
     r->at++;
     return p->q == q && p->n_head * qd == nq && p->r == l->kv_norm->n && p->r + p->rope == row &&
            p->group == put->u.kv_put.group && p->layer == put->u.kv_put.layer &&

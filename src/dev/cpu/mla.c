@@ -170,8 +170,12 @@ static int abs_units(struct cpu *c, const struct dev_step *b, const struct mla *
             *work += end;
         }
         for (int h = 0; h < H; h += heads)
-            c->span.unit[n++] = (struct cpu_unit){
-                seq, i, k - i, h, H - h < heads ? H - h : heads, 0, (hi + VEC_SPAN - 1) / VEC_SPAN};
+            c->span.unit[n++] = (struct cpu_unit){.seq = seq,
+                                                  .tok0 = i,
+                                                  .n_tok = k - i,
+                                                  .head0 = h,
+                                                  .n_head = BASE_MIN(H - h, heads),
+                                                  .span1 = (hi + VEC_SPAN - 1) / VEC_SPAN};
     }
     return n;
 }
@@ -469,7 +473,7 @@ static void materialised(struct cpu *c, const struct dev_step *b, const struct m
         while (k < a->n_list && c->seq_of[c->mla.tok_list[k]] == seq)
             k++;
         for (int h = 0; h < a->p->n_head; h++)
-            c->span.unit[j.n_unit++] = (struct cpu_unit){seq, i, k - i, h, 1, 0, 0};
+            c->span.unit[j.n_unit++] = (struct cpu_unit){seq, i, k - i, h, 1, 0, 0, NULL};
         i = k;
     }
     if (dev_cpu_bf16_attn(c, a->kv->t)) dev_cpu_exp16_weights(c, a);

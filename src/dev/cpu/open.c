@@ -288,6 +288,12 @@ static sl_status reserve_spans(struct cpu *c, size_t *mem, sl_err *err)
     SL_TRY(dev_cpu_scratch(c, (size_t)(s->n_run + s->n_part) * s->part_floats, sizeof(float),
                            &s->part, err));
     SL_TRY(dev_cpu_scratch(c, n_unit, sizeof *s->unit, &s->unit, err));
+    if (p->index_list) {
+        size_t n_list = (size_t)p->max.n_tok * (size_t)p->index_list;
+        SL_TRY(dev_cpu_scratch(c, n_list, sizeof *s->list, &s->list, err));
+        SL_TRY(dev_cpu_scratch(c, (size_t)p->max.n_ctx / (16 * 64) + 2, sizeof *s->seen, &s->seen,
+                               err));
+    }
     SL_TRY(dev_cpu_scratch(c, 1, sizeof *s->counter, &s->counter, err));
     return dev_cpu_scratch(c, (size_t)n_w, sizeof *s->range, &s->range, err);
 }

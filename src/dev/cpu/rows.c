@@ -187,11 +187,11 @@ static void put_row(struct cpu *c, void *arg, int t, int worker)
     const struct cpu_kv *kv = dev_cpu_kv_of(p->kv, p->group);
     struct cpu_place at = dev_cpu_place(c, kv, p->layer, b, t);
     const float *k = p->k + t * p->ldk;
+    if (p->i)
+        c->k.put_k(kv->t, at.page + dev_cpu_index_at(kv, at.in), at.in % 16, p->i + t * p->ldi,
+                   kv->s.d_i);
     if (kv->s.d_v == 0) {
         c->k.put_v(kv->t, at.page + (size_t)at.in * kv->row_bytes, k, kv->s.d_k);
-        if (kv->s.d_i && p->v)
-            c->k.put_k(kv->t, at.page + dev_cpu_index_at(kv, at.in), at.in % 16, p->v + t * p->ldv,
-                       kv->s.d_i);
         return;
     }
     const float *v = p->v + t * p->ldv;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention's work: units (query rows that go through the context together) times spans of VEC_SPAN
- * positions. A span's result depends on the span and the rows only; the results of a unit are
- * folded in rising order of spans. With enough units each is one worker's; with few, unit-spans are
- * handed out and folded after a barrier, a window of spans at a time so that partial results stay
- * few. The arithmetic is the same. */
+ * positions, or of a block where blocks are chosen. A span's result depends on the span and the
+ * rows only; the results of a unit are folded in rising order of spans. With enough units each is
+ * one worker's; with few, unit-spans are handed out and folded after a barrier, a window of spans
+ * at a time so that partial results stay few. The arithmetic is the same. */
 #include "dev/cpu/span.h"
 
 #include "dev/cpu/cpu.h"
@@ -30,6 +30,13 @@ struct spans_job {
     struct cpu *c;
     struct cpu_span_job *j;
 };
+
+/* Which span is number i of a unit; after the last one of its list: one that nobody sees. */
+static int span_of(const struct cpu_span_job *j, const struct cpu_unit *u, int i)
+{
+    if (!u->list) return i;
+    return i < u->span1 ? u->list[i] : j->b->pos[u->tok0 + u->n_tok - 1] / j->len + 1;
+}
 
 /* Rows [r[0], r[1]) of part to those of run. */
 static void fold(struct cpu *c, const struct cpu_span_job *j, const int r01[2], struct cpu_part run,
@@ -59,7 +66,8 @@ static void run_whole(void *arg, int worker, int n_w)
         j->begin(c, j, u, mem);
         for (int i = u->span0; i < u->span1; i++) {
             int alone = i == u->span0; /* folded into nothing it stays what it is */
-            j->span(c, j, u, (const int[]){i, i + 1}, mem, alone ? run : part);
+            const int at[2] = {span_of(j, u, i), span_of(j, u, i + 1)};
+            j->span(c, j, u, at, mem, alone ? run : part);
             if (!alone) fold(c, j, rows, run, part);
         }
         j->end(c, j, u, run, rows);
@@ -137,7 +145,8 @@ static void run_split(void *arg, int worker, int n_w)
                 if (i < u->span0 || i >= u->span1) continue;
                 if (begun != ui) j->begin(c, j, u, mem);
                 begun = ui;
-                int at[2] = {i, comes_next(c, j, (const int[]){worker, n_w}, w0, b)};
+                int next = comes_next(c, j, (const int[]){worker, n_w}, w0, b);
+                const int at[2] = {span_of(j, u, i), span_of(j, u, next)};
                 j->span(c, j, u, at, mem, dev_cpu_part_at(part_of(c, j, ui, i - w0), j->n_row));
             }
         par_barrier(c->team);

@@ -13,6 +13,7 @@ struct cpu;
 struct cpu_unit {
     int32_t seq, tok0, n_tok, head0, n_head;
     int32_t span0, span1; /* spans [span0, span1) hold what they see */
+    const int32_t *list;  /* NULL, or [span1] which spans those are, rising; span0 is 0 */
 };
 /* Results of n_row rows: m, l, and o rows of ldo. l = 0: nothing seen. */
 struct cpu_part {
@@ -23,6 +24,7 @@ struct cpu_span_job {
     const void *op;
     int n_unit;
     int n_row, ldo;           /* rows of a part at most, floats of a row */
+    int len;                  /* positions of a span, of units that have a list */
     struct dev_cost products; /* of the whole job */
     /* Start on a unit (its queries into scratch), span at[0] of it into *out, where the worker's
      * next one will most likely be at[1], and the end of its rows [rows[0], rows[1]). */
@@ -59,7 +61,9 @@ void dev_cpu_spans_again(struct cpu *c, const struct cpu_span_job *j);
 /* Memory of it. */
 struct cpu_spans {
     struct cpu_unit *unit;
-    float *part; /* partial results of spans */
+    int32_t *list;  /* the units' lists */
+    uint64_t *seen; /* spans as bits, of a unit whose list is being made */
+    float *part;    /* partial results of spans */
     int n_run, n_part;
     size_t part_floats;      /* of one */
     struct par_range *range; /* [n_worker] */

@@ -30,6 +30,13 @@ static const char *mla_lacks(const struct gpu *c, const struct dev_attn_mla *p)
     return p->r > c->most.mla_r || p->v > c->most.mla_v ? "wider latents than were reserved" : NULL;
 }
 
+static const char *attn_lacks(const struct dev_attn *p)
+{
+    if (p->some.pick || p->some.blk) return "attention to blocks: --place attn=cpu runs it";
+    bool wide = BASE_MAX(p->d_k, p->d_v) > GPU_HEAD_MAX;
+    return wide ? "heads wider than 512: --place attn=cpu runs them" : NULL;
+}
+
 static const char *move_lacks(const struct gpu *c, const struct dev_move *p)
 {
     return 4 * (int64_t)p->n * c->most.max.n_tok > c->bounce.n ? "rows wider than were reserved"
@@ -52,10 +59,10 @@ const char *dev_gpu_lacks(const dev *d, const struct dev_op *op)
     case DEV_OP_ffn:
         return dev_mat_cols(op->u.ffn.down) > c->glu_cols ? "more hidden values than were reserved"
                                                           : NULL;
+    case DEV_OP_kv_put:
+        return op->u.kv_put.i ? "keys of an indexer: --place attn=cpu keeps them" : NULL;
     case DEV_OP_attn:
-        return BASE_MAX(op->u.attn.d_k, op->u.attn.d_v) > GPU_HEAD_MAX
-                   ? "heads wider than 512: --place attn=cpu runs them"
-                   : NULL;
+        return attn_lacks(&op->u.attn);
     case DEV_OP_delta:
         return dev_gpu_delta_lacks(&op->u.delta);
     case DEV_OP_route:
