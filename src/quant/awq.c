@@ -197,9 +197,17 @@ static int norm_role(enum quant_input in)
                                 : -1;
 }
 
-static bool is_maker(const struct group *g, const struct quant_item *it)
+/* Is the input's maker linear in it? Not an up before a unit that limits it or adds to it. */
+static bool is_even(const struct arch_cfg *c, enum quant_input in)
 {
-    if (strcmp(it->id.suffix, "weight") != 0) return false;
+    bool down = in == QUANT_IN_DOWN || in == QUANT_IN_DOWN_SHEXP;
+    if (in != QUANT_IN_DOWN_EXPS && !(down && c->glu_all)) return true;
+    return glu_is_even(&c->glu);
+}
+
+static bool is_maker(const struct quant_plan *p, const struct group *g, const struct quant_item *it)
+{
+    if (strcmp(it->id.suffix, "weight") != 0 || !is_even(&p->cfg, g->in)) return false;
     switch (g->in) {
     case QUANT_IN_O:
         return it->id.role == ROLE_V || it->id.role == ROLE_V_B || it->id.role == ROLE_KV_B;
@@ -299,7 +307,7 @@ static sl_status one_group(const struct search *s, struct group *g, sl_err *err)
     int n_m = 0, n_user = 0;
     for (int i = s->first[g->layer]; i >= 0; i = s->next[i]) {
         if (is_user(p, g, &p->item[i])) n_user++;
-        if (is_maker(g, &p->item[i])) maker = &p->item[i];
+        if (is_maker(p, g, &p->item[i])) maker = &p->item[i];
     }
     if (!maker || !n_user) return SL_OK;
     bool vector = norm_role(g->in) >= 0; /* else: as many rows as the input has channels */

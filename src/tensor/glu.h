@@ -34,5 +34,10 @@ static inline bool glu_is_silu(const struct glu *g)
     static const struct glu silu;
     return glu_same(g, &silu);
 }
+/* Is a factor of up one of h? */
+static inline bool glu_is_even(const struct glu *g)
+{
+    return g->limit == 0 && g->plus == 0;
+}
 
 #endif

@@ -63,6 +63,13 @@ def same_logits(a, b):
     return max(abs(p - q) for p, q in zip(x, y)) / std
 
 
+def rms(a, b):
+    import array
+    x, y = array.array("f", a), array.array("f", b)
+    mean = sum(x) / len(x)
+    return (sum((p - q) ** 2 for p, q in zip(x, y)) / sum((p - mean) ** 2 for p in x)) ** 0.5
+
+
 # Folders of which GGUF can not say something, and those that do not come back from it.
 NO_GGUF = {"deepseek_v3_mscale": "mscale", "gpt_oss": "swiglu_limit",
            "gpt_oss_mxfp4": "swiglu_limit", "minimax_m3_mxfp8": "swiglu_limit"}
@@ -354,6 +361,21 @@ def calibrated(t, tmp):
                     bad or e2e.run([S, "run", "-m", dst, "--ids", IDS, "-n", "2", "-q"])[0])
             out[how] = r
         t.check(f"{name} folds", None if out["--awq"] and out["--awq"]["folded"] > 0 else f"{out}")
+    # What is folded changes nothing: norms that are stored less 1, units that no factor passes.
+    for name in ("qwen3_5", "minimax_m3", "gpt_oss"):
+        src, raw = os.path.join(TINY, name), []
+        for how in ([], ["--awq"]):
+            dst = os.path.join(tmp, "c")
+            _, bad = quantize(src, dst, "--weights", "int8", "--calib", text, "--calib-tokens",
+                              "300", "--force", *how)
+            t.check(f"{name} as a folder {how}", bad)
+            raw.append(logits(dst, os.path.join(tmp, "l.f32")))
+        raw.append(logits(src, os.path.join(tmp, "l.f32")))
+        wrong = next((r for r in raw if isinstance(r, str)), None)
+        d = [0, 0] if wrong else [rms(raw[2], r) for r in raw[:2]]
+        t.check(f"{name} folds in a folder", wrong or (
+            f"{d[1]} of deviation, {d[0]} without" if d[1] > 2 * d[0] else None))
+    src = os.path.join(TINY, "llama2")
     t.check("awq without text",
             fails(["quantize", src, dst, "--weights", "q4_0", "--awq"], 2, "--calib"))
 
