@@ -25,7 +25,7 @@ struct arch_keys; /* where keys of GGUF go: arch/row.h */
  * 2 i + 1. */
 enum arch_rope_style { ARCH_ROPE_HALF, ARCH_ROPE_PAIRS };
 /* SCAN: a recurrence in place of attention over the queries (dev_scan). No file has it: tests.
- * DELTA: gated DeltaNet, a convolution and a recurrence of matrices. */
+ * DELTA: gated DeltaNet, a convolution and a recurrence of matrices, or Kimi Delta Attention. */
 enum arch_mixer { ARCH_GQA, ARCH_MLA, ARCH_SCAN, ARCH_DELTA };
 enum arch_ffn { ARCH_DENSE, ARCH_MOE };
 /* Which positions a token sees. NONE: all before it. OWN: those that the layer's indexer chooses.
@@ -46,6 +46,7 @@ struct arch_cfg {
     char arch[32]; /* "deepseek_v3" */
     const struct arch *row;
     struct arch_naming naming; /* of the file that was read */
+    bool renamed;              /* that is a folder with names of row->renamed */
     int n_layer;               /* L, without MTP layers */
     int n_mtp;
     int d_model;           /* D */
@@ -77,6 +78,7 @@ struct arch_cfg {
     double attn_scale; /* of q k^T, YaRN's mscale_all_dim included */
     /* MLA */
     int q_lora, kv_lora, d_nope, d_rope, d_v; /* q_lora 0 = plain q projection */
+    bool no_rope; /* nothing is rotated: the d_rope values of queries and keys are as projected */
     /* the lightning indexer of sparse attention (DeepSeek-V3.2): heads, their width of which the
      * first d_rope values are rotated, and how many positions a token sees; 0 = there is none */
     int n_index, d_index, index_top;
@@ -88,6 +90,9 @@ struct arch_cfg {
     /* gated delta layers: heads of keys and of values, widths of one, taps of the convolution;
      * 0 = there are no such layers */
     int n_delta_k, n_delta_v, d_delta_k, d_delta_v, n_conv;
+    bool kda; /* they are Kimi Delta Attention's: a decay for each key channel, made by way of
+                 d_delta_k values, as the gate of d_delta_v; queries, keys and values have matrices
+                 and convolutions of their own, under the names that other layers' have */
     bool delta_tiled; /* value head h goes with key head h mod n_delta_k, else with h div (n_delta_v
                          / n_delta_k) */
     bool attn_gate; /* GQA: q is, head by head, the query and a gate as wide, [2 H d, D]: the output
@@ -137,6 +142,10 @@ bool arch_scale_used(const struct arch_cfg *c, enum arch_role role);
 bool arch_wants_f32(const io_model *m, const struct arch_cfg *cfg);
 /* Channels of a gated delta layer's convolution: queries, keys, values. */
 int64_t arch_delta_channels(const struct arch_cfg *c);
+/* Decays of a value head of such a layer. */
+int arch_delta_decays(const struct arch_cfg *c);
+/* f32 values of a sequence's state of such a layer (tensor/delta_state.h). */
+int64_t arch_delta_state(int n_k, int n_v, int d_k, int d_v, int n_conv, bool each);
 /* The width of all shared experts together; 0 = there are none. */
 int64_t arch_d_shared(const struct arch_cfg *c);
 /* Do folders of the architecture have the delta layers' projections in two matrices, DELTA_QKVZ and

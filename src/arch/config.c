@@ -6,6 +6,7 @@
 
 #include "arch/arch_internal.h"
 #include "base/place.h"
+#include "io/pack.h"
 
 #define KNOWN 512 /* bytes of all names: a message has room for fewer */
 
@@ -221,11 +222,25 @@ static sl_status finish(struct arch_cfg *c, sl_err *err)
 {
     c->naming = arch_naming_in(c, c->naming.kind);
     for (int i = 0; i < c->n_layer + c->n_mtp; i++) {
-        if (c->kv_lora) c->layer[i].mixer = ARCH_MLA;
+        if (c->kv_lora && c->layer[i].mixer != ARCH_DELTA) c->layer[i].mixer = ARCH_MLA;
         if (i >= c->n_layer && c->n_expert) c->layer[i].ffn = ARCH_MOE;
     }
     if (c->qk_norm && !c->d_q_norm) c->d_q_norm = c->d_k_norm = c->d_head;
     return arch_cfg_check(c, err);
+}
+
+/* Has the folder names of the row's other list? */
+static bool is_renamed(const io_model *m, const struct arch_cfg *c)
+{
+    char name[128];
+    struct arch_naming by = {.kind = IO_HF, .alias = c->row->renamed};
+    for (int i = 0; by.alias && i < c->n_layer; i++) {
+        arch_tensor_name(&by, by.alias[0].role, i, "weight", name, sizeof name);
+        if (io_has_weight(m, name) ||
+            (io_model_pack(m) && io_pack_find(io_model_pack(m), name)))
+            return true;
+    }
+    return false;
 }
 
 /* m: NULL, or what it was read from. */
@@ -249,6 +264,8 @@ sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *c, 
         sl_status st = read_json(config, m, a, c, err);
         if (st) status_prefix(err, "config.json");
         if (!st) arch_index_mtp(m, c);
+        c->renamed = !st && is_renamed(m, c);
+        if (!st) c->naming = arch_naming_in(c, IO_HF);
         c->head_apart = !st && c->tied_head && arch_head_differs(m);
         if (c->head_apart) c->tied_head = false;
         return st;
@@ -270,7 +287,9 @@ sl_status arch_cfg_read_json(const struct json *config, struct arena *a, struct 
 
 struct arch_naming arch_naming_in(const struct arch_cfg *c, enum io_kind kind)
 {
-    return (struct arch_naming){kind, c->row->alias, c->row->mtp_apart ? c->n_layer : 0};
+    bool renamed = kind == IO_HF && c->renamed;
+    return (struct arch_naming){kind, renamed ? c->row->renamed : c->row->alias,
+                                c->row->mtp_apart ? c->n_layer : 0};
 }
 
 bool arch_permutes_qk(const struct arch_cfg *c)

@@ -225,6 +225,30 @@ sl_status arch_gguf_layers(const io_model *m, struct arch_cfg *c, sl_err *err)
         io_path(m), d_v, c->d_head);
 }
 
+sl_status arch_gguf_latents(const io_model *m, struct arch_cfg *c, sl_err *err)
+{
+    int key_mla = 0, v_mla = 0;
+    SL_TRY(arch_gguf_int(m, "attention.kv_lora_rank", ARCH_RANGE(-1, 1, 65536), &c->kv_lora, err));
+    SL_TRY(arch_gguf_int(m, "attention.q_lora_rank", ARCH_RANGE(0, 0, 65536), &c->q_lora, err));
+    SL_TRY(arch_gguf_int(m, "attention.key_length_mla", ARCH_RANGE(c->d_head, 1, 65536), &key_mla,
+                         err));
+    SL_TRY(arch_gguf_int(m, "attention.value_length", ARCH_RANGE(0, 0, 65536), &v_mla, err));
+    SL_TRY(
+        arch_gguf_int(m, "attention.value_length_mla", ARCH_RANGE(v_mla, 1, 65536), &c->d_v, err));
+    SL_TRY(arch_gguf_int(m, "rope.dimension_count", ARCH_RANGE(-1, 2, 65536), &c->d_rope, err));
+    c->d_nope = key_mla - c->d_rope;
+    if (c->d_nope < 1)
+        return SL_FAIL(err, FORMAT,
+                       "%s: attention.key_length %d is not above rope.dimension_count %d",
+                       io_path(m), key_mla, c->d_rope);
+    c->d_head = key_mla;
+    c->n_rot = c->d_rope;
+    c->n_head_kv = c->n_head;
+    c->rope_style = ARCH_ROPE_PAIRS;
+    c->attn_scale = 1.0 / sqrt((double)c->d_head);
+    return SL_OK;
+}
+
 sl_status arch_gguf_moe(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
     SL_TRY(arch_gguf_int(m, "expert_count", ARCH_RANGE(0, 0, 4096), &c->n_expert, err));

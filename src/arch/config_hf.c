@@ -343,6 +343,19 @@ sl_status arch_hf_dual_chunk(const struct json *o, struct arch_cfg *c, sl_err *e
     return SL_OK;
 }
 
+sl_status arch_hf_latents(const struct json *o, struct arch_cfg *c, sl_err *err)
+{
+    SL_TRY(arch_hf_int(o, "kv_lora_rank", ARCH_RANGE(-1, 1, 65536), &c->kv_lora, err));
+    SL_TRY(arch_hf_int(o, "q_lora_rank", ARCH_RANGE(0, 0, 65536), &c->q_lora, err));
+    SL_TRY(arch_hf_int(o, "qk_nope_head_dim", ARCH_RANGE(-1, 1, 65536), &c->d_nope, err));
+    SL_TRY(arch_hf_int(o, "qk_rope_head_dim", ARCH_RANGE(-1, 2, 65536), &c->d_rope, err));
+    SL_TRY(arch_hf_int(o, "v_head_dim", ARCH_RANGE(-1, 1, 65536), &c->d_v, err));
+    c->d_head = c->d_nope + c->d_rope;
+    c->n_head_kv = c->n_head;
+    c->attn_scale = 1.0 / sqrt((double)c->d_head);
+    return SL_OK;
+}
+
 sl_status arch_hf_mla(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
     bool interleave = true, bias = false;
@@ -353,16 +366,9 @@ sl_status arch_hf_mla(const struct json *o, struct arch_cfg *c, sl_err *err)
         SL_TRY(arch_hf_types(o, "indexed_attention", c, &types, err));
     else
         SL_TRY(arch_hf_layer_types(o, false, c, err));
-    SL_TRY(arch_hf_int(o, "kv_lora_rank", ARCH_RANGE(-1, 1, 65536), &c->kv_lora, err));
-    SL_TRY(arch_hf_int(o, "q_lora_rank", ARCH_RANGE(0, 0, 65536), &c->q_lora, err));
-    SL_TRY(arch_hf_int(o, "qk_nope_head_dim", ARCH_RANGE(-1, 1, 65536), &c->d_nope, err));
-    SL_TRY(arch_hf_int(o, "qk_rope_head_dim", ARCH_RANGE(-1, 2, 65536), &c->d_rope, err));
-    SL_TRY(arch_hf_int(o, "v_head_dim", ARCH_RANGE(-1, 1, 65536), &c->d_v, err));
+    SL_TRY(arch_hf_latents(o, c, err));
     SL_TRY(arch_hf_bool(o, "rope_interleave", true, &interleave, err));
     c->rope_style = interleave ? ARCH_ROPE_PAIRS : ARCH_ROPE_HALF;
-    c->d_head = c->d_nope + c->d_rope;
-    c->n_head_kv = c->n_head;
-    c->attn_scale = 1.0 / sqrt((double)c->d_head);
     return arch_hf_rope(o, c->d_rope, c, err);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "arch/arch_internal.h"
+#include "tensor/delta_state.h"
 
 #define FULL_EVERY 4 /* where nothing is said */
 
@@ -36,6 +37,16 @@ static void set_every(struct arch_cfg *c, int every)
 int64_t arch_delta_channels(const struct arch_cfg *c)
 {
     return 2ll * c->n_delta_k * c->d_delta_k + (int64_t)c->n_delta_v * c->d_delta_v;
+}
+
+int arch_delta_decays(const struct arch_cfg *c)
+{
+    return c->kda ? c->d_delta_k : 1;
+}
+
+int64_t arch_delta_state(int n_k, int n_v, int d_k, int d_v, int n_conv, bool each)
+{
+    return tensor_delta_state(n_k, n_v, d_k, d_v, n_conv, each);
 }
 
 int64_t arch_d_shared(const struct arch_cfg *c)

@@ -141,12 +141,36 @@ static sl_status mla(struct list *l, sl_err *err)
     return gains(l, norm, BASE_COUNT_OF(norm), err);
 }
 
+static sl_status kda(struct list *l, sl_err *err)
+{
+    const struct arch_cfg *c = l->c;
+    int64_t D = c->d_model, n = c->n_delta_v, dk = c->d_delta_k, dv = c->d_delta_v,
+            k = c->n_delta_k * dk, v = n * dv;
+    const struct row mat[] = {{ROLE_Q, k, D, true},          {ROLE_K, k, D, true},
+                              {ROLE_V, v, D, true},          {ROLE_O, D, v, true},
+                              {ROLE_DELTA_B, n, D, true},    {ROLE_KDA_F_A, dk, D, true},
+                              {ROLE_KDA_F_B, n * dk, dk, true}, {ROLE_KDA_G_A, dv, D, true},
+                              {ROLE_KDA_G_B, v, dv, true}};
+    const struct row conv[] = {{ROLE_KDA_CONV_Q, k, c->n_conv, true},
+                               {ROLE_KDA_CONV_K, k, c->n_conv, true},
+                               {ROLE_KDA_CONV_V, v, c->n_conv, true}};
+    const struct row norm = {ROLE_DELTA_NORM, dv, 0, true},
+                     vec[] = {{ROLE_DELTA_DT, n * dk, 0, true}, {ROLE_DELTA_DECAY, n, 0, true}};
+    SL_TRY(matrices(l, mat, BASE_COUNT_OF(mat), err));
+    for (int i = 0; i < BASE_COUNT_OF(conv); i++)
+        SL_TRY(add(l, &conv[i], "weight", IO_MOCK_EXACT, err));
+    for (int i = 0; i < 2; i++)
+        SL_TRY(add(l, &vec[i], "weight", IO_MOCK_SMALL, err));
+    return gains(l, &norm, 1, err);
+}
+
 static sl_status delta(struct list *l, sl_err *err)
 {
     const struct arch_cfg *c = l->c;
     int64_t D = c->d_model, nv = c->n_delta_v, v = nv * c->d_delta_v,
             qkv = arch_delta_channels(c);
     bool packed = arch_packs_delta(c);
+    if (c->kda) return kda(l, err);
     const struct row mat[] = {{ROLE_DELTA_QKVZ, qkv + v, D, packed},
                               {ROLE_DELTA_BA, 2 * nv, D, packed},
                               {ROLE_DELTA_QKV, qkv, D, !packed},

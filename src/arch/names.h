@@ -58,6 +58,13 @@
     X(DELTA_DECAY, "ssm_a.", "linear_attn.A_log.")                                                 \
     X(DELTA_NORM, "ssm_norm", "linear_attn.norm")                                                  \
     X(DELTA_O, "ssm_out", "linear_attn.out_proj")                                                  \
+    X(KDA_CONV_Q, "ssm_conv1d_q", "self_attn.q_conv1d")                                            \
+    X(KDA_CONV_K, "ssm_conv1d_k", "self_attn.k_conv1d")                                            \
+    X(KDA_CONV_V, "ssm_conv1d_v", "self_attn.v_conv1d")                                            \
+    X(KDA_F_A, "ssm_f_a", "self_attn.f_a_proj")                                                    \
+    X(KDA_F_B, "ssm_f_b", "self_attn.f_b_proj")                                                    \
+    X(KDA_G_A, "ssm_g_a", "self_attn.g_a_proj")                                                    \
+    X(KDA_G_B, "ssm_g_b", "self_attn.g_b_proj")                                                    \
     X(MTP_EH, "nextn.eh_proj", "eh_proj")                                                          \
     X(MTP_ENORM, "nextn.enorm", "enorm")                                                           \
     X(MTP_HNORM, "nextn.hnorm", "hnorm")                                                           \

@@ -92,6 +92,8 @@ struct arch {
         int d_head;
     } unsaid;
     const struct arch_alias *alias; /* names that differ from the usual ones; NULL = none */
+    /* The whole list where a folder has the name of its first role in some layer; NULL = none. */
+    const struct arch_alias *renamed;
     bool permutes_qk;               /* see arch_permutes_qk */
     bool ff_of_experts;             /* intermediate_size of folders is the width of an expert */
     bool norm_one;                  /* see arch_is_less */
@@ -134,6 +136,8 @@ sl_status arch_gguf_real(const io_model *m, const char *key, struct arch_range i
                          sl_err *err) BASE_MUST_USE;
 sl_status arch_gguf_flag(const io_model *m, const char *key, bool def, bool *out,
                          sl_err *err) BASE_MUST_USE;
+/* Sizes of MLA. */
+sl_status arch_gguf_latents(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* Experts, and which layers have them. */
 sl_status arch_gguf_moe(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* expert_weights_scale (1 where it is missing or 0), expert_weights_norm and expert_gating_func,
@@ -181,6 +185,8 @@ sl_status arch_hf_attn_bias(const struct json *o, bool o_bias, struct arch_cfg *
 sl_status arch_hf_qwen3(const struct json *o, bool by_layer, struct arch_cfg *c,
                         sl_err *err) BASE_MUST_USE;
 sl_status arch_hf_mla(const struct json *o, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* Of that the sizes alone. */
+sl_status arch_hf_latents(const struct json *o, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* Experts as DeepSeek-V3 has them: sigmoid, a bias that chooses, groups, shared experts, dense
  * layers in front. def: what holds where a configuration does not say; n_expert -1: it must. */
 struct arch_moe_v3 {

@@ -90,7 +90,22 @@ static bool attention_reads(const struct arch_cfg *c, enum arch_role role)
 
 static bool is_delta(int role)
 {
-    return role >= ROLE_DELTA_QKV && role <= ROLE_DELTA_O;
+    return role >= ROLE_DELTA_QKV && role <= ROLE_KDA_G_B;
+}
+
+/* Does a layer with a state have the role? */
+static bool delta_reads(const struct arch_cfg *c, int role)
+{
+    switch (role) {
+    case ROLE_DELTA_B:
+    case ROLE_DELTA_DT:
+    case ROLE_DELTA_DECAY:
+    case ROLE_DELTA_NORM:
+        return true;
+    default:
+        if (c->kda) return is_attention(role) || role >= ROLE_KDA_CONV_Q;
+        return is_delta(role) && role <= ROLE_DELTA_O;
+    }
 }
 
 static bool is_index(int role)
@@ -109,8 +124,10 @@ static bool index_reads(const struct arch_cfg *c, const struct arch_name *id)
 static bool mixer_reads(const struct arch_cfg *c, const struct arch_name *id)
 {
     if (is_index(id->role)) return index_reads(c, id);
-    if (c->layer[id->layer].mixer == ARCH_DELTA || is_delta(id->role))
-        return c->layer[id->layer].mixer == ARCH_DELTA && is_delta(id->role);
+    bool delta = c->layer[id->layer].mixer == ARCH_DELTA;
+    if (delta && (is_delta(id->role) || is_attention(id->role)))
+        return delta_reads(c, id->role);
+    if (delta || is_delta(id->role)) return false;
     return attention_reads(c, (enum arch_role)id->role);
 }
 

@@ -118,6 +118,20 @@ static void put_window(const struct arch_cfg *c, const struct arch_keys *k)
         io_out_elem_i32(k->out, c->layer[i].n_window > 0);
 }
 
+/* One key head, that all query heads share; none in layers of another kind. */
+static void put_latent_heads(const struct arch_cfg *c, const struct arch_keys *k)
+{
+    char buf[128];
+    if (!c->n_delta_k) {
+        arch_put_int(k, "attention.head_count_kv", 1);
+        return;
+    }
+    io_out_array(k->out, full(k, "attention.head_count_kv", buf, sizeof buf), IO_I32,
+                 (uint64_t)c->n_layer);
+    for (int i = 0; i < c->n_layer; i++)
+        io_out_elem_i32(k->out, c->layer[i].mixer == ARCH_MLA);
+}
+
 static void put_attention(const struct arch_cfg *c, const struct arch_keys *k)
 {
     arch_put_int(k, "attention.head_count", c->n_head);
@@ -129,7 +143,7 @@ static void put_attention(const struct arch_cfg *c, const struct arch_keys *k)
         arch_put_int(k, "attention.value_length", c->d_head);
         return;
     }
-    arch_put_int(k, "attention.head_count_kv", 1);
+    put_latent_heads(c, k);
     arch_put_int(k, "attention.key_length", c->kv_lora + c->d_rope);
     arch_put_int(k, "attention.value_length", c->kv_lora);
     arch_put_int(k, "attention.key_length_mla", c->d_head);

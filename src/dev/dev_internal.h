@@ -21,6 +21,7 @@ struct dev_shapes {
     int n_layer;                          /* MLA: of the cache's group, as far as it is used */
     int head_cols;                        /* of products by head */
     int delta_k, delta_v;                 /* of a key head, and of all value heads of one */
+    int delta_a;                          /* decays of a value head */
     int delta_row;                        /* of a token: convolved, decays, betas and k q */
     int n_expert, k;          /* n_expert: of a router or, where there are more, slots */
     int d_model, d_ff_expert; /* of experts: rows of down, of gate */

@@ -41,7 +41,9 @@ static void add_delta(struct dev_shapes *s, const struct dev_delta *p)
 {
     at_least(&s->delta_k, p->d_k);
     at_least(&s->delta_v, p->d_v * (p->n_v / p->n_k));
-    at_least(&s->delta_row, 2 * p->n_k * p->d_k + p->n_v * p->d_v + 2 * p->n_v + p->n_k);
+    int n_a = p->each ? p->d_k : 1;
+    at_least(&s->delta_a, n_a);
+    at_least(&s->delta_row, 2 * p->n_k * p->d_k + p->n_v * (p->d_v + n_a + 1) + p->n_k);
 }
 
 static void add(struct dev_shapes *s, const struct dev_op *op)

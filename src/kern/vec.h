@@ -44,6 +44,7 @@
  * relu_sum_f32     y[i] = sum_r w[r] * max(0, s[r * ld + i]) for 16 * n_vec values, r < n_row
  *                  rising.
  * delta_f32        the gated delta rule of a head for n_tok tokens: see struct vec_delta.
+ * delta_each_f32   the same with a decay for each row of the state.
  *
  * sum_f32          the sum of n values.
  *
@@ -88,6 +89,8 @@
       (float *y, const float *s, int64_t ld, const float *w, int n_row, int n_vec))                \
     X(delta_f32, void,                                                                             \
       (float *s, int d_k, int d_v, const struct vec_delta *t, int n_tok))                          \
+    X(delta_each_f32, void,                                                                        \
+      (float *s, int d_k, int d_v, const struct vec_delta *t, int n_tok))                          \
     X(sum_f32, float, (const float *x, int64_t n))                                                 \
     X(gemm_f32, void,                                                                              \
       (const float *a, int64_t lda, int64_t lda_k, const float *b, int64_t ldb, float *c,          \
@@ -131,11 +134,12 @@ static inline size_t vec_v_row_bytes(int t, int d)
 }
 
 /* A token of the gated delta rule (Yang et al., arXiv 2412.06464): s = decay * s, then d = beta *
- * (v - s^T k), s += k d^T, o = s^T q. k, q [d_k], v, o [d_v]; o may be v; d_k is even. The state s
- * [d_k, d_v] lies in blocks of 16 columns one after another, [d_k, 16] each; columns from d_v on
- * are zeros. */
+ * (v - s^T k), s += k d^T, o = s^T q. k, q [d_k], v, o [d_v]; o may be v; d_k is even. With decays
+ * [d_k] (delta_each_f32) row i of s is multiplied by decays[i] in place of decay. The state s [d_k,
+ * d_v] lies in blocks of 16 columns one after another, [d_k, 16] each; columns from d_v on are
+ * zeros. */
 struct vec_delta {
-    const float *k, *q, *v;
+    const float *k, *q, *v, *decays;
     float *o;
     float decay, beta;
 };

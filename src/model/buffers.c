@@ -21,7 +21,7 @@ static void add(struct mats *s, int il, enum model_part part, const dev_mat *w)
     if (w && model_side_in(s->m, il, part) == s->side) s->p[s->n++] = w;
 }
 
-enum input { IN_ATTN, IN_Q_A, IN_O, IN_MIX, IN_FFN, IN_H };
+enum input { IN_ATTN, IN_Q_A, IN_O, IN_MIX, IN_A, IN_Z, IN_FFN, IN_H };
 
 static void add_layer(struct mats *s, int il, const struct layer *l, enum input in)
 {
@@ -47,6 +47,12 @@ static void add_layer(struct mats *s, int il, const struct layer *l, enum input 
     case IN_MIX:
         if ((in == IN_MIX) == (s->m->cfg.layer[il].mixer == ARCH_DELTA))
             add(s, il, MODEL_ATTN, l->o);
+        break;
+    case IN_A:
+        add(s, il, MODEL_ATTN, l->a_of);
+        break;
+    case IN_Z:
+        add(s, il, MODEL_ATTN, l->z_of);
         break;
     case IN_FFN:
         add(s, il, gated, l->gate_up);
@@ -118,6 +124,8 @@ static sl_status open_inputs(struct model *m, struct side *s, sl_err *err)
     SL_TRY(open_input(m, s, IN_ATTN, D, &s->a_attn, err));
     SL_TRY(open_input(m, s, IN_O, n_o, &s->a_o, err));
     SL_TRY(open_input(m, s, IN_MIX, c->n_delta_v * c->d_delta_v, &s->a_mix, err));
+    SL_TRY(open_input(m, s, IN_A, c->d_delta_k, &s->a_a, err));
+    SL_TRY(open_input(m, s, IN_Z, c->d_delta_v, &s->a_z, err));
     SL_TRY(open_input(m, s, IN_FFN, D, &s->a_ffn, err));
     SL_TRY(open_exps(m, s, err));
     SL_TRY(open_input(m, s, IN_H, model_wide_ff(c), &s->a_h, err));
@@ -267,6 +275,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->y, B_ATTN, T, many && !m->opts.plain ? 0 : wide_y(c)},
         {&s->qg, B_ATTN, T, c->attn_gate ? 2 * nq : 0},
         {&s->mix, B_ATTN, T, model_delta_cols(c)},
+        {&s->low, B_ATTN, T, c->kda ? c->d_delta_k + c->d_delta_v : 0},
         {&s->share, B_SHARED, T, c->shared_gate},
         {&s->qa, B_ATTN, T, c->q_lora},
         {&s->index_q, B_ATTN, T, (int64_t)c->n_index * c->d_index},

@@ -51,6 +51,9 @@ sl_status model_load_matrix(struct model *m, const struct want *w, dev_mat **out
 /* A vector of n values as f32, into p. */
 sl_status model_load_read(const io_model *io, const char *name, int64_t n, float *p,
                           sl_err *err) BASE_MUST_USE;
+/* The same of a tensor with dimensions of 1 beside that of n. */
+sl_status model_load_read_line(const io_model *io, const char *name, int64_t n, float *p,
+                               sl_err *err) BASE_MUST_USE;
 /* n values to the device of the role's part; none: NULL. */
 sl_status model_load_put(struct model *m, enum arch_role role, const float *host, int64_t n,
                          float **out, sl_err *err) BASE_MUST_USE;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Multi-head latent attention (DeepSeek-V2 2.1): the cache holds one normed latent of kv_lora
- * values and one rotated key of d_rope values per token.
+ * values and one rotated key of d_rope values per token, which in some models is not rotated.
  *
  * Two forms of the same sum: absorbed (attention over latents; W_kb applied to the query and W_vb
  * to the result), and materialised (keys and values of the context are made from the latents). Per
@@ -90,6 +90,16 @@ static void queries(struct emit *e, const struct layer *l)
          .y = {s->q, l->index_q ? s->index_q : NULL});
 }
 
+/* The key that all heads share, and their queries' part of it. */
+static void rotate(struct emit *e, const struct side *s, int n_head)
+{
+    const struct arch_cfg *c = &e->m->cfg;
+    int64_t row = c->kv_lora + c->d_rope, d = c->d_head;
+    if (c->no_rope) return;
+    model_rope_emit(e, s->k + c->kv_lora, 1, row, row);
+    if (!e->entries) model_rope_emit(e, s->q + c->d_nope, n_head, n_head * d, d);
+}
+
 void model_mla_emit(struct emit *e, const struct layer *l)
 {
     const struct side *s = e->side;
@@ -103,8 +113,7 @@ void model_mla_emit(struct emit *e, const struct layer *l)
          .ldy = row, .y = s->k);
     model_tap_emit(e, MODEL_TAP_KV_B, s->k, c->kv_lora, row);
     if (l->index_k) model_index_key(e, l);
-    model_rope_emit(e, s->k + c->kv_lora, 1, row, row);
-    if (!e->entries) model_rope_emit(e, s->q + c->d_nope, H, (int64_t)H * c->d_head, c->d_head);
+    rotate(e, s, H);
     struct model_kv_place at = model_kv_here(e->m, e->layer);
     EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = s->k, .ldk = row,
          .i = l->index_k ? s->index_k : NULL, .ldi = c->d_index);

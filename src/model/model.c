@@ -12,7 +12,10 @@ int64_t model_keep_bytes(const struct arch_cfg *c, const dev *d, int n_ctx)
         .n_head = c->n_head, .r = c->kv_lora, .nope = c->d_nope, .rope = c->d_rope, .v = c->d_v};
     if (!c->kv_lora || model_mla_expand_from(c) >= n_ctx) return 0;
     if (c->index_top) n_ctx = BASE_MIN(n_ctx, BASE_MAX(c->index_top, model_mla_mask_until(c)));
-    return dev_keep_bytes(d, &p, c->n_layer + c->n_mtp, n_ctx);
+    int n = 0;
+    for (int i = 0; i < c->n_layer + c->n_mtp; i++)
+        n += c->layer[i].mixer == ARCH_MLA;
+    return dev_keep_bytes(d, &p, n, n_ctx);
 }
 
 /* ---- open ---- */
@@ -45,7 +48,10 @@ static void count_bytes(struct model *m)
                       mat_bytes(l->q_a) + mat_bytes(l->q_b) + mat_bytes(l->kv_a) +
                       mat_bytes(l->k_b) + mat_bytes(l->v_b) + mat_bytes(l->gate_up) +
                       mat_bytes(l->index_q) + mat_bytes(l->index_k) + mat_bytes(l->index_w) +
-                      mat_bytes(l->down) + mat_bytes(l->router));
+                      mat_bytes(l->down) + mat_bytes(l->router) + mat_bytes(l->a_of) +
+                      mat_bytes(l->z_of));
+        for (int k = 0; k < BASE_COUNT_OF(l->in); k++)
+            b += (double)mat_bytes(l->in[k]);
         if (l->is_moe)
             exps += (double)(mat_bytes(l->gate_up_exps) + mat_bytes(l->down_exps)) *
                     c->n_expert_used / (m->slots ? m->slots[i].n : c->n_expert);

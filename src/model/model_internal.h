@@ -22,9 +22,11 @@ struct layer {
     dev_mat *index_q, *index_k, *index_w;
     float *index_norm, *index_bias, *index_q_norm;
     /* gated delta: queries, keys and values, z, b, a; or all of them in the first, b and a in the
-     * second */
-    dev_mat *in[4];
-    float *conv, *decay, *dt, *out_norm; /* device f32: [n_conv, channels], [n_v], [n_v], [d_v] */
+     * third. Kimi Delta Attention: queries, keys, values, b, what a is made of, what z is */
+    dev_mat *in[6];
+    dev_mat *a_of, *z_of; /* which make those, [n_v d_k, d_k], [n_v d_v, d_v]; else NULL */
+    /* device f32: [n_conv, channels], [n_v], [n_v, decays of each], [d_v] */
+    float *conv, *decay, *dt, *out_norm;
     dev_mat *shared_gate;                /* [1, D], or NULL */
     /* FFN: dense, or shared expert in MoE layers (NULL without one) */
     dev_mat *gate_up, *down;
@@ -85,6 +87,7 @@ struct side {
     int64_t weight_bytes;
     /* prepared inputs, one per kind of input */
     dev_act *a_attn, *a_q_a, *a_o, *a_mix, *a_ffn, *a_h, *a_head, *a_eh;
+    dev_act *a_a, *a_z; /* of a_of and z_of */
     /* step buffers, device f32, n_tok_max rows */
     float *x, *r; /* [T, D] residual stream; output of the sub-layer that is not added yet */
     float *q, *k, *v, *y; /* [T, H*d], [T, C*d] or [T, r+rope], [T, C*d], [T, H*d_v] */
@@ -93,6 +96,7 @@ struct side {
     float *index_q, *index_k, *index_w; /* [T, n_index, d_index], [T, d_index], [T, n_index] */
     int32_t *pick;                      /* [T, model_index_cols] what an indexer chose */
     float *mix;           /* [T, model_delta_cols] what a delta layer takes */
+    float *low;           /* [T, d_k + d_v] what a_of and z_of take */
     float *share;         /* [T] what shared experts are gated by */
     float *logit_r, *weight_r, *shared; /* [T, E], [T, K], [T, D] */
     float *rows;   /* [T, D] the feed-forward block's input, where some of the block is elsewhere */

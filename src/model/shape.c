@@ -68,7 +68,7 @@ struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_
         *g = (struct dev_kv_group){.kind = (enum dev_kv_kind)i, .n_blk = n_blk, .n_head = 1};
         if (i == DEV_KV_STATE && c->n_delta_k) {
             g->d_k = (int)dev_delta_state(c->n_delta_k, c->n_delta_v, c->d_delta_k, c->d_delta_v,
-                                          c->n_conv);
+                                          c->n_conv, c->kda);
         } else if (i == DEV_KV_STATE) {
             g->d_k = (int)dev_scan_state((d ? d->n_head : c->n_head) * c->d_head);
         } else if (c->kv_lora) {

@@ -24,6 +24,7 @@ static const char *name_of(const struct model *m, const void *p)
                                {d->pick, "picked"},
                                {d->qg, "q_gate"},
                                {d->mix, "mix"},
+                               {d->low, "low"},
                                {d->share, "share"},
                                {d->h, "h"},
                                {d->hidden, "hidden"},
@@ -37,6 +38,8 @@ static const char *name_of(const struct model *m, const void *p)
                                {d->a_q_a, "in_q_b"},
                                {d->a_o, "in_o"},
                                {d->a_mix, "in_out"},
+                               {d->a_a, "in_decays"},
+                               {d->a_z, "in_gates"},
                                {d->a_ffn, "in_ffn"},
                                {d->a_h, "in_down"},
                                {d->a_head, "in_head"},
@@ -261,8 +264,11 @@ static void show_delta(struct shown *s, const struct dev_delta *p)
     whole(s, "value", p->d_v);
     whole(s, "taps", p->n_conv);
     yes(s, "tiled", p->tiled);
-    SAY(s, "%s = gated delta rule of %s: %d heads of %d x %d, %d of keys, %d taps", NAME(s, p->y),
-        NAME(s, p->q.p), p->n_v, p->d_k, p->d_v, p->n_k, p->n_conv);
+    yes(s, "each", p->each);
+    yes(s, "sigmoid", p->sigmoid);
+    SAY(s, "%s = gated delta rule of %s: %d heads of %d x %d, %d of keys, %d taps%s%s",
+        NAME(s, p->y), NAME(s, p->q.p), p->n_v, p->d_k, p->d_v, p->n_k, p->n_conv,
+        p->each ? ", a decay for each row" : "", p->sigmoid ? ", sigmoid gate" : "");
 }
 
 static void show_gate(struct shown *s, const struct dev_gate *p)

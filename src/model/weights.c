@@ -240,10 +240,9 @@ sl_status model_load_matrix(struct model *m, const struct want *w, dev_mat **out
 
 /* ---- vectors ---- */
 
-sl_status model_load_read(const io_model *io, const char *name, int64_t n, float *p, sl_err *err)
+static sl_status read_vector(const struct tensor *t, const char *name, int64_t n, float *p,
+                             sl_err *err)
 {
-    const struct tensor *t = io_find(io, name);
-    if (!t) return io_missing(io, name, err);
     if (!tensor_dtype_is_weight(t->type) || t->n_dim != 1 || t->shape[0] != n ||
         n % tensor_dtype(t->type)->block)
         return SL_FAIL(
@@ -256,6 +255,25 @@ sl_status model_load_read(const io_model *io, const char *name, int64_t n, float
         if (!isfinite(p[i]))
             return SL_FAIL(err, FORMAT, "%s[%lld] is not finite", name, (long long)i);
     return SL_OK;
+}
+
+sl_status model_load_read(const io_model *io, const char *name, int64_t n, float *p, sl_err *err)
+{
+    const struct tensor *t = io_find(io, name);
+    return t ? read_vector(t, name, n, p, err) : io_missing(io, name, err);
+}
+
+sl_status model_load_read_line(const io_model *io, const char *name, int64_t n, float *p,
+                               sl_err *err)
+{
+    const struct tensor *t = io_find(io, name);
+    bool line = false;
+    if (!t) return io_missing(io, name, err);
+    struct tensor flat = *t;
+    for (int i = 0; i < t->n_dim; i++)
+        line = line || t->shape[i] == n;
+    if (line && tensor_count(t) == n && !t->col_bytes) flat.n_dim = 1, flat.shape[0] = n;
+    return read_vector(&flat, name, n, p, err);
 }
 
 sl_status model_load_put(struct model *m, enum arch_role role, const float *host, int64_t n,

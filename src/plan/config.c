@@ -164,6 +164,7 @@ void plan_model_from_arch(struct plan_model *m, const struct arch_cfg *c)
     m->attn = c->kv_lora ? PLAN_ATTN_MLA : c->n_delta_k ? PLAN_ATTN_HYB : PLAN_ATTN_GQA;
     m->lin_k = c->n_delta_k, m->lin_v = c->n_delta_v, m->lin_d = c->d_delta_v;
     m->lin_key = c->d_delta_k, m->lin_conv = c->n_conv, m->n_lin = 0;
+    m->lin_each = c->kda;
     m->shared_gate = c->shared_gate;
     m->shared_inter = c->n_shared ? (int)(arch_d_shared(c) / c->n_shared) : 0;
     m->layers = c->n_layer, m->mtp_layers = c->n_mtp;

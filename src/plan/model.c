@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "arch/arch.h"
 #include "plan/plan_internal.h"
 
 double plan_index_layers(const struct plan_model *m)
@@ -21,22 +22,51 @@ static double index_params(const struct plan_model *m)
     return m->q_lora * m->index_heads * d + D * d + D * m->index_heads;
 }
 
+static double lin_key(const struct plan_model *m)
+{
+    return m->lin_key ? m->lin_key : m->lin_d;
+}
+
+/* Parameters of one layer with a state. */
+static double lin_params(const struct plan_model *m)
+{
+    double D = m->hidden, dk = lin_key(m), keys = 2.0 * m->lin_k * dk;
+    double values = (double)m->lin_v * m->lin_d, conv = (keys + values) * m->lin_conv;
+    if (!m->lin_each) return D * (keys + 3 * values + 2.0 * m->lin_v) + conv;
+    double low = (D + m->lin_v * dk) * dk + (D + values) * m->lin_d; /* of decays, of gates */
+    return D * (keys + 2 * values + m->lin_v) + low + conv;
+}
+
+/* Layers with a state. */
+static double lin_layers(const struct plan_model *m)
+{
+    return m->n_lin || m->attn != PLAN_ATTN_HYB ? m->n_lin : floor(m->layers * 0.75);
+}
+
+/* MLA in the layers that have no state. */
+static void mla_params(const struct plan_model *m, double *split, double *repl)
+{
+    double D = m->hidden, H = m->heads, qd = m->nope + m->rope, lin = lin_layers(m) / m->layers;
+    double each = D * (m->kv_lora + m->rope) + m->kv_lora;
+    *split = (double)m->kv_lora * H * (m->nope + m->v_dim) + H * m->v_dim * D;
+    if (m->q_lora > 0) {
+        each += D * m->q_lora + m->q_lora;
+        *split += m->q_lora * H * qd;
+    } else {
+        *split += D * H * qd;
+    }
+    each += index_params(m) * plan_index_layers(m) / m->layers;
+    *repl += each * (1 - lin);
+    if (lin > 0) *split = *split * (1 - lin) + lin_params(m) * lin;
+}
+
 /* Attention parameters of one layer: split by TP, and repeated on each rank. */
 static void attn_params(const struct plan_model *m, double *split, double *repl)
 {
     double D = m->hidden, H = m->heads;
     *repl = 2 * D;
     if (m->attn == PLAN_ATTN_MLA) {
-        double qd = m->nope + m->rope;
-        *repl += D * (m->kv_lora + m->rope) + m->kv_lora;
-        *split = (double)m->kv_lora * H * (m->nope + m->v_dim) + H * m->v_dim * D;
-        if (m->q_lora > 0) {
-            *repl += D * m->q_lora + m->q_lora;
-            *split += m->q_lora * H * qd;
-        } else {
-            *split += D * H * qd;
-        }
-        *repl += index_params(m) * plan_index_layers(m) / m->layers;
+        mla_params(m, split, repl);
         return;
     }
     if (m->attn ==
@@ -53,11 +83,17 @@ static void attn_params(const struct plan_model *m, double *split, double *repl)
         *repl += share * index_params(m);
         return;
     }
-    double keys = 2.0 * m->lin_k * (m->lin_key ? m->lin_key : m->lin_d);
-    double values = (double)m->lin_v * m->lin_d;
     double share = m->n_lin ? (double)m->n_lin / m->layers : 0.75;
-    double lin = D * (keys + 3 * values + 2.0 * m->lin_v) + (keys + values) * m->lin_conv;
-    *split = (1 - share) * (full + D * H * m->head_dim) + share * lin;
+    *split = (1 - share) * (full + D * H * m->head_dim) + share * lin_params(m);
+}
+
+double plan_state_bytes(const struct plan_model *m)
+{
+    int conv = m->lin_conv ? m->lin_conv : 4;
+    if (m->attn != PLAN_ATTN_HYB && !m->n_lin) return 0;
+    return 4.0 * lin_layers(m) *
+           (double)arch_delta_state(m->lin_k, m->lin_v, (int)lin_key(m), m->lin_d, conv,
+                                    m->lin_each);
 }
 
 /* Of a hybrid it is one of the layers that are not linear. */
@@ -187,12 +223,18 @@ double plan_keys_seen(const struct plan_model *m, double ctx)
     return (m->layers - m->n_window) * ctx + m->n_window * fmin(ctx, m->window);
 }
 
+/* Of a layer's heads, which a step reads and writes. */
+static double head_states(const struct plan_model *m, int tp)
+{
+    return m->lin_v * lin_key(m) * m->lin_d * 4 / fmax(1, fmin(tp, m->lin_v));
+}
+
 double plan_kv_bytes(const struct plan_model *m, double ctx, double bits, int tp)
 {
     double b = bits / 8, L = m->layers;
     if (m->attn == PLAN_ATTN_MLA) {
-        double index = m->index_topk > 0 ? m->index_dim : 0;
-        return L * ctx * (m->kv_lora + m->rope + index) * b;
+        double index = m->index_topk > 0 ? m->index_dim : 0, lin = lin_layers(m);
+        return (L - lin) * ctx * (m->kv_lora + m->rope + index) * b + lin * head_states(m, 1);
     }
     if (m->attn == PLAN_ATTN_V4) {
         double win = fmin(ctx, m->window);
@@ -202,7 +244,5 @@ double plan_kv_bytes(const struct plan_model *m, double ctx, double bits, int tp
     double split = fmax(1, fmin(tp, m->kv_heads)), pair = 2.0 * m->kv_heads * m->head_dim * b;
     double full = pair * ctx / split, index = m->index_topk > 0 ? m->index_dim * b : 0;
     if (m->attn == PLAN_ATTN_GQA) return pair / split * plan_keys_seen(m, ctx) + L * ctx * index;
-    double width = m->lin_key ? m->lin_key : m->lin_d, n = m->n_lin ? m->n_lin : floor(L * 0.75);
-    double state = m->lin_v * width * m->lin_d * 4 / fmax(1, fmin(tp, m->lin_v));
-    return (L - n) * full + n * state;
+    return (L - lin_layers(m)) * full + lin_layers(m) * head_states(m, tp);
 }

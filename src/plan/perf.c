@@ -228,7 +228,7 @@ double plan_attn_flop(const struct plan_model *m, double ctx)
     double L = m->layers, H = m->heads;
     if (m->attn == PLAN_ATTN_MLA) {
         double n = m->index_topk > 0 ? fmin(ctx, m->index_topk) : ctx;
-        return L * 2 * H * (2.0 * m->kv_lora + m->rope) * n;
+        return (L - m->n_lin) * 2 * H * (2.0 * m->kv_lora + m->rope) * n;
     }
     if (m->attn == PLAN_ATTN_V4) {
         double n = fmin(ctx, m->window) * L + m->n_c4 * fmin(ctx / 4, m->index_topk) +
@@ -466,7 +466,7 @@ double plan_prompt_flop(const struct plan_model *m, double n, double past)
     double L = m->layers, H = m->heads, pairs = n * (past + n / 2);
     if (m->attn == PLAN_ATTN_MLA) {
         double f = 2 * H * (m->nope + m->rope + m->v_dim);
-        if (m->index_topk <= 0) return L * f * pairs;
+        if (m->index_topk <= 0) return (L - m->n_lin) * f * pairs;
         double kept = fmin(pairs, n * m->index_topk);
         return L * f * kept + plan_index_layers(m) * 2.0 * m->index_heads * m->index_dim * pairs;
     }

@@ -202,13 +202,9 @@ static double chunk_time(struct at *a, struct plan_placed *out)
 
 /* ---- memory ---- */
 
-/* A copy of a sequence's states, with room for inputs of drafts. The engine has two for each
- * sequence and 9 more, so that prompts find them again. */
+/* Copies of a sequence's states: the engine has two for each sequence and 9 more, so that prompts
+ * find them again. */
 #define STATE_COPIES 9
-static double state_bytes(const struct plan_model *m)
-{
-    return m->attn == PLAN_ATTN_HYB ? 1.15 * plan_kv_bytes(m, 0, 32, 1) : 0;
-}
 
 static void memory(const struct at *a, const struct plan_asked *q, struct plan_placed *out)
 {
@@ -222,10 +218,10 @@ static void memory(const struct at *a, const struct plan_asked *q, struct plan_p
     out->dev_weights = rest + (m->moe_layers - a->p->n_cpu) * m->experts * expert;
     out->host_weights = a->p->n_cpu * (double)m->experts * expert;
     out->dev_hot = (double)a->p->n_cpu * a->p->n_hot * expert;
-    out->seq = plan_kv_bytes(m, q->ctx, q->kv_bits, 1) + 2 * state_bytes(m);
+    out->seq = plan_kv_bytes(m, q->ctx, q->kv_bits, 1) + 2 * plan_state_bytes(m);
     double width = fmax(m->hidden * 8.0, m->topk * 2.0 * (m->hidden + m->moe_inter));
     out->dev_acts = q->chunk * width * 4 + fmin(q->chunk, 64) * (double)m->vocab * 4 +
-                    STATE_COPIES * state_bytes(m);
+                    STATE_COPIES * plan_state_bytes(m);
     out->stream_buf = 0;
     if (a->p->stream_from && a->p->n_cpu)
         out->stream_buf = SLAB_BUFS * slab_experts(a) * expert +

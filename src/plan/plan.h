@@ -27,7 +27,8 @@ struct arch_cfg; /* arch/arch.h */
  */
 
 enum plan_attn {
-    PLAN_ATTN_MLA, /* compressed KV (DeepSeek), one cache row replicated on every TP rank */
+    PLAN_ATTN_MLA, /* compressed KV (DeepSeek), one cache row replicated on every TP rank; in
+                      n_lin layers a constant state (Kimi-Linear) */
     PLAN_ATTN_GQA, /* grouped query attention, KV heads split over TP */
     PLAN_ATTN_HYB, /* GQA on every 4th layer, a constant state elsewhere (Qwen3.5) */
     PLAN_ATTN_V4,  /* shared K=V, windows and compressed context (DeepSeek V4) */
@@ -42,8 +43,9 @@ struct plan_model {
     int dense_layers, dense_inter;                 /* first layers with a plain FFN */
     int experts, topk, shared, moe_inter, shared_inter;
     int vocab, mtp_layers, tie_embed, max_ctx;
-    int lin_k, lin_v, lin_d; /* HYB: linear-attention key heads, value heads, width; 0 unknown */
-    int lin_key, lin_conv, n_lin; /* width of keys, 0 = lin_d; taps; such layers, 0 = 3 of 4 */
+    int lin_k, lin_v, lin_d; /* linear-attention key heads, value heads, width; 0 unknown */
+    int lin_key, lin_conv, n_lin; /* width of keys, 0 = lin_d; taps; such layers, HYB: 0 = 3 of 4 */
+    bool lin_each;                /* a decay for each key channel (Kimi Delta Attention) */
     bool shared_gate;             /* a row more beside the shared experts */
     /* sparse indexer (V3.2, GLM-5, V4; GQA: MiniMax-M3); 0 none. index_topk: in positions */
     int index_heads, index_dim, index_topk;
@@ -111,6 +113,8 @@ double plan_experts_read(const struct plan_model *m, double n_tok);
  * bits: 16 (bf16), 8 (int8/fp8). MLA, V4 and the indexer are replicated; GQA splits to min(tp, kv).
  */
 double plan_kv_bytes(const struct plan_model *m, double ctx, double bits, int tp);
+/* Bytes of a copy of a sequence's states, all layers, with room for inputs of drafts; 0: none. */
+double plan_state_bytes(const struct plan_model *m);
 
 /* ---- weight formats ----------------------------------------------------------------------------
  */

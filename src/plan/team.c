@@ -584,7 +584,8 @@ bool plan_team_can(const struct plan_model *m, const struct plan_layout *l)
     if (l->ep > 1 && (m->experts < l->ep || (even && (m->experts + l->redundant) % l->ep)))
         return false;
     if (ranks && m->attn == PLAN_ATTN_V4) return false;
-    if (l->tp > 1 && m->attn == PLAN_ATTN_HYB) return false; /* states are not shared */
+    bool states = m->attn == PLAN_ATTN_HYB || m->n_lin > 0;
+    if (l->tp > 1 && states) return false; /* these are not shared */
     if (l->pp > m->layers) return false;
     int n = l->tp * l->dp, n_etp = l->ep > 0 ? n / l->ep : n;
     if (spread(l) && (m->experts < 1 || l->ep < 1 || n % l->ep)) return false;

@@ -351,7 +351,8 @@ static sl_status list_groups(struct quant_plan *p, struct search *s, sl_err *err
             enum quant_input in = i < QUANT_N_INPUT ? (enum quant_input)i : QUANT_IN_DOWN_EXPS;
             int expert = i < QUANT_N_INPUT ? -1 : i - QUANT_N_INPUT;
             if ((in == QUANT_IN_DOWN_EXPS) != (expert >= 0) || in == QUANT_IN_HEAD ||
-                in == QUANT_IN_KV_B)
+                in == QUANT_IN_KV_B ||
+                (in == QUANT_IN_O && p->cfg.layer[l].mixer == ARCH_DELTA)) /* v is no maker */
                 continue;
             const struct quant_stat *st = quant_stats_get(p->o->stats, in, l, expert);
             if (!st || st->n_row < 16) continue;

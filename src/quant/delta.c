@@ -92,10 +92,44 @@ static sl_status check_size(const struct quant_plan *p, const struct quant_item 
                    io_path(p->src), it->src, (long long)n, (long long)heads);
 }
 
+bool quant_delta_is_flat(const struct tensor *t)
+{
+    int n = 0;
+    for (int i = 0; i < t->n_dim; i++)
+        n += t->shape[i] > 1;
+    return n <= 2;
+}
+
+static void set_shape(struct quant_item *it, int n_dim, const int64_t *shape)
+{
+    it->n_dim = n_dim;
+    for (int i = 0; i < TENSOR_MAX_DIM; i++)
+        it->shape[i] = i < n_dim ? shape[i] : 1;
+}
+
+/* Of Kimi Delta Attention: shapes as its makers and llama.cpp want them. */
+static sl_status kda_item(const struct quant_plan *p, struct quant_item *it, sl_err *err)
+{
+    int64_t n = p->cfg.n_delta_v, taps = p->cfg.n_conv;
+    bool to_hf = p->to == IO_HF, decay = it->id.role == ROLE_DELTA_DECAY;
+    bool conv = it->id.role >= ROLE_KDA_CONV_Q && it->id.role <= ROLE_KDA_CONV_V;
+    if ((decay && it->rows * it->cols != n) || (conv && it->cols != taps))
+        return SL_FAIL(err, FORMAT, "%s: tensor %.100s: [%lld, %lld] values, %lld are expected",
+                       io_path(p->src), it->src, (long long)it->rows, (long long)it->cols,
+                       decay ? (long long)n : (long long)taps);
+    if (decay) it->decay = to_hf ? -1 : 1;
+    if (decay && to_hf) set_shape(it, 4, (const int64_t[]){1, 1, n, 1});
+    if (decay && !to_hf) set_shape(it, 2, (const int64_t[]){n, 1});
+    if (conv) set_shape(it, 3, (const int64_t[]){it->rows, 1, it->cols});
+    if ((decay || conv) && !to_hf) it->store = TENSOR_F32;
+    return SL_OK;
+}
+
 sl_status quant_delta_item(const struct quant_plan *p, struct quant_item *it, sl_err *err)
 {
     const struct arch_cfg *c = &p->cfg;
     bool to_hf = p->to == IO_HF, vector = it->n_dim == 1;
+    if (c->kda) return kda_item(p, it, err);
     if (it->id.role == ROLE_DELTA_DECAY) it->decay = to_hf ? -1 : 1;
     if (arch_tiles_delta(c)) set_heads(c, it);
     if (vector && it->move == QUANT_HEADS)
@@ -191,10 +225,12 @@ sl_status quant_delta_check_decay(const struct quant_rows *r, sl_err *err)
     const struct quant_item *it = r->it;
     float x[MAX_HEAD];
     if (it->cols > MAX_HEAD || it->decay >= 0) return SL_OK;
-    weight_dequant(&r->w[0], 0, 0, it->cols, x);
-    for (int64_t j = 0; j < it->cols; j++)
-        if (!(x[j] < 0.0f))
-            return SL_FAIL(err, FORMAT, "%s: tensor %.100s: value %lld is %g, not below 0",
-                           io_path(r->p->src), it->src, (long long)j, (double)x[j]);
+    for (int64_t i = 0; i < it->rows; i++) {
+        weight_dequant(&r->w[0], i, 0, it->cols, x);
+        for (int64_t j = 0; j < it->cols; j++)
+            if (!(x[j] < 0.0f))
+                return SL_FAIL(err, FORMAT, "%s: tensor %.100s: value %lld is %g, not below 0",
+                               io_path(r->p->src), it->src, (long long)(i + j), (double)x[j]);
+    }
     return SL_OK;
 }

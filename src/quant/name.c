@@ -96,6 +96,8 @@ enum quant_class quant_class_of(const struct arch_name *id, const char *name, in
     case ROLE_DELTA_Z:
     case ROLE_DELTA_QKVZ:
     case ROLE_DELTA_O:
+    case ROLE_KDA_G_A:
+    case ROLE_KDA_G_B:
         return QUANT_CLASS_ATTN;
     case ROLE_GATE:
     case ROLE_UP:
@@ -139,6 +141,8 @@ bool quant_input_of(const struct arch_cfg *c, const struct arch_name *id, enum q
     case ROLE_DELTA_B:
     case ROLE_DELTA_A:
     case ROLE_DELTA_BA:
+    case ROLE_KDA_F_A:
+    case ROLE_KDA_G_A:
         *in = QUANT_IN_ATTN;
         return true;
     case ROLE_Q_B:

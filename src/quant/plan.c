@@ -81,7 +81,8 @@ static sl_status describe(const struct quant_plan *p, struct quant_item *it, con
  * dimensions than any part of a language model has. */
 static bool is_raw(const struct quant_plan *p, const struct tensor *t)
 {
-    if (t && t->n_dim > 3 && tensor_dtype_is_weight(t->type)) return true;
+    if (t && t->n_dim > 3 && tensor_dtype_is_weight(t->type))
+        return !(p->has_cfg && p->cfg.kda && quant_delta_is_flat(t));
     if (!t || tensor_dtype_is_weight(t->type) || t->type == TENSOR_I8) return false;
     return !io_tensor_is_matrix(p->src, (int)(t - io_tensor(p->src, 0)));
 }
@@ -115,6 +116,10 @@ static sl_status add_same(struct quant_plan *p, const char *name, const struct a
         set_shape(it, 1, w.cols, 0, 0);
     else
         set_shape(it, 2, w.rows, w.cols, 0);
+    if (t && t->n_dim > 3) { /* of few that are more than 1 */
+        it->n_dim = t->n_dim;
+        memcpy(it->shape, t->shape, sizeof it->shape);
+    }
     it->cls = quant_class_of(id, name, it->n_dim);
     it->perm = perm_of(p, id);
     if (id->role == ROLE_V && p->has_cfg && !p->cfg.kv_lora)
@@ -555,6 +560,8 @@ static bool takes_scale(const struct quant_plan *p, const struct quant_item *it)
     case ROLE_V_B:
     case ROLE_INDEX_Q:
     case ROLE_INDEX_K:
+    case ROLE_KDA_G_A:
+    case ROLE_KDA_G_B:
         return false;
     default:
         return true;

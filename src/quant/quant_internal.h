@@ -143,6 +143,9 @@ const float *quant_rows_weight(const struct quant_rows *r, int64_t i);
 void quant_rows_drop(const struct quant_rows *r, int64_t a, int64_t b);
 
 /* ---- delta.c: models with gated delta layers, from one kind of file to the other ---- */
+/* Has it four dimensions of which at most two are more than 1: decays, or a convolution, as Kimi's
+ * folders and llama.cpp's files have them? */
+bool quant_delta_is_flat(const struct tensor *t);
 /* UNSUPPORTED: projections in a form that the architecture's files of that kind do not have. */
 sl_status quant_delta_check(const struct quant_plan *p, const char *name,
                             const struct arch_name *id, sl_err *err) BASE_MUST_USE;

@@ -38,7 +38,8 @@ def config(arch, kind, **kw):
 # and a shared expert with one; the same with projections apart, three value heads for a key head,
 # whose widths differ, and no experts; indexers with the two forms of rope, the MTP layer's among
 # them, and layers that share what one below them has chosen; blocks that key heads choose, clamped
-# units in dense layers and a shared expert too.
+# units in dense layers and a shared expert too; Kimi Delta Attention, a decay for each key channel,
+# beside latents of which nothing is rotated.
 CONFIGS = {
     "llama": config("LlamaForCausalLM", "llama", hidden_size=768, intermediate_size=768,
                     num_hidden_layers=2, num_attention_heads=10, num_key_value_heads=2,
@@ -156,6 +157,16 @@ CONFIGS = {
                          layer_types=["minimax_m3_sparse"] * 2, index_n_heads=2,
                          index_head_dim=128, index_block_size=16, index_topk_blocks=2,
                          index_local_blocks=1),
+    "kimi_linear": config("KimiLinearForCausalLM", "kimi_linear", hidden_size=768,
+                          intermediate_size=512, num_hidden_layers=3, num_attention_heads=5,
+                          num_key_value_heads=5, q_lora_rank=None, mla_use_nope=True,
+                          linear_attn_config=dict(kda_layers=[1, 3], full_attn_layers=[2],
+                                                  head_dim=128, num_heads=5,
+                                                  short_conv_kernel_size=4),
+                          num_experts=8, num_experts_per_token=3, num_shared_experts=1,
+                          moe_intermediate_size=256, routed_scaling_factor=2.446,
+                          moe_router_activation_func="sigmoid", num_expert_group=1, topk_group=1,
+                          topk_method="noaux_tc", moe_renormalize=True, rope_scaling=None, **MLA),
 }
 INT4 = dict(quant_method="compressed-tensors", format="pack-quantized",
             ignore=["re:.*self_attn.*", "re:.*shared_experts.*", "re:.*lm_head",
@@ -178,7 +189,7 @@ SOME = {"long": ("q4_0", "int8"),  # which is slow
         "qwen3_5": ("q4_k", "awq"),
         "deepseek_v32": ("q4_k", "int8"),
         "glm_moe_dsa": ("q6_k",),
-        "minimax_m3": ("q4_k", "int8")}
+        "minimax_m3": ("q4_k", "int8"), "kimi_linear": ("q4_k", "int8")}
 TOKENIZER = {"qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3_moe",
              "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3"}
 
@@ -206,6 +217,10 @@ def is_delta(c, i):
     if "full_attention_interval" in c:
         return (i + 1) % c["full_attention_interval"] != 0
     return has_delta(c) and c["layer_types"][i] == "linear_attention"
+
+
+def is_kda(c, i):
+    return i + 1 in c.get("linear_attn_config", {}).get("kda_layers", [])
 
 
 class Weights:
@@ -331,6 +346,23 @@ def delta(w, c, p):
     w.mat(p + "out_proj.weight", D, v)
 
 
+def kda(w, c, p):
+    D, n, d = c["hidden_size"], *(c["linear_attn_config"][k] for k in ("num_heads", "head_dim"))
+    for x in "qkv":
+        w.mat(f"{p}{x}_proj.weight", n * d, D, 2.0)
+        w.mat(f"{p}{x}_conv1d.weight", n * d, 4, 2.0)
+        w.out[-1][1].insert(1, 1)
+    w.mat(p + "b_proj.weight", n, D)
+    for x in "fg":
+        w.mat(f"{p}{x}_a_proj.weight", d, D)
+        w.mat(f"{p}{x}_b_proj.weight", n * d, d, 2.0)
+    w.vec(p + "dt_bias", n * d, 0.0, 1.0, dtype="F32")
+    w.vec(p + "A_log", n, -1.5, 1.0, dtype="F32")
+    w.out[-1][1][:] = [1, 1, n, 1]
+    w.vec(p + "o_norm.weight", d)
+    w.mat(p + "o_proj.weight", D, n * d)
+
+
 def mlp(w, c, p, width, names=("gate_proj", "up_proj", "down_proj"), put=Weights.mat):
     put(w, f"{p}{names[0]}.weight", width, c["hidden_size"], 2.0)
     put(w, f"{p}{names[1]}.weight", width, c["hidden_size"], 2.0)
@@ -357,6 +389,15 @@ def minimax_experts(w, c, p, n):
         mlp(w, c, p + "shared_experts.", c["shared_intermediate_size"])
 
 
+def kimi_experts(w, c, p, n):
+    p += "block_sparse_moe."
+    w.mat(p + "gate.weight", n, c["hidden_size"], 2.0)
+    w.vec(p + "gate.e_score_correction_bias", n, 0.0, 0.1, dtype="F32")
+    for e in range(n):
+        mlp(w, c, f"{p}experts.{e}.", c["moe_intermediate_size"], ("w1", "w3", "w2"))
+    mlp(w, c, p + "shared_experts.", c["num_shared_experts"] * c["moe_intermediate_size"])
+
+
 def is_dense(c, i):
     kinds = c.get("mlp_layer_types")
     return kinds[i] == "dense" if kinds else i < c.get("first_k_dense_replace", 0)
@@ -369,6 +410,8 @@ def layer(w, c, i):
     w.norm(p + "post_attention_layernorm.weight", D, outliers=8)
     if is_delta(c, i):
         delta(w, c, p + "linear_attn.")
+    elif is_kda(c, i):
+        kda(w, c, p + "self_attn.")
     else:
         attention(w, c, p + "self_attn.")
     types = c.get("indexer_types", [])
@@ -384,6 +427,9 @@ def layer(w, c, i):
         return
     if c["model_type"] == "minimax_m2" or is_m3(c):
         minimax_experts(w, c, p, n)
+        return
+    if c["model_type"] == "kimi_linear":
+        kimi_experts(w, c, p, n)
         return
     w.mat(p + "mlp.gate.weight", n, D, 2.0)
     if c.get("topk_method") == "noaux_tc" or c["model_type"] == "glm4_moe":

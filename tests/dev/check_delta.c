@@ -20,7 +20,7 @@ static double of(const struct input *x, int t, int j, int i, int c)
 struct delta_case {
     struct dev_delta p;
     struct input q, k, v, z, a, b; /* of one sequence after the other, T tokens each */
-    int T, n_each;
+    int T, n_each, n_a; /* n_a: values of a that a value head has */
     int64_t ld;
     float *rows;
 };
@@ -35,9 +35,9 @@ static struct input input_at(const struct delta_case *c, int64_t at, int64_t key
 static void lay(struct delta_case *c)
 {
     const struct dev_delta *p = &c->p;
-    int64_t dk = p->d_k, dv = p->d_v, n = p->n_k, m = c->n_each, V = m * dv;
+    int64_t dk = p->d_k, dv = p->d_v, n = p->n_k, m = c->n_each, V = m * dv, na = c->n_a;
     bool grouped = !p->tiled && rand_int(0, 1);
-    c->ld = n * (2 * dk + 2 * V + 2 * m) + rand_int(0, 5);
+    c->ld = n * (2 * dk + 2 * V + m * (1 + na)) + rand_int(0, 5);
     c->rows = rand_array(S * c->T * c->ld);
     if (grouped) {
         int64_t key = 2 * dk + 2 * V, at = n * key;
@@ -45,8 +45,8 @@ static void lay(struct delta_case *c)
         c->k = input_at(c, dk, key, 0);
         c->v = input_at(c, 2 * dk, key, dv);
         c->z = input_at(c, 2 * dk + V, key, dv);
-        c->b = input_at(c, at, 2 * m, 1);
-        c->a = input_at(c, at + m, 2 * m, 1);
+        c->b = input_at(c, at, m * (1 + na), 1);
+        c->a = input_at(c, at + m, m * (1 + na), na);
         return;
     }
     int64_t key = p->tiled ? 1 : m, val = p->tiled ? n : 1, at = 2 * n * dk;
@@ -54,8 +54,8 @@ static void lay(struct delta_case *c)
     c->k = input_at(c, n * dk, dk, 0);
     c->v = input_at(c, at, key * dv, val * dv);
     c->z = input_at(c, at + n * V, key * dv, val * dv);
-    c->a = input_at(c, at + 2 * n * V, key, val);
-    c->b = input_at(c, at + 2 * n * V + n * m, key, val);
+    c->a = input_at(c, at + 2 * n * V, key * na, val * na);
+    c->b = input_at(c, at + 2 * n * V + n * m * na, key, val);
 }
 
 static int64_t channels(const struct dev_delta *p)
@@ -81,6 +81,14 @@ static double convolved(const struct delta_case *c, const struct input *x, const
     return sum / (1 + exp(-sum));
 }
 
+/* What row n of the state of value head i of key head j is multiplied by at token t. */
+static double decay_of(const struct delta_case *c, int t, int j, int i, int n)
+{
+    int h = head_of(c, j, i), m = c->p.each ? n : 0;
+    double x = of(&c->a, t, j, i, m) + (double)c->p.dt[h * c->n_a + m];
+    return exp((double)c->p.decay[h] * log1p(exp(x)));
+}
+
 /* Value head i of key head j of one sequence: y [T, d_v]. */
 static void by_hand(const struct delta_case *c, int j, int i, double *y)
 {
@@ -96,15 +104,13 @@ static void by_hand(const struct delta_case *c, int j, int i, double *y)
             qq += q[n] * q[n];
             kk += k[n] * k[n];
         }
-        double x = of(&c->a, t, j, i, 0) + (double)p->dt[h];
-        double decay = exp((double)p->decay[h] * log1p(exp(x)));
         double beta = 1 / (1 + exp(-of(&c->b, t, j, i, 0)));
         for (int m = 0; m < p->d_v; m++) {
             double r = 0, *o = &y[t * p->d_v + m];
             double v = convolved(c, &c->v, (const int[]){t, j, i, m},
                                  2ll * p->n_k * p->d_k + (int64_t)h * p->d_v + m);
             for (int n = 0; n < p->d_k; n++)
-                r += (s[n * p->d_v + m] *= decay) * k[n] / sqrt(kk);
+                r += (s[n * p->d_v + m] *= decay_of(c, t, j, i, n)) * k[n] / sqrt(kk);
             *o = 0;
             for (int n = 0; n < p->d_k; n++) {
                 s[n * p->d_v + m] += k[n] / sqrt(kk) * beta * (v - r);
@@ -114,8 +120,8 @@ static void by_hand(const struct delta_case *c, int j, int i, double *y)
         }
         for (int m = 0; m < p->d_v; m++) {
             double z = of(&c->z, t, j, i, m);
-            y[t * p->d_v + m] *=
-                (double)p->norm[m] / sqrt(mean + (double)p->eps) * z / (1 + exp(-z));
+            y[t * p->d_v + m] *= (double)p->norm[m] / sqrt(mean + (double)p->eps) *
+                                 (p->sigmoid ? 1 : z) / (1 + exp(-z));
         }
     }
 }
@@ -169,6 +175,9 @@ static void make(struct delta_case *c)
     p->d_v = rand_int(1, WIDTH);
     p->n_conv = rand_int(1, 5);
     p->tiled = rand_int(0, 1);
+    p->each = rand_int(0, 1);
+    p->sigmoid = rand_int(0, 1);
+    c->n_a = p->each ? p->d_k : 1;
     p->eps = 1e-2f; /* the norm of a few small values is no divisor */
     lay(c);
     float *decay = rand_array(p->n_v), *norm = rand_array(p->d_v);
@@ -176,7 +185,7 @@ static void make(struct delta_case *c)
         decay[h] = -fabsf(decay[h]);
     p->decay = decay;
     p->norm = norm;
-    p->dt = rand_array(p->n_v);
+    p->dt = rand_array(p->n_v * c->n_a);
     p->conv = rand_array(p->n_conv * channels(p));
 }
 
@@ -282,7 +291,7 @@ static void check_case(dev *d, struct delta_case *c)
     int n = p->n_v * p->d_v;
     struct walk r = walk_of(c->rows, c->ld, c->T);
     float *y = rand_array(S * c->T * n), *part = rand_array(S * c->T * n);
-    p->kv = open_states(d, dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv));
+    p->kv = open_states(d, dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv, p->each));
     point(c, r.in, part);
     for (bool done = false; !done;) {
         struct dev_step b = next_step(&r);
@@ -364,8 +373,9 @@ void check_delta(void)
 {
     dev *d = NULL;
     MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 2, .acts = DEV_ACTS_F32}, &d, &err_));
-    const struct dev_op most = {.kind = DEV_OP_delta,
-                                .u.delta = {.n_k = 1, .n_v = 3, .d_k = WIDTH, .d_v = WIDTH}};
+    const struct dev_op most = {
+        .kind = DEV_OP_delta,
+        .u.delta = {.n_k = 1, .n_v = 3, .d_k = WIDTH, .d_v = WIDTH, .each = true}};
     reserve(d, S * T_MAX, &most, 1);
     for (int trial = 0; trial < 24; trial++) {
         struct delta_case c;

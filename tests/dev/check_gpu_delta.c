@@ -11,7 +11,7 @@ enum { S = 3, PLACES = 7, N_STEP = 10, LEAST = 4 };
 
 struct state_case {
     struct dev_delta p; /* its rows begin at word numbers of a token's */
-    int n_each, at[6];  /* q, k, v, z, a, b */
+    int n_each, n_a, at[6]; /* q, k, v, z, a, b; n_a: values of a that a value head has */
     int ld;
     struct buf conv, decay, dt, norm;
     dev_kv *kv[2];
@@ -25,10 +25,10 @@ struct walk {
     int32_t seat[S], draft[S], copy[3 * S];
 };
 
-static void lay_heads(struct state_case *c, const int at[6], const int key[3], const int val[3])
+static void lay_heads(struct state_case *c, const int at[6], const int key[4], const int val[4])
 {
     struct dev_heads *h[6] = {&c->p.q, &c->p.k, &c->p.v, &c->p.z, &c->p.a, &c->p.b};
-    static const int kind[6] = {0, 0, 1, 1, 2, 2};
+    static const int kind[6] = {0, 0, 1, 1, 2, 3};
     memcpy(c->at, at, sizeof c->at);
     for (int i = 0; i < 6; i++)
         *h[i] = (struct dev_heads){NULL, c->ld, key[kind[i]], val[kind[i]]};
@@ -40,15 +40,17 @@ static void lay(struct state_case *c)
 {
     struct dev_delta *p = &c->p;
     int dk = p->d_k, dv = p->d_v, n = p->n_k, m = c->n_each, V = m * dv, k = 2 * dk + 2 * V;
-    c->ld = n * (k + 2 * m) + rand_int(0, 5);
-    if (!p->tiled && rand_int(0, 1)) {
+    int na = c->n_a;
+    c->ld = n * (k + m * (1 + na)) + rand_int(0, 5);
+    if (!p->tiled && !p->each && rand_int(0, 1)) {
         lay_heads(c, (const int[]){0, dk, 2 * dk, 2 * dk + V, n * k + m, n * k},
-                  (const int[]){k, k, 2 * m}, (const int[]){0, dv, 1});
+                  (const int[]){k, k, 2 * m, 2 * m}, (const int[]){0, dv, 1, 1});
         return;
     }
     int key = p->tiled ? 1 : m, val = p->tiled ? n : 1, v = 2 * n * dk, a = v + 2 * n * V;
-    lay_heads(c, (const int[]){0, n * dk, v, v + n * V, a, a + n * m},
-              (const int[]){dk, key * dv, key}, (const int[]){0, val * dv, val});
+    lay_heads(c, (const int[]){0, n * dk, v, v + n * V, a, a + n * m * na},
+              (const int[]){dk, key * dv, key * na, key},
+              (const int[]){0, val * dv, val * na, val});
 }
 
 static void make_case(struct state_case *c, int trial)
@@ -63,6 +65,9 @@ static void make_case(struct state_case *c, int trial)
     p->d_v = trial % 4 ? rand_int(1, trial % 4 == 2 ? 256 : 50) : 128;
     p->n_conv = rand_int(1, 5);
     p->tiled = rand_int(0, 1);
+    p->each = trial % 2;
+    p->sigmoid = rand_int(0, 1);
+    c->n_a = p->each ? p->d_k : 1;
     p->eps = 1e-6f;
     lay(c);
 }
@@ -81,12 +86,12 @@ static void open_case(struct state_case *c)
     const struct dev_kv_group none = {.n_blk = 1, .n_head = 1, .d_k = 8};
     struct dev_delta *p = &c->p;
     int64_t channels = 2ll * p->n_k * p->d_k + (int64_t)p->n_v * p->d_v;
-    int n = (int)dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv);
+    int n = (int)dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv, p->each);
     struct dev_kv_shape shape = {DEV_KV_F32, 16, 3, {none, none}};
     shape.group[DEV_KV_STATE] = (struct dev_kv_group){
         .kind = DEV_KV_STATE, .n_layer = 2, .n_blk = PLACES, .n_head = 1, .d_k = n};
     c->conv = make_buf(p->n_conv * channels), c->decay = negative(make_buf(p->n_v));
-    c->dt = make_buf(p->n_v), c->norm = make_buf(p->d_v);
+    c->dt = make_buf(p->n_v * c->n_a), c->norm = make_buf(p->d_v);
     c->x = make_buf((int64_t)T_MAX * c->ld), c->y = make_buf((int64_t)T_MAX * p->n_v * p->d_v);
     for (int k = 0; k < 2; k++) {
         struct dev_op op = {.kind = DEV_OP_delta, .u.delta = *p};
@@ -170,8 +175,9 @@ static void check_case(struct state_case *c, int trial)
             MUST(dev_put(g.d[k], c->x.at[k], c->x.x, 4 * c->x.n, &err_));
             MUST(dev_prog_run(c->prog[k], c->kv[k], &b, &err_));
         }
-        snprintf(what, sizeof what, "delta, heads %d of %d, %d and %d, conv %d, T %d, step %d",
-                 p->n_v, p->n_k, p->d_k, p->d_v, p->n_conv, b.n_tok, step);
+        snprintf(what, sizeof what, "delta%s, heads %d of %d, %d and %d, conv %d, T %d, step %d",
+                 p->each ? " of rows" : "", p->n_v, p->n_k, p->d_k, p->d_v, p->n_conv, b.n_tok,
+                 step);
         same(what, &c->y);
         is_finite(what, &c->y);
     }

@@ -236,7 +236,8 @@ static void delta_by_hand(double *s, const struct vec_delta *t, int d_k, int d_v
         double r = 0;
         o[c] = 0;
         for (int i = 0; i < d_k; i++)
-            r += (s[i * d_v + c] *= (double)t->decay) * (double)t->k[i];
+            r += (s[i * d_v + c] *= (double)(t->decays ? t->decays[i] : t->decay)) *
+                 (double)t->k[i];
         for (int i = 0; i < d_k; i++) {
             s[i * d_v + c] += (double)t->k[i] * (double)t->beta * ((double)t->v[c] - r);
             o[c] += s[i * d_v + c] * (double)t->q[i];
@@ -244,7 +245,17 @@ static void delta_by_hand(double *s, const struct vec_delta *t, int d_k, int d_v
     }
 }
 
-static void check_delta_f32(void (*f)(float *, int, int, const struct vec_delta *, int))
+static float *rand_decays(int n)
+{
+    float *x = rand_v(n, 1);
+    for (int i = 0; i < n; i++)
+        x[i] = 1 - fabsf(x[i]) * 0.3f;
+    return x;
+}
+
+typedef void delta_rule(float *, int, int, const struct vec_delta *, int);
+
+static void check_rule(delta_rule *f, delta_rule *ref, bool each)
 {
     int d_k = 2 * rand_int(1, 40), d_v = rand_int(1, 70), n = rand_int(1, VEC_DELTA_TOK);
     int ld = (d_v + 15) / 16 * 16, cut = rand_int(0, n);
@@ -264,13 +275,14 @@ static void check_delta_f32(void (*f)(float *, int, int, const struct vec_delta 
         t[j] = t_ref[j] = (struct vec_delta){.k = rand_v(d_k, (float)size * 1.7f),
                                              .q = rand_v(d_k, (float)size),
                                              .v = rand_v(d_v, 2),
+                                             .decays = each ? rand_decays(d_k) : NULL,
                                              .decay = 1 - fabsf(rand_f()) * 0.3f,
                                              .beta = fabsf(rand_f())};
         t[j].o = rand_v(d_v, 1);
         t_ref[j].o = rand_int(0, 1) ? rand_v(d_v, 1) : copy_v(t[j].v, d_v);
         if (rand_int(0, 1)) t[j].v = t[j].o = copy_v(t[j].v, d_v); /* o may be v */
     }
-    kern_delta_f32_ref(b, d_k, d_v, t_ref, n);
+    ref(b, d_k, d_v, t_ref, n);
     for (int j = 0; j < n; j++) {
         delta_by_hand(s, &t_ref[j], d_k, d_v, o);
         for (int c = 0; c < d_v; c++)
@@ -281,6 +293,16 @@ static void check_delta_f32(void (*f)(float *, int, int, const struct vec_delta 
     same(a, b, 4 * (size_t)d_k * (size_t)ld);
     for (int j = 0; j < n; j++)
         same(t[j].o, t_ref[j].o, 4 * (size_t)d_v);
+}
+
+static void check_delta_f32(delta_rule *f)
+{
+    check_rule(f, kern_delta_f32_ref, false);
+}
+
+static void check_delta_each_f32(delta_rule *f)
+{
+    check_rule(f, kern_delta_each_f32_ref, true);
 }
 
 static void check_silu_pairs_f32(void (*f)(float *, const float *, int))

@@ -10,7 +10,7 @@ import gguf
 from gguf import GGMLQuantizationType as Q
 
 from tiny_hf import (blocks_of, d_expert, has_delta, has_router_bias, head_dim, is_m3, is_moe,
-                     layer_name, less_one, moe_names, n_expert, router_name, text_config)
+                     layer_name, less_one, moe_names, n_expert, router_name, text_config, usual)
 from tiny_specs import GGUF_ARCH, PERMUTED
 
 DENSE = (("gate_proj", "ffn_gate"), ("up_proj", "ffn_up"), ("down_proj", "ffn_down"))
@@ -100,6 +100,24 @@ def plan_delta(c, w, legacy, p, hf, out):
         lambda a: d.heads(a.T, d.dv, True).T)
 
 
+def plan_kda(c, w, p, hf, out):
+    """The same of Kimi Delta Attention, whose matrices have the names of attention's."""
+    for g, n in (("ssm_beta.weight", "b_proj.weight"), ("ssm_f_a.weight", "f_a_proj.weight"),
+                 ("ssm_f_b.weight", "f_b_proj.weight"), ("ssm_g_a.weight", "g_a_proj.weight"),
+                 ("ssm_g_b.weight", "g_b_proj.weight"), ("ssm_dt.bias", "dt_bias"),
+                 ("ssm_norm.weight", "o_norm.weight")):
+        if hf + n in w:
+            out.append((p + g, w[hf + n], lambda a, n=n: {hf + n: a}))
+    for x in "qkv":
+        n = f"{hf}{x}_conv1d.weight"
+        if n in w:
+            taps = w[n].shape[-1]
+            out.append((f"{p}ssm_conv1d_{x}.weight", w[n].reshape(1, -1, 1, taps),
+                        lambda a, n=n, taps=taps: {n: a.reshape(-1, 1, taps)}))
+    if hf + "A_log" in w:
+        out.append((p + "ssm_a", -np.exp(w[hf + "A_log"]), lambda a: {hf + "A_log": np.log(-a)}))
+
+
 def plan(c, w, legacy, n_layer):
     """[(GGUF name, array, back)]: back(array) gives {checkpoint name: array}."""
     out = []
@@ -179,6 +197,7 @@ def plan(c, w, legacy, n_layer):
             same(f"{p}{b}.weight", f"{hf}self_attn.{a}.weight")
         if has_delta(c):
             plan_delta(c, w, legacy, p, hf, out)
+        plan_kda(c, w, p, hf + "self_attn.", out)
         if hf + "self_attn.kv_b_proj.weight" in w:
             if legacy:
                 same(p + "attn_kv_b.weight", hf + "self_attn.kv_b_proj.weight")
@@ -285,7 +304,12 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
     else:
         r, rope = c["kv_lora_rank"], c["qk_rope_head_dim"]
         qk = c["qk_nope_head_dim"] + rope
-        wr.add_head_count_kv(c["num_attention_heads"] if legacy else 1)
+        kv = c["num_attention_heads"] if legacy else 1
+        if "linear_num_heads" in c:
+            kv = [int(t == "full_attention") for t in c["layer_types"]]
+            wr.add_ssm_conv_kernel(c["linear_conv_kernel_dim"])
+            wr.add_kda_head_dim(c["linear_head_dim"])
+        wr.add_head_count_kv(kv)
         wr.add_key_length(qk if legacy else r + rope)
         wr.add_value_length(c["v_head_dim"] if legacy else r)
         if not legacy:
@@ -328,8 +352,10 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
         if c.get("n_group") and c["n_group"] > 1:
             wr.add_expert_group_count(c["n_group"])
             wr.add_expert_group_used_count(c["topk_group"])
-        # qwen3moe files say nothing and mean "normalised"
-        if "first_k_dense_replace" in c or not c.get("norm_topk_prob", True):
+        # qwen3moe's and kimi-linear's files say nothing and mean "normalised"
+        if c["model_type"] == "kimi_linear":
+            pass
+        elif "first_k_dense_replace" in c or not c.get("norm_topk_prob", True):
             wr.add_expert_weights_norm(c["norm_topk_prob"])
     if n_mtp:
         wr.add_nextn_predict_layers(n_mtp)
@@ -394,8 +420,8 @@ def q_of(gname, x, spec):
     base = gname.rsplit(".", 1)[0]
     short = base.split(".", 2)[-1] if base.startswith("blk.") else base
     exact = ("ffn_gate_inp", "exp_probs_b", "ssm_conv1d", "ffn_gate_inp_shexp", "ssm_a",
-             "indexer.proj")
-    if x.ndim == 1 or gname.endswith(".bias") or short in exact or "norm" in short:
+             "ssm_conv1d_q", "ssm_conv1d_k", "ssm_conv1d_v", "indexer.proj")
+    if x.ndim == 1 or gname.endswith((".bias", ".ssm_a")) or short in exact or "norm" in short:
         return Q.F32
     t = spec.get("types")
     if t is None:
@@ -408,7 +434,7 @@ def q_of(gname, x, spec):
 
 def write(path, name, spec, w, tok, legacy=False, split=0, seed=7):
     """Write the GGUF file; return {checkpoint name: values it stands for}."""
-    c = text_config(spec["config"])
+    c = usual(text_config(spec["config"]))
     rng = np.random.default_rng(seed)
     n_mtp = spec.get("mtp", 0)
     n_layer = c["num_hidden_layers"] + n_mtp

@@ -16,6 +16,31 @@ def text_config(c):
     return c.get("text_config", c)
 
 
+def usual(c):
+    """Kimi-Linear's configuration in the words of others."""
+    if c["model_type"] != "kimi_linear":
+        return c
+    c, part = dict(c), c.get("linear_attn_config", {})
+    for own, name in (("num_experts_per_token", "num_experts_per_tok"),
+                      ("num_shared_experts", "n_shared_experts"), ("num_expert_group", "n_group"),
+                      ("moe_renormalize", "norm_topk_prob"),
+                      ("model_max_length", "max_position_embeddings")):
+        if own in c:
+            c[name] = c[own]
+    for own, name in (("num_heads", "linear_num_heads"), ("head_dim", "linear_head_dim"),
+                      ("short_conv_kernel_size", "linear_conv_kernel_dim")):
+        if own in part:
+            c[name] = part[own]
+    if part:
+        c["layer_types"] = ["linear_attention" if i + 1 in part["kda_layers"] else "full_attention"
+                            for i in range(c["num_hidden_layers"])]
+    return c
+
+
+def is_kda(c, i):
+    return "linear_num_heads" in c and c["layer_types"][i] == "linear_attention"
+
+
 def n_expert(c):
     return c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts") or 0
 
@@ -97,6 +122,8 @@ def moe_names(c):
     """(module of the experts and the router, name of the router's bias, gate, up, down)"""
     if c["model_type"] == "minimax_m2" or is_m3(c):
         return "block_sparse_moe.", "e_score_correction_bias", ("w1", "w3", "w2")
+    if c["model_type"] == "kimi_linear":
+        return "block_sparse_moe.", "gate.e_score_correction_bias", ("w1", "w3", "w2")
     return "mlp.", "gate.e_score_correction_bias", ("gate_proj", "up_proj", "down_proj")
 
 
@@ -107,7 +134,8 @@ def router_name(c):
 def has_router_bias(c):
     return c.get("topk_method") == "noaux_tc" or c["model_type"] in ("glm4_moe", "glm4_moe_lite",
                                                                      "minimax_m2",
-                                                                     "minimax_m3_vl_text")
+                                                                     "minimax_m3_vl_text",
+                                                                     "kimi_linear")
 
 
 def head_dim(c):
@@ -116,7 +144,7 @@ def head_dim(c):
 
 def weights(name, spec):
     """name -> f32 tensor whose values the spec's dtype holds exactly. FP8 comes later."""
-    c = text_config(spec["config"])
+    c = usual(text_config(spec["config"]))
     g = torch.Generator().manual_seed(zlib.crc32(name.encode()) & 0x7fffffff)
     dt = TORCH[spec["dtype"]]
     out = {}
@@ -175,6 +203,22 @@ def weights(name, spec):
         vec(p + "norm.weight", dv, dtype=torch.float32 if is_f32(spec, p + "norm") else dt)
         mat(p + "out_proj.weight", D, v, 1.5)
 
+    def attn_kda(p):
+        n, d = c["linear_num_heads"], c["linear_head_dim"]
+        for x in "qkv":
+            mat(f"{p}{x}_proj.weight", n * d, D, 1.5)
+            mat(f"{p}{x}_conv1d.weight", n * d, c["linear_conv_kernel_dim"], 1.5)
+            out[f"{p}{x}_conv1d.weight"] = out[f"{p}{x}_conv1d.weight"].unsqueeze(1)
+        mat(p + "b_proj.weight", n, D)
+        for x in "fg":
+            mat(f"{p}{x}_a_proj.weight", d, D)
+            mat(f"{p}{x}_b_proj.weight", n * d, d, 1.5)
+        f32 = torch.float32 if is_f32(spec, "A_log") else dt
+        vec(p + "dt_bias", n * d, 0.0, 1.0, f32)
+        out[p + "A_log"] = (5 * torch.rand(1, 1, n, 1, generator=g) - 4).to(f32).float()
+        vec(p + "o_norm.weight", d)
+        mat(p + "o_proj.weight", D, n * d, 1.5)
+
     def attn_mla(p):
         h, r = c["num_attention_heads"], c["kv_lora_rank"]
         qk = c["qk_nope_head_dim"] + c["qk_rope_head_dim"]
@@ -212,6 +256,8 @@ def weights(name, spec):
         vec(p + "post_attention_layernorm.weight", D, 1.0 - less)
         if is_delta(c, i):
             attn_delta(p + "linear_attn.")
+        elif is_kda(c, i):
+            attn_kda(p + "self_attn.")
         else:
             (attn_mla if "kv_lora_rank" in c else attn_gqa)(p + "self_attn.")
         if has_index(c, i):
@@ -233,7 +279,8 @@ def weights(name, spec):
         for e in range(n_expert(c)):
             mlp(f"{p}{moe}experts.{e}.", d_expert(c), names)
         if c.get("n_shared_experts"):
-            mlp(p + "mlp.shared_experts.", c["moe_intermediate_size"] * c["n_shared_experts"])
+            at = moe if c["model_type"] == "kimi_linear" else "mlp."
+            mlp(f"{p}{at}shared_experts.", c["moe_intermediate_size"] * c["n_shared_experts"])
         if is_m3(c):
             mlp(p + moe + "shared_experts.", c["shared_intermediate_size"])
         if c.get("shared_expert_intermediate_size"):
@@ -383,6 +430,8 @@ def store(spec, n, t):
 
 
 def name_in_file(spec, n):
+    for one, other in spec.get("renamed", {}).items():
+        n = n.replace(one, other)
     if "inner" in spec and n.startswith("model."):
         return spec["inner"] + n.removeprefix("model.")
     return spec.get("prefix", "") + n

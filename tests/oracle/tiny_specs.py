@@ -6,8 +6,8 @@ Each has `config` (what goes into config.json, in that spelling), `dtype` (of th
 `long` (a long sequence too), `mid` (one of so many positions), `ids` (added to the seed of all
 sequences: where rounding would decide), `gguf` (conversions: "plain", "legacy" kv_b or ssm_in,
 "split" into files), `as_type` (where transformers does not know the model_type: the one that
-computes the same there), `inner` (what names in the folder have in place of "model."), `f32` (words
-of names that are F32 there).
+computes the same there), `inner` (what names in the folder have in place of "model."), `renamed`
+(words of names in the folder, and what stands there), `f32` (words of names that are F32 there).
 Sizes are small and odd on purpose: head widths that are odd multiples of 8, row counts that are no
 multiple of 16, columns that are no multiple of 32.
 """
@@ -32,7 +32,8 @@ GGUF_ARCH = {
     "qwen3_5_moe_text": "qwen35moe",
     "deepseek_v32": "deepseek32",
     "glm_moe_dsa": "glm-dsa",
-    "minimax_m3_vl_text": "minimax-m3"
+    "minimax_m3_vl_text": "minimax-m3",
+    "kimi_linear": "kimi-linear"
 }
 PERMUTED = ("llama", "mistral")
 
@@ -499,6 +500,39 @@ SPECS = {
             quantization_config=dict(quant_method="mxfp8", scale_fmt="ue8m0", fmt="e4m3",
                                      activation_scheme="dynamic", weight_block_size=[1, 32],
                                      modules_to_not_convert=["lm_head"]))),
+    # Kimi Delta Attention beside latents of which nothing is rotated, in its makers' words; a
+    # sequence longer than chunks
+    "kimi_linear": dict(
+        dtype="BF16", tok="deepseek-v3", shards=2, gguf=["plain"], mid=150, ids=5,
+        f32=("A_log", "dt_bias"),
+        config=dict(base("KimiLinearForCausalLM", "kimi_linear", hidden_size=64, head_dim=16,
+                         intermediate_size=88, num_hidden_layers=4, num_attention_heads=4,
+                         num_key_value_heads=4, kv_lora_rank=40, q_lora_rank=None,
+                         pad_token_id=2, qk_nope_head_dim=32, qk_rope_head_dim=16, v_head_dim=24,
+                         mla_use_nope=True, model_max_length=1024, moe_intermediate_size=16,
+                         first_k_dense_replace=1, moe_layer_freq=1, moe_renormalize=True,
+                         moe_router_activation_func="sigmoid", num_expert_group=1, topk_group=1,
+                         num_experts=12, num_experts_per_token=4, num_shared_experts=1,
+                         num_nextn_predict_layers=0, rope_scaling=None, rope_theta=10000.0,
+                         routed_scaling_factor=2.446, topk_method="noaux_tc",
+                         use_grouped_topk=True, dtype="bfloat16", rms_norm_eps=1e-5,
+                         linear_attn_config=dict(full_attn_layers=[3, 4], kda_layers=[1, 2],
+                                                 head_dim=24, num_heads=4,
+                                                 short_conv_kernel_size=4)))),
+    # the same in transformers' words, which has a name for dense layers too: other heads, queries
+    # by way of latents, groups of experts, a delta layer at the end; its makers' tokenizer
+    "kimi_linear5": dict(
+        dtype="F16", tok="kimi-k2", gguf=[], renamed={".mlp.": ".block_sparse_moe."},
+        config=base("KimiLinearForCausalLM", "kimi_linear", hidden_size=56, vocab_size=580,
+                    bos_token_id=320, eos_token_id=322, pad_token_id=321, intermediate_size=72,
+                    num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=2,
+                    kv_lora_rank=24, q_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8,
+                    v_head_dim=16, moe_intermediate_size=24, moe_renormalize=False,
+                    layer_types=["linear_attention", "full_attention", "linear_attention"],
+                    mlp_layer_types=["dense", "sparse", "sparse"], linear_head_dim=16,
+                    linear_num_heads=3, linear_conv_kernel_dim=3, n_group=2, topk_group=1,
+                    num_local_experts=8, num_experts_per_tok=2, n_shared_experts=2,
+                    routed_scaling_factor=1.5, dtype="float16")),
 }
 
 # Quantised GGUF files: a spec like those above (not written as a folder) and the type of each

@@ -203,6 +203,23 @@ static const char *const published[] = {
     "\"router_jitter_noise\":0.0,\"scoring_func\":\"sigmoid\",\"shared_intermediate_size\":0,"
     "\"shared_moe_mode\":\"sigmoid\",\"sliding_window\":null,\"tie_word_embeddings\":false,"
     "\"use_mtp\":true,\"use_qk_norm\":true,\"use_routing_bias\":true",
+    /* Kimi-Linear-48B-A3B */
+    "\"model_type\":\"kimi_linear\",\"architectures\":[\"KimiLinearForCausalLM\"],\"auto_map\":{"
+    "\"AutoConfig\":\"configuration_kimi.KimiLinearConfig\"},\"bos_token_id\":163584,"
+    "\"eos_token_id\":163586,\"pad_token_id\":163839,\"first_k_dense_replace\":1,\"head_dim\":72,"
+    "\"hidden_act\":\"silu\",\"hidden_size\":2304,\"intermediate_size\":9216,\"kv_lora_rank\":512,"
+    "\"linear_attn_config\":{\"full_attn_layers\":[4,8,12,16,20,24,27],\"head_dim\":128,"
+    "\"kda_layers\":[1,2,3,5,6,7,9,10,11,13,14,15,17,18,19,21,22,23,25,26],\"num_heads\":32,"
+    "\"short_conv_kernel_size\":4},\"mla_use_nope\":true,\"model_max_length\":1048576,"
+    "\"moe_intermediate_size\":1024,\"moe_layer_freq\":1,\"moe_renormalize\":true,"
+    "\"moe_router_activation_func\":\"sigmoid\",\"num_attention_heads\":32,"
+    "\"num_expert_group\":1,\"num_experts\":256,\"num_experts_per_token\":8,"
+    "\"num_hidden_layers\":27,\"num_key_value_heads\":32,\"num_nextn_predict_layers\":0,"
+    "\"num_shared_experts\":1,\"q_lora_rank\":null,\"qk_nope_head_dim\":128,"
+    "\"qk_rope_head_dim\":64,\"rms_norm_eps\":1e-05,\"rope_scaling\":null,\"rope_theta\":10000.0,"
+    "\"routed_scaling_factor\":2.446,\"tie_word_embeddings\":false,\"topk_group\":1,"
+    "\"topk_method\":\"noaux_tc\",\"use_grouped_topk\":true,\"v_head_dim\":128,"
+    "\"vocab_size\":163840",
 };
 
 static void check(const char *keys, const char *more, int i)

@@ -136,12 +136,14 @@ TEST(engine_place_has_the_bits_of_one_device)
     static const char *const delta[] = {"experts@4=check", "attn=check",
                                         "layers@0-1=check;head=check", "re:blk.[34].ffn_=check",
                                         NULL};
+    static const char *const kda[] = {"attn@2=check", "attn@0=check;experts@3=check", NULL};
     places("mistral_window", window);
     places("glm4_moe", window);
     places("deepseek_v3", mtp);
     places("gpt_oss", oss);
     places("smollm", tied);
     places("qwen3_5_moe", delta);
+    places("kimi_linear", kda);
 }
 
 /* Experts that come late have the bits of the CPU wherever they are; the prompt's logits are those

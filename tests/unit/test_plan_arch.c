@@ -8,6 +8,7 @@
 #include "arch/arch.h"
 #include "os/os.h"
 #include "plan/plan.h"
+#include "tensor/delta_state.h"
 #include "test.h"
 
 static void near(const char *what, double got, double want, double rel)
@@ -33,7 +34,7 @@ static bool count(const io_model *io, const struct arch_cfg *c, double *total, d
         }
         mtp |= id.layer >= c->n_layer;
         if (id.layer >= c->n_layer || strcmp(id.suffix, "bias") == 0 || t->n_dim < 2 ||
-            arch_is_beside_text(io, &id))
+            id.role == ROLE_DELTA_DECAY || arch_is_beside_text(io, &id))
             continue;
         *total += n;
         bool expert = id.role == ROLE_GATE_EXPS || id.role == ROLE_UP_EXPS ||
@@ -62,11 +63,11 @@ static void one(const char *name)
     plan_model_from_arch(&m, &c);
     assert_true(plan_model_finish(&m, why, sizeof why));
     bool mtp = count(io, &c, &total, &active, &left);
-    double vectors = 2.0 * c.d_model + c.kv_lora + c.q_lora; /* the norms that the planner counts */
-    if (fabs(m.total - m.layers * vectors - total) > 0.5 ||
-        fabs(m.active - m.layers * vectors - active) > 0.5)
+    /* the norms that the planner counts */
+    double vectors = m.layers * 2.0 * c.d_model + (m.layers - m.n_lin) * (c.kv_lora + c.q_lora);
+    if (fabs(m.total - vectors - total) > 0.5 || fabs(m.active - vectors - active) > 0.5)
         fail_msg("%s: %.0f and %.0f parameters, %.0f and %.0f in the file", name,
-                 m.total - m.layers * vectors, m.active - m.layers * vectors, total, active);
+                 m.total - vectors, m.active - vectors, total, active);
     int64_t all, one;
     arch_count_params(io, &c, &all, &one); /* what inspect prints */
     near(name, m.total + (mtp ? m.p_mtp : 0), (double)all - left, 0.03);
@@ -205,6 +206,18 @@ static const struct {
      "\"tie_word_embeddings\":false,\"topk_group\":1,\"topk_method\":\"noaux_tc\","
      "\"use_cache\":true,\"v_head_dim\":128,\"vocab_size\":163840}",
      1026, 32, 0, 70272, 0, 0},
+    {"Kimi-Linear-48B-A3B",
+     "{\"first_k_dense_replace\":1,\"head_dim\":72,\"hidden_size\":2304,"
+     "\"intermediate_size\":9216,\"kv_lora_rank\":512,\"linear_attn_config\":{"
+     "\"full_attn_layers\":[4,8,12,16,20,24,27],\"head_dim\":128,"
+     "\"kda_layers\":[1,2,3,5,6,7,9,10,11,13,14,15,17,18,19,21,22,23,25,26],\"num_heads\":32,"
+     "\"short_conv_kernel_size\":4},\"mla_use_nope\":true,\"model_max_length\":1048576,"
+     "\"model_type\":\"kimi_linear\",\"moe_intermediate_size\":1024,\"num_attention_heads\":32,"
+     "\"num_experts\":256,\"num_experts_per_token\":8,\"num_hidden_layers\":27,"
+     "\"num_shared_experts\":1,\"q_lora_rank\":null,\"qk_nope_head_dim\":128,"
+     "\"qk_rope_head_dim\":64,\"routed_scaling_factor\":2.446,\"v_head_dim\":128,"
+     "\"vocab_size\":163840}",
+     49.1, 3.0, 0, 8064, 0, 0},
     {"GLM-4.7-Flash",
      "{\"architectures\":[\"Glm4MoeLiteForCausalLM\"],\"attention_bias\":false,"
      "\"attention_dropout\":0.0,\"eos_token_id\":[154820,154827,154829],"
@@ -265,6 +278,18 @@ TEST(plan_counts_what_makers_publish)
         assert_int_equal(m.n_window, real[i].n_window);
     }
     mem_arena_fini(&a);
+}
+
+/* docs/serving.md: 2.7 MB a layer, and what the engine's cache has for it. */
+TEST(plan_states_are_as_large_as_the_caches)
+{
+    struct plan_model m = {.attn = PLAN_ATTN_MLA, .layers = 27, .n_lin = 20, .lin_k = 32};
+    m.lin_v = 32, m.lin_d = m.lin_key = 128, m.lin_conv = 4, m.lin_each = true;
+    near("states", plan_state_bytes(&m), 4.0 * 20 * tensor_delta_state(32, 32, 128, 128, 4, true),
+         0);
+    near("states", plan_state_bytes(&m), 54.1e6, 1e-3);
+    m.n_lin = 0;
+    near("none", plan_state_bytes(&m), 0, 0);
 }
 
 TEST(plan_reads_what_this_engine_refuses)

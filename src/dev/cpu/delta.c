@@ -6,10 +6,10 @@
  *
  * A state has the value heads of every key head one after another, each as the kernel wants it
  * (kern/vec.h); then the convolution's inputs before it, [n_conv - 1, channels]; those of drafts
- * after it, with their a and b, [DEV_STATE_BACK, channels + 2 n_v]; and at which position the state
- * of each value head is, and of each key head what is kept of its inputs. Drafts are run on a copy,
- * and those that were right once more when the next step begins: a step reads and writes a state
- * once all the same. */
+ * after it, with their a and b, [DEV_STATE_BACK, channels + n_v (n_a + 1)], of which a value head
+ * has n_a and one; and at which position the state of each value head is, and of each key head what
+ * is kept of its inputs. Drafts are run on a copy, and those that were right once more when the
+ * next step begins: a step reads and writes a state once all the same. */
 #include <math.h>
 #include <string.h>
 
@@ -39,6 +39,7 @@ struct unit {
     float *log;           /* of drafts */
     int32_t *at;          /* [n_v + n_k] */
     float *q, *k, *v;     /* [VEC_DELTA_TOK] rows */
+    float *decays;        /* so many of n_a */
     float *copy, *none;   /* a head's state; [d_v] */
     float *one_k, *one_q; /* [d_k] what lengths are multiplied by */
 };
@@ -48,7 +49,8 @@ _Static_assert(DEV_STATE_BACK <= VEC_DELTA_TOK, "a head's drafts are run at once
 size_t dev_cpu_delta_floats(const struct dev_shapes *p)
 {
     size_t k = (size_t)p->delta_k, v = (size_t)p->delta_v;
-    return VEC_DELTA_TOK * (2 * k + v) + 2 * k + k * ((v + 15) / 16 * 16) + v;
+    size_t a = (size_t)p->delta_a;
+    return VEC_DELTA_TOK * (2 * k + v + a) + 2 * k + k * ((v + 15) / 16 * 16) + v;
 }
 
 static int head_of(const struct delta_job *job, int j, int i)
@@ -67,10 +69,16 @@ static int64_t channels(const struct dev_delta *p)
     return 2ll * p->n_k * p->d_k + (int64_t)p->n_v * p->d_v;
 }
 
+/* Values of a that a value head has. */
+static int n_a(const struct dev_delta *p)
+{
+    return p->each ? p->d_k : 1;
+}
+
 /* Of a draft's inputs, with a and b. */
 static int64_t log_row(const struct dev_delta *p)
 {
-    return channels(p) + 2ll * p->n_v;
+    return channels(p) + (1ll + n_a(p)) * p->n_v;
 }
 
 static float *log_at(const struct unit *u, int t)
@@ -146,17 +154,18 @@ static void keep_keys(const struct unit *u)
     u->at[u->job->p->n_v + u->j] = u->pos0 + u->drafts.n_sure;
 }
 
-/* a and b of value head i. */
+/* a and b of value head i; a: n_a values. */
 struct ab {
-    float a, b;
+    const float *a;
+    float b;
 };
 
 static struct ab ab_of(const struct unit *u, int i, int t)
 {
     const struct dev_delta *p = u->job->p;
-    if (t >= 0) return (struct ab){*row_of(u, &p->a, i, t), *row_of(u, &p->b, i, t)};
-    const float *ab = log_at(u, t) + channels(p) + 2 * head_of(u->job, u->j, i);
-    return (struct ab){ab[0], ab[1]};
+    if (t >= 0) return (struct ab){row_of(u, &p->a, i, t), *row_of(u, &p->b, i, t)};
+    const float *ab = log_at(u, t) + channels(p) + (1ll + n_a(p)) * head_of(u->job, u->j, i);
+    return (struct ab){ab, ab[n_a(p)]};
 }
 
 static void keep_values(const struct unit *u, int i)
@@ -165,12 +174,26 @@ static void keep_values(const struct unit *u, int i)
     int h = head_of(u->job, u->j, i);
     keep(u, values(u, i));
     for (int t = u->drafts.n_sure; t < u->n_tok; t++) {
-        float *to = u->log + (t - u->drafts.n_sure) * log_row(p) + channels(p) + 2 * h;
+        float *to = u->log + (t - u->drafts.n_sure) * log_row(p) + channels(p) + (1ll + n_a(p)) * h;
         struct ab ab = ab_of(u, i, t);
-        to[0] = ab.a;
-        to[1] = ab.b;
+        memmove(to, ab.a, (size_t)n_a(p) * sizeof *to);
+        to[n_a(p)] = ab.b;
     }
     u->at[h] = u->pos0 + u->drafts.n_sure;
+}
+
+/* Decays of value head i of tokens [t0, t0 + n), n_a of each, and what beta is made of. */
+static void decays(const struct unit *u, int i, int t0, int n, float *beta)
+{
+    const struct dev_delta *p = u->job->p;
+    int h = head_of(u->job, u->j, i), na = n_a(p);
+    for (int k = 0; k < n; k++) {
+        struct ab ab = ab_of(u, i, t0 + k);
+        for (int m = 0; m < na; m++)
+            u->decays[k * na + m] = ab.a[m] + p->dt[h * na + m];
+        beta[k] = ab.b;
+    }
+    u->kern->decay_f32(u->decays, p->decay[h], n * na);
 }
 
 /* Value head i of tokens [t0, t0 + n), whose queries and keys are there: all of them are drafts, or
@@ -181,15 +204,9 @@ static void one_head(const struct unit *u, int i, int t0, int n)
     struct vec_delta t[VEC_DELTA_TOK];
     int h = head_of(u->job, u->j, i);
     size_t size = (size_t)p->d_k * (size_t)dev_cpu_round16(p->d_v);
-    float *v = u->v, *state = u->state + (size_t)i * size, decay[VEC_DELTA_TOK];
-    float beta[VEC_DELTA_TOK];
+    float *v = u->v, *state = u->state + (size_t)i * size, beta[VEC_DELTA_TOK];
     convolve(u, values(u, i), t0, n, v);
-    for (int k = 0; k < n; k++) {
-        struct ab ab = ab_of(u, i, t0 + k);
-        decay[k] = ab.a + p->dt[h];
-        beta[k] = ab.b;
-    }
-    u->kern->decay_f32(decay, p->decay[h], n);
+    decays(u, i, t0, n, beta);
     u->kern->sigmoid_f32(beta, n);
     for (int k = 0; k < n; k++) {
         float *y = p->y + ((int64_t)(u->tok0 + t0 + k) * p->n_v + h) * p->d_v;
@@ -197,14 +214,19 @@ static void one_head(const struct unit *u, int i, int t0, int n)
                                   .q = u->q + k * p->d_k,
                                   .v = v + k * p->d_v,
                                   .o = t0 + k < 0 ? u->none : y,
-                                  .decay = decay[k],
+                                  .decays = u->decays + k * n_a(p),
+                                  .decay = u->decays[k],
                                   .beta = beta[k]};
     }
     if (t0 >= u->drafts.n_sure) state = memcpy(u->copy, state, size * sizeof *state);
-    u->kern->delta_f32(state, p->d_k, p->d_v, t, n);
+    (p->each ? u->kern->delta_each_f32 : u->kern->delta_f32)(state, p->d_k, p->d_v, t, n);
     for (int k = BASE_MAX(-t0, 0); k < n; k++) {
+        const float *z = row_of(u, &p->z, i, t0 + k);
         u->kern->rmsnorm_f32(t[k].o, t[k].o, p->norm, p->d_v, p->eps);
-        u->kern->silu_mul_f32(t[k].o, row_of(u, &p->z, i, t0 + k), t[k].o, p->d_v);
+        if (p->sigmoid)
+            u->kern->gate_f32(t[k].o, z, p->d_v);
+        else
+            u->kern->silu_mul_f32(t[k].o, z, t[k].o, p->d_v);
     }
 }
 
@@ -230,7 +252,8 @@ static void carve(struct unit *u, float *mem)
     u->q = mem;
     u->k = u->q + VEC_DELTA_TOK * p->d_k;
     u->v = u->k + VEC_DELTA_TOK * p->d_k;
-    u->one_k = u->v + VEC_DELTA_TOK * p->d_v;
+    u->decays = u->v + VEC_DELTA_TOK * p->d_v;
+    u->one_k = u->decays + VEC_DELTA_TOK * n_a(p);
     u->one_q = u->one_k + p->d_k;
     u->copy = u->one_q + p->d_k;
     u->none = u->copy + p->d_k * dev_cpu_round16(p->d_v);
@@ -314,7 +337,7 @@ void dev_cpu_delta(dev *d, const struct dev_step *b, const struct dev_delta *p)
     int n = b->n_seq * p->n_k;
     double n_tok = (double)b->n_tok / BASE_MAX(b->n_seq, 1);
     ASSERT(b->seat && dev_cpu_kv_of(p->kv, p->group)->s.d_k >=
-                          dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv));
+                          dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv, p->each));
     if (d->timing) /* states are read and written */
         d->cost.bytes += 8.0 * b->n_seq * p->n_v * p->d_k * dev_cpu_round16(p->d_v);
     if (most(n, c->n_worker) * job.n_each > most(n * job.n_each, c->n_worker))

@@ -69,7 +69,8 @@ static const char *norm_lacks(const struct dev_norm *p)
 static const char *delta_lacks(const struct cpu *c, const struct dev_delta *p)
 {
     if (p->n_v % p->n_k || p->d_k % 2) return "heads of such shapes";
-    if (p->d_k > c->most.delta_k || p->d_v * (p->n_v / p->n_k) > c->most.delta_v)
+    if (p->d_k > c->most.delta_k || p->d_v * (p->n_v / p->n_k) > c->most.delta_v ||
+        (p->each ? p->d_k : 1) > c->most.delta_a)
         return "wider heads than were reserved";
     return p->d_k > DEV_DELTA_WIDTH || p->d_v > DEV_DELTA_WIDTH || p->n_conv > DEV_DELTA_CONV
                ? "wider heads or convolutions than it has room for"

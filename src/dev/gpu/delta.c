@@ -10,7 +10,7 @@
 struct state_k {
     uint64_t pieces, step, x;
     uint32_t per, page, layers, n_seq;
-    uint32_t heads, width, conv;
+    uint32_t heads, width, form;
     uint32_t ld, key, v_key, v_val, ab_key, ab_val;
     uint32_t q_at, k_at, v_at, a_at, b_at;
 };
@@ -46,12 +46,13 @@ const char *dev_gpu_delta_lacks(const struct dev_delta *p)
 {
     const struct dev_heads *all[N_ROWS];
     uint64_t first = first_of(p);
+    int64_t n_a = p->each ? p->d_k : 1;
     rows_of(p, all);
     for (int i = 0; i < N_ROWS; i++)
         if (all[i]->ld != p->z.ld || at(all[i]->p) - first >= (uint64_t)4 << 30)
             return "queries, keys and values that lie apart";
     if (p->q.key != p->k.key || p->v.key != p->z.key || p->v.val != p->z.val ||
-        p->a.key != p->b.key || p->a.val != p->b.val)
+        p->a.key != n_a * p->b.key || p->a.val != n_a * p->b.val)
         return "heads in several orders";
     if (BASE_MAX(p->n_k, p->n_v) > UINT16_MAX) return "more than 65535 heads";
     return p->d_k > WIDTH_MAX ? "keys wider than 128: --place attn=cpu runs them" : NULL;
@@ -79,7 +80,7 @@ static struct state_k state_of(struct gpu *c, const struct dev_step *b, const st
     uint32_t back = c->has_drafts ? DEV_STATE_BACK : 0;
     uint64_t x = first_of(p);
     ASSERT(b->seat && kv->s.group[p->group].d_k >=
-                          dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv));
+                          dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv, p->each));
     return (struct state_k){
         .pieces = g->p.table,
         .step = step_of(c, b)->seqs,
@@ -90,13 +91,14 @@ static struct state_k state_of(struct gpu *c, const struct dev_step *b, const st
         .n_seq = (uint32_t)b->n_seq,
         .heads = (uint32_t)p->n_v << 16 | (uint32_t)p->n_k,
         .width = (uint32_t)p->d_v << 16 | (uint32_t)p->d_k,
-        .conv = back << 16 | (uint32_t)p->tiled << 8 | (uint32_t)p->n_conv,
+        .form = back << 16 | (uint32_t)p->sigmoid << 10 | (uint32_t)p->each << 9 |
+                (uint32_t)p->tiled << 8 | (uint32_t)p->n_conv,
         .ld = (uint32_t)p->q.ld,
         .key = (uint32_t)p->q.key,
         .v_key = (uint32_t)p->v.key,
         .v_val = (uint32_t)p->v.val,
-        .ab_key = (uint32_t)p->a.key,
-        .ab_val = (uint32_t)p->a.val,
+        .ab_key = (uint32_t)p->b.key,
+        .ab_val = (uint32_t)p->b.val,
         .q_at = words(&p->q, x),
         .k_at = words(&p->k, x),
         .v_at = words(&p->v, x),
@@ -110,7 +112,7 @@ void dev_gpu_delta(dev *d, const struct dev_step *b, const struct dev_delta *p)
     struct gpu *c = dev_gpu_of(d);
     if (b->n_seq == 0) return;
     struct state_k s = state_of(c, b, p);
-    int n_slot = b->n_tok + (int)(s.conv >> 16) * b->n_seq, n_head = p->n_k + p->n_v;
+    int n_slot = b->n_tok + (int)(s.form >> 16) * b->n_seq, n_head = p->n_k + p->n_v;
     struct {
         struct state_k s;
         uint64_t conv, decay, dt, work;
