@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_dev [--seed N] [--repeat N] [--acts auto|int8|bf16|f32] [--kv bf16|f16|q8|f32] [filter].
- * SL_CPU caps the ISA. */
+/* check_dev [--seed N] [--repeat N] [--acts auto|int8|bf16|f32] [--kv bf16|f16|q8|f32] [--other]
+ * [filter].
+ * SL_CPU caps the ISA. --other: nothing where that caps nothing. */
 #include "check.h"
+
+#include "base/cpu.h"
 
 struct check g = {.seed = 1, .repeat = 1, .acts = -1, .kv = -1};
 
@@ -178,17 +181,25 @@ static int named(const char *name, const char *list)
 
 int main(int argc, char **argv)
 {
+    bool other = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
             g.seed = strtoull(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc)
             g.repeat = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--other") == 0)
+            other = true;
         else if (strcmp(argv[i], "--acts") == 0 && i + 1 < argc)
             g.acts = named(argv[++i], "auto int8 bf16 f32"); /* as enum dev_acts */
         else if (strcmp(argv[i], "--kv") == 0 && i + 1 < argc)
             g.kv = named(argv[++i], "bf16 f16 q8 f32"); /* as enum dev_kv_type */
         else
             g.filter = argv[i];
+    }
+    if (other && cpu_isa_mask() == cpu_isa_native()) {
+        printf("check_dev: %s is this CPU's best: nothing but what runs without SL_CPU\n",
+               cpu_isa_best(cpu_isa_mask()));
+        return 0;
     }
     static const struct {
         const char *name;
