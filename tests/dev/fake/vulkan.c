@@ -5,8 +5,10 @@
  * for a window of a quarter or 256 MiB, and pinned memory without a cache; card, apu: the same, of
  * a card or an integrated one by its type; count=N of them; mem=MIB of its own; shared=BYTES of a
  * workgroup, lanes=N of one; old: Vulkan 1.1; noclock: queues without timestamps; lacks=NAME: a
- * feature that it has not. What a driver need not take is an error or ends the program; kernels
- * with doubles are such, whether it has them or not. */
+ * feature that it has not; keep: a device that is closed is the next one that is opened, with the
+ * kernels that were made for it, for making them is what takes the time in software. What a driver
+ * need not take is an error or ends the program; kernels with doubles are such, whether it has them
+ * or not. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -19,6 +21,8 @@
 
 #define API __attribute__((visibility("default")))
 #define N_KEPT 4096
+#define N_DEVICE 4
+#define N_MADE 512
 enum { OWN, PINNED, SEEN, N_TYPE };
 
 static struct {
@@ -32,6 +36,24 @@ static struct {
         VkDeviceSize n;
     } kept[N_KEPT];
     VkDeviceSize used[N_TYPE];
+    /* keep: */
+    VkInstance one;
+    struct made {
+        VkDevice device;
+        bool busy;
+        VkPipelineLayout layout;
+        VkPushConstantRange range;
+        uint32_t n_module, n_pipeline;
+        struct {
+            const uint32_t *code;
+            VkShaderModule module;
+        } module[N_MADE];
+        struct {
+            VkShaderModule module;
+            uint32_t with[2];
+            VkPipeline pipeline;
+        } pipeline[N_MADE];
+    } made[N_DEVICE];
     pthread_mutex_t lock;
 } g = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -252,6 +274,167 @@ static void VKAPI_CALL dispatch(VkCommandBuffer cb, uint32_t x, uint32_t y, uint
     real(cb, x, y, z);
 }
 
+/* ---- what is kept ---- */
+
+static VkResult VKAPI_CALL keep_instance(const VkInstanceCreateInfo *info,
+                                         const VkAllocationCallbacks *a, VkInstance *out)
+{
+    PFN_vkVoidFunction real = g.get(NULL, "vkCreateInstance");
+    VkResult r = VK_SUCCESS;
+    if (!g.one) r = ((PFN_vkCreateInstance)(void (*)(void))real)(info, a, &g.one);
+    *out = g.one;
+    return r;
+}
+
+static void VKAPI_CALL kept_instance(VkInstance instance, const VkAllocationCallbacks *a)
+{
+    (void)instance;
+    (void)a;
+}
+
+static struct made *made_of(VkDevice device)
+{
+    for (int i = 0; i < N_DEVICE; i++)
+        if (g.made[i].device == device) return &g.made[i];
+    misuse("a device that there is not");
+    return NULL;
+}
+
+/* A program asks for devices of one kind only. */
+static VkResult VKAPI_CALL keep_device(VkPhysicalDevice card, const VkDeviceCreateInfo *info,
+                                       const VkAllocationCallbacks *a, VkDevice *out)
+{
+    VkResult r = VK_SUCCESS;
+    int i = 0;
+    pthread_mutex_lock(&g.lock);
+    while (i < N_DEVICE && g.made[i].busy)
+        i++;
+    if (i == N_DEVICE) misuse("more devices at a time than it keeps");
+    if (!g.made[i].device) r = create(card, info, a, &g.made[i].device);
+    *out = g.made[i].device;
+    g.made[i].busy = !r;
+    pthread_mutex_unlock(&g.lock);
+    return r;
+}
+
+static void VKAPI_CALL kept_device(VkDevice device, const VkAllocationCallbacks *a)
+{
+    (void)a;
+    pthread_mutex_lock(&g.lock);
+    struct made *m = made_of(device);
+    if (!m->busy) misuse("a device is closed twice");
+    m->busy = false;
+    pthread_mutex_unlock(&g.lock);
+}
+
+static VkResult VKAPI_CALL keep_layout(VkDevice device, const VkPipelineLayoutCreateInfo *info,
+                                       const VkAllocationCallbacks *a, VkPipelineLayout *out)
+{
+    struct made *m = made_of(device);
+    const VkPushConstantRange *range = info->pPushConstantRanges;
+    VkResult r = VK_SUCCESS;
+    if (info->setLayoutCount || info->pushConstantRangeCount != 1) misuse("a layout to be kept");
+    if (!m->layout) {
+        r = REAL_OF(device, vkCreatePipelineLayout)(device, info, a, &m->layout);
+        m->range = *range;
+    }
+    if (memcmp(&m->range, range, sizeof *range) != 0) misuse("two layouts to be kept");
+    *out = m->layout;
+    return r;
+}
+
+static void VKAPI_CALL kept_layout(VkDevice device, VkPipelineLayout layout,
+                                   const VkAllocationCallbacks *a)
+{
+    (void)a;
+    if (made_of(device)->layout != layout) misuse("a layout that there is not");
+}
+
+static VkResult VKAPI_CALL keep_module(VkDevice device, const VkShaderModuleCreateInfo *info,
+                                       const VkAllocationCallbacks *a, VkShaderModule *out)
+{
+    struct made *m = made_of(device);
+    uint32_t i = 0;
+    VkResult r = VK_SUCCESS;
+    while (i < m->n_module && m->module[i].code != info->pCode)
+        i++;
+    if (i == N_MADE) misuse("more kernels than it keeps");
+    if (i == m->n_module) {
+        r = module(device, info, a, &m->module[i].module);
+        m->module[i].code = info->pCode;
+        m->n_module += !r;
+    }
+    *out = m->module[i].module;
+    return r;
+}
+
+static void VKAPI_CALL kept_module(VkDevice device, VkShaderModule which,
+                                   const VkAllocationCallbacks *a)
+{
+    (void)device;
+    (void)which;
+    (void)a;
+}
+
+/* By its code and constants. */
+static VkResult VKAPI_CALL keep_pipeline(VkDevice device, VkPipelineCache cache, uint32_t n,
+                                         const VkComputePipelineCreateInfo *info,
+                                         const VkAllocationCallbacks *a, VkPipeline *out)
+{
+    struct made *m = made_of(device);
+    const VkSpecializationInfo *spec = info->stage.pSpecializationInfo;
+    uint32_t i = 0, with[2] = {0};
+    VkResult r = VK_SUCCESS;
+    if (n != 1 || !spec || spec->dataSize != sizeof with) misuse("a kernel to be kept");
+    memcpy(with, spec->pData, sizeof with);
+    while (i < m->n_pipeline && (m->pipeline[i].module != info->stage.module ||
+                                 memcmp(m->pipeline[i].with, with, sizeof with) != 0))
+        i++;
+    if (i == N_MADE) misuse("more kernels than it keeps");
+    if (i == m->n_pipeline) {
+        r = REAL_OF(device, vkCreateComputePipelines)(device, cache, 1, info, a,
+                                                      &m->pipeline[i].pipeline);
+        m->pipeline[i].module = info->stage.module;
+        memcpy(m->pipeline[i].with, with, sizeof with);
+        m->n_pipeline += !r;
+    }
+    *out = m->pipeline[i].pipeline;
+    return r;
+}
+
+static void VKAPI_CALL kept_pipeline(VkDevice device, VkPipeline pipeline,
+                                     const VkAllocationCallbacks *a)
+{
+    struct made *m = made_of(device);
+    uint32_t i = 0;
+    (void)a;
+    while (i < m->n_pipeline && m->pipeline[i].pipeline != pipeline)
+        i++;
+    if (i == m->n_pipeline) misuse("a kernel that there is not");
+}
+
+static const struct {
+    const char *name;
+    PFN_vkVoidFunction fn;
+} of_keep[] = {
+    {"vkCreateInstance", (PFN_vkVoidFunction)(void (*)(void))keep_instance},
+    {"vkDestroyInstance", (PFN_vkVoidFunction)(void (*)(void))kept_instance},
+    {"vkCreateDevice", (PFN_vkVoidFunction)(void (*)(void))keep_device},
+    {"vkDestroyDevice", (PFN_vkVoidFunction)(void (*)(void))kept_device},
+    {"vkCreatePipelineLayout", (PFN_vkVoidFunction)(void (*)(void))keep_layout},
+    {"vkDestroyPipelineLayout", (PFN_vkVoidFunction)(void (*)(void))kept_layout},
+    {"vkCreateShaderModule", (PFN_vkVoidFunction)(void (*)(void))keep_module},
+    {"vkDestroyShaderModule", (PFN_vkVoidFunction)(void (*)(void))kept_module},
+    {"vkCreateComputePipelines", (PFN_vkVoidFunction)(void (*)(void))keep_pipeline},
+    {"vkDestroyPipeline", (PFN_vkVoidFunction)(void (*)(void))kept_pipeline}};
+
+static PFN_vkVoidFunction of_kept(const char *name)
+{
+    for (size_t i = 0; word("keep") && i < sizeof of_keep / sizeof *of_keep; i++)
+        if (strcmp(of_keep[i].name, name) == 0) return of_keep[i].fn;
+    return NULL;
+}
+
 /* ---- names ---- */
 
 static const struct {
@@ -266,6 +449,7 @@ static const struct {
 
 static PFN_vkVoidFunction VKAPI_CALL get_of_device(VkDevice device, const char *name)
 {
+    if (of_kept(name)) return of_kept(name);
     for (size_t i = 0; i < sizeof of_device / sizeof *of_device; i++)
         if (strcmp(of_device[i].name, name) == 0) return of_device[i].fn;
     return g.of_device(device, name);
@@ -297,6 +481,7 @@ API PFN_vkVoidFunction VKAPI_CALL vkGetInstanceProcAddr(VkInstance instance, con
         PFN_vkVoidFunction of = g.get(instance, "vkGetDeviceProcAddr");
         memcpy(&g.of_device, &of, sizeof of);
     }
+    if (of_kept(name)) return of_kept(name);
     for (size_t i = 0; instance && i < sizeof of_instance / sizeof *of_instance; i++)
         if (strcmp(of_instance[i].name, name) == 0) return of_instance[i].fn;
     return g.get(instance, name);
