@@ -29,21 +29,28 @@ else()
   set(sl_vk_units 1)
 endif()
 set(sl_spirv_inc "#define DEV_VK_UNITS ${sl_vk_units}\n")
+set(sl_spirv_made OFF)
+if(SL_GPU_CODE AND EXISTS ${SL_GPU_CODE}/src/dev/spirv.inc)
+  set(sl_spirv_made ON)
+  set(sl_spirv_dir ${SL_GPU_CODE}/src/dev/spirv)
+endif()
 foreach(name ${SL_KERNELS})
   if(name MATCHES "^cm_" AND NOT sl_vk_units)
     continue()
   endif()
-  set(sl_shader "#version 460\n#extension GL_GOOGLE_include_directive : require\n")
-  foreach(part glsl arith ${SL_BODY_${name}})
-    string(APPEND sl_shader "#include \"dev/gpu/kernel/${part}.inc\"\n")
-  endforeach()
-  file(CONFIGURE OUTPUT ${sl_spirv_dir}/${name}.comp CONTENT "${sl_shader}" @ONLY)
-  add_custom_command(OUTPUT ${sl_spirv_dir}/${name}.h
-    COMMAND ${SL_GLSLANG} -V --quiet --target-env vulkan1.2 -I${CMAKE_SOURCE_DIR}/src
-            ${SL_FLAGS_${name}} --vn dev_vk_spv_${name} -o ${sl_spirv_dir}/${name}.h
-            ${sl_spirv_dir}/${name}.comp
-    DEPENDS ${sl_spirv_dir}/${name}.comp ${SL_KERNEL_FILES} VERBATIM)
+  if(NOT sl_spirv_made)
+    set(sl_shader "#version 460\n#extension GL_GOOGLE_include_directive : require\n")
+    foreach(part glsl arith ${SL_BODY_${name}})
+      string(APPEND sl_shader "#include \"dev/gpu/kernel/${part}.inc\"\n")
+    endforeach()
+    file(CONFIGURE OUTPUT ${sl_spirv_dir}/${name}.comp CONTENT "${sl_shader}" @ONLY)
+    add_custom_command(OUTPUT ${sl_spirv_dir}/${name}.h
+      COMMAND ${SL_GLSLANG} -V --quiet --target-env vulkan1.2 -I${CMAKE_SOURCE_DIR}/src
+              ${SL_FLAGS_${name}} --vn dev_vk_spv_${name} -o ${sl_spirv_dir}/${name}.h
+              ${sl_spirv_dir}/${name}.comp
+      DEPENDS ${sl_spirv_dir}/${name}.comp ${SL_KERNEL_FILES} VERBATIM)
+  endif()
   list(APPEND SL_VULKAN_SRC ${sl_spirv_dir}/${name}.h)
-  string(APPEND sl_spirv_inc "#include \"spirv/${name}.h\"\n")
+  string(APPEND sl_spirv_inc "#include \"${sl_spirv_dir}/${name}.h\"\n")
 endforeach()
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/spirv.inc CONTENT "${sl_spirv_inc}" @ONLY)
