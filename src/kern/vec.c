@@ -32,8 +32,12 @@ void kern_vec_select(struct vec_kern *k, uint32_t isa_mask)
     if (cpu_has(isa_mask, CPU_ISA_avx2)) k->peak_i16 = kern_peak_i16_avx2;
     if (cpu_has(isa_mask, CPU_ISA_avx512)) k->peak_f32 = kern_peak_f32_avx512;
     if (cpu_has(isa_mask, CPU_ISA_avx512bf16)) k->peak_bf16 = kern_peak_bf16_avx512bf16;
+#ifndef KERN_NO_avxvnni
     if (cpu_has(isa_mask, CPU_ISA_avxvnni)) k->peak_i8 = kern_peak_i8_avxvnni;
+#endif
+#ifndef KERN_NO_vnni256
     if (cpu_has(isa_mask, CPU_ISA_vnni256)) k->peak_i8 = kern_peak_i8_vnni256;
+#endif
     if (cpu_has(isa_mask, CPU_ISA_avx512vnni)) k->peak_i8 = kern_peak_i8_avx512vnni;
 #elif defined(__aarch64__)
 #define VARIANT(op) kern_##op##_neon
