@@ -184,8 +184,8 @@ def tell_missing(unknown):
     for form in FORMS:
         n = sum(f == form for _, f in unknown)
         if n:
-            print(f"bits: column {form} is empty in {n} of these rows: fill it in on a CPU that has "
-                  "such attention (docs/bits.md)")
+            print(f"bits: column {form} is empty in {n} of these rows: fill it in on a CPU that "
+                  "has such attention (docs/bits.md)")
 
 
 def main():
