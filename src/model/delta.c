@@ -65,7 +65,7 @@ static void inputs(struct emit *e, const struct layer *l)
     model_op(e, DEV_OP_matmul)->u.matmul = p;
 }
 
-/* Where the row has those values. */
+/* Where the row has those values, to be written: heads are for those who read them. */
 static float *at_of(const struct emit *e, const struct dev_heads *h)
 {
     return e->side->mix + (h->p - e->side->mix);
