@@ -271,12 +271,7 @@ static void put_dense(const struct arch_cfg *c, struct json_w *w)
     for (int i = 0; i < c->n_layer; i++)
         n += c->layer[i].ffn == ARCH_DENSE;
     text_jw_key_int(w, "first_k_dense_replace", lead);
-    if (n == lead) return;
-    text_jw_key(w, "mlp_layer_types");
-    text_jw_arr(w);
-    for (int i = 0; i < c->n_layer; i++)
-        text_jw_strz(w, c->layer[i].ffn == ARCH_DENSE ? "dense" : "sparse");
-    text_jw_arr_end(w);
+    if (n > lead) arch_jw_mlp_types(c, w);
 }
 
 static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,

@@ -194,11 +194,7 @@ static bool is_leading(const struct arch_cfg *c)
 
 static void put_words(const struct arch_cfg *c, struct json_w *w)
 {
-    text_jw_key(w, "mlp_layer_types");
-    text_jw_arr(w);
-    for (int i = 0; i < c->n_layer; i++)
-        text_jw_strz(w, c->layer[i].ffn == ARCH_MOE ? "sparse" : "dense");
-    text_jw_arr_end(w);
+    arch_jw_mlp_types(c, w);
     text_jw_key(w, "layer_types");
     text_jw_arr(w);
     for (int i = 0; i < c->n_layer; i++)

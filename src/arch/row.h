@@ -283,6 +283,8 @@ void arch_jw_moe_shared(const struct arch_cfg *c, const char *func, const char *
                         struct json_w *w);
 /* decoder_sparse_step and mlp_only_layers. */
 void arch_jw_sparse_layers(const struct arch_cfg *c, struct json_w *w);
+/* mlp_layer_types: a word for every layer. */
+void arch_jw_mlp_types(const struct arch_cfg *c, struct json_w *w);
 /* Members of gated delta layers and of their experts; UNSUPPORTED as arch_jw_heads, but for what a
  * head rotates. */
 sl_status arch_jw_delta(const struct arch_cfg *c, const io_model *src, struct json_w *w,

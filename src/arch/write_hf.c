@@ -185,3 +185,12 @@ sl_status arch_write_hf(const struct arch_cfg *c, const io_model *src, struct js
     put_ids(src, w);
     return SL_OK;
 }
+
+void arch_jw_mlp_types(const struct arch_cfg *c, struct json_w *w)
+{
+    text_jw_key(w, "mlp_layer_types");
+    text_jw_arr(w);
+    for (int i = 0; i < c->n_layer; i++)
+        text_jw_strz(w, c->layer[i].ffn == ARCH_MOE ? "sparse" : "dense");
+    text_jw_arr_end(w);
+}
