@@ -26,4 +26,27 @@ static inline void read_config(const char *text, struct read *r)
     r->st = arch_cfg_read_json(config, &r->arena, &r->cfg, &r->err);
 }
 
+/* It is refused in words that have text in them. */
+static inline void refuse_config(const char *config, const char *text)
+{
+    struct read r;
+    read_config(config, &r);
+    if (r.st == SL_OK || !strstr(r.err.text, text)) fail_msg("%s: \"%s\"", text, r.err.text);
+    mem_arena_fini(&r.arena);
+}
+
+/* The weight of that role in layer 3 has the name, and the name is read as what is returned. */
+static inline struct arch_name check_name(const struct arch_naming *by, enum arch_role role,
+                                          const char *name)
+{
+    struct arch_name id;
+    char buf[128];
+    arch_tensor_name(by, role, 3, "weight", buf, sizeof buf);
+    assert_string_equal(buf, name);
+    arch_name_parse(by, buf, &id);
+    assert_int_equal(id.role, role);
+    assert_int_equal(id.layer, 3);
+    return id;
+}
+
 #endif
