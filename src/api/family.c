@@ -68,7 +68,8 @@ const struct api_family *api_family_shown(const char *text)
 {
     for (int i = 0; i < BASE_COUNT_OF(rows) && text; i++) {
         const struct api_family *f = row(i);
-        if (has_marks(text, f) || (f->word && strstr(text, f->word))) return f;
+        bool has_word = f->word && strstr(text, f->word) && (!f->beside || strstr(text, f->beside));
+        if (has_marks(text, f) || has_word) return f;
     }
     return NULL;
 }

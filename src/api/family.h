@@ -89,6 +89,7 @@ struct api_family {
     const char *tag[N_TAG]; /* NULL = it has none */
     api_tags marks;         /* a template that writes all of these, */
     const char *word;       /* or this word, is of the family */
+    const char *beside;     /* NULL, or what it must hold beside that word */
     /* ---- reading ---- */
     api_tags text_tags; /* that mean something in content */
     api_tags cut_tags;  /* of calls that end reasoning which no tag has closed */

@@ -30,7 +30,7 @@ void arch_count_params(const io_model *m, const struct arch_cfg *cfg, int64_t *t
         int64_t n = io_tensor_params(m, i);
         struct arch_name id;
         arch_name_parse(&cfg->naming, s, &id);
-        if (arch_is_beside_text(m, &id)) continue;
+        if (arch_is_beside_text(m, &id) || id.role == ROLE_EXPERT_OF) continue;
         *total += n;
         if (id.layer >= cfg->n_layer || arch_is_mtp_left(cfg, s, &id)) continue; /* MTP */
         if (id.global == GLOBAL_EMBED) {

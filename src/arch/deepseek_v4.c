@@ -25,6 +25,7 @@ static void set_fixed(struct arch_cfg *c)
     c->index_rope = ARCH_ROPE_PAIRS;
     c->route_root = c->route_norm = c->route_bias = true;
     c->group_max = c->glu_all = true;
+    c->unshared = "a residual stream that is several";
     c->n_mtp_left = c->n_mtp;
     c->n_mtp = 0;
     for (int i = 0; i < c->n_layer; i++) {
@@ -523,7 +524,7 @@ const struct arch arch_deepseek_v4 = {
     .gguf = "deepseek4",
     .hf_type = "deepseek_v4",
     .hf_class = "DeepseekV4ForCausalLM",
-    .tool_family = "dsml",
+    .tool_family = "dsml4",
     .hf_keys = "compress_ratios|compress_rates|compress_rate_csa|compress_rate_hca|"
                "compress_rope_theta|mlp_layer_types|num_hash_layers|sliding_window|hc_mult|"
                "hc_sinkhorn_iters|hc_eps|o_groups|o_lora_rank|q_lora_rank|qk_rope_head_dim|"

@@ -62,7 +62,8 @@ static sl_status put_rope(const struct arch_cfg *c, const io_model *src, const s
     if (!s || s->kind != JSON_OBJECT_K) s = text_json_get(o, "rope_scaling");
     SL_TRY(text_json_real(s, "mscale_all_dim", 0, &all, err));
     SL_TRY(text_json_real(s, "mscale", all, &one, err));
-    double usual = c->entry_theta > 0 ? 1 : 0.1 * log(c->rope_factor) + 1, want = c->kv_lora && all > 0 ? 1 : usual;
+    double usual = c->entry_theta > 0 ? 1 : 0.1 * log(c->rope_factor) + 1;
+    double want = c->kv_lora && all > 0 ? 1 : usual;
     if (fabs(c->yarn_mscale / want - 1) > 1e-9)
         arch_put_real(k, "rope.scaling.attn_factor", c->yarn_mscale / want);
     if (!c->kv_lora) return SL_OK;

@@ -21,6 +21,8 @@
 #include "dev/delta.h"
 #include "dev/index.h"
 #include "dev/ranks.h"
+#include "dev/route.h"
+#include "dev/streams.h"
 #include "tensor/glu.h"
 #include "tensor/per_head.h"
 #include "tensor/tensor.h"
@@ -374,7 +376,6 @@ void dev_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
  * n_row, n_tok: 0 = the tokens of the step, DEV_ROWS_WANTED = the rows of it that are wanted.
  * kv: of a program's operators always the cache that the program is run on. */
 #define DEV_ROWS_WANTED (-1)
-#define DEV_ALL_MAX 5 /* matrices that take one input, in parts of which others need some alone */
 
 /* Rows shown to a caller that calibrates: fn is called on the thread that runs the device's
  * operators, while the host waits. */
@@ -542,25 +543,6 @@ struct dev_ffn {
     const struct dev_ranks *ranks;
     const int32_t *part; /* [n_rank] host */
     float *h_all;
-};
-/* Router: which K experts take each token, with what weights. Scores from logits [T, E]. */
-struct dev_route {
-    const float *logit;
-    const float *bias; /* [E] host or NULL: used to choose, never to weigh */
-    int n_tok, n_expert, k;
-    int sigmoid;          /* 1 sigmoid scores, 0 softmax over all E */
-    int n_group, k_group; /* 1, 1 = none */
-    int group_max;        /* group score: 1 = its best, 0 = sum of its two best */
-    int norm; /* weights sum to 1 before scale; of a softmax: that of the chosen alone */
-    float scale;
-    int32_t *id;     /* [T, K] out, host-visible */
-    float *weight;   /* [T, K] out */
-    uint64_t *count; /* [E] for how many tokens each expert was chosen, counted up; or NULL */
-    /* NULL, or those that choose too: of a shared step each for its share, whose logits it has;
-     * then it gets the others', and with them their rows of act as of dev_norm */
-    const struct dev_ranks *ranks;
-    dev_act *act; /* or NULL */
-    const dev_mat *all[DEV_ALL_MAX];
 };
 /* Which experts the stacks of dev_moe hold, where it is not expert e in slot e: one may lie in
  * several slots, which take tokens in turn by their index in the step, or in none: it adds nothing.

@@ -7,6 +7,7 @@
 #define DEV_OP_LIST(OP)                                                                            \
     OP(embed, dev_embed)                                                                           \
     OP(norm, dev_norm)                                                                             \
+    OP(streams, dev_streams)                                                                       \
     OP(prep, dev_prep)                                                                             \
     OP(matmul, dev_matmul)                                                                         \
     OP(matmul_heads, dev_matmul_heads)                                                             \

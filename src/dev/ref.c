@@ -37,6 +37,10 @@ static const struct dev_ref norm_refs[] = {BUF(dev_norm, x),
                                            ACT(dev_norm, act),
                                            ALL(dev_norm),
                                            END};
+static const struct dev_ref streams_refs[] = {
+    BUF(dev_streams, x),  BUF(dev_streams, r),    BUF(dev_streams, mix),
+    BUF(dev_streams, fn), BUF(dev_streams, base), BUF(dev_streams, scale),
+    BUF(dev_streams, y),  BUF(dev_streams, part), END};
 static const struct dev_ref prep_refs[] = {BUF(dev_prep, x), ACT(dev_prep, act), ALL(dev_prep),
                                            END};
 static const struct dev_ref matmul_refs[] = {ACT(dev_matmul, act), FOUR(MAT, dev_matmul, w),

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DeepSeek's fp8 (quant_method "fp8"): F8_E4M3 times a scale per block, or per tensor; MXFP8
+/* DeepSeek's fp8 (quant_method "fp8"): F8_E4M3 times a scale per block, or per tensor, and beside
+ * it MXFP4 (I8, the code of an even column in the low nibble) with a power of two for each 32
+ * columns: DeepSeek-V4's experts; MXFP8
  * ("mxfp8", or "fp8" of such blocks): a power of two for each 32 columns of a row; and ModelOpt's
  * NVFP4 and FP8. */
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -9,6 +12,7 @@
 
 /* ---- fp8 ---- */
 #define INV_SUFFIX "_scale_inv"
+#define FP4_GROUP 32 /* columns of a scale */
 
 static sl_status fp8_block(const io_model *m, const struct json *b, int i, int *out, sl_err *err)
 {
@@ -30,9 +34,33 @@ static const char *plain_suffix(const io_model *m)
     return "_scale";
 }
 
+/* DeepSeek-V4 calls X.scale what others call X.weight_scale_inv: so it is called here. */
+static sl_status rename_scales(io_model *m, sl_err *err)
+{
+    static const char tail[] = ".scale";
+    char name[512], *copy = NULL;
+    int n_renamed = 0;
+    for (int i = 0; i < m->n_tensor; i++) {
+        struct tensor *t = &m->tensor[i];
+        int n = (int)strlen(t->name) - (int)strlen(tail);
+        if (n < 1 || !io_ends_with(t->name, tail)) continue;
+        const struct tensor *w = io_findf(m, "%.*s.weight", n, t->name);
+        if (!w || (w->type != TENSOR_F8_E4M3 && w->type != TENSOR_I8)) continue;
+        int k = snprintf(name, sizeof name, "%.*s.weight" INV_SUFFIX, n, t->name);
+        if (k >= (int)sizeof name)
+            return SL_FAIL(err, FORMAT, "%s: tensor %.90s: its name is too long",
+                           io_short(m->path), t->name);
+        SL_TRY(mem_arena_str(&m->arena, name, (size_t)k, &copy, err));
+        t->name = copy;
+        n_renamed++;
+    }
+    return n_renamed ? io_index_tensors(m, err) : SL_OK;
+}
+
 sl_status io_fp8_prepare(io_model *m, sl_err *err)
 {
     const char *fmt = NULL;
+    SL_TRY(rename_scales(m, err));
     SL_TRY(text_json_str(m->quant, "fmt", "e4m3", &fmt, err));
     if (strcmp(fmt, "e4m3") != 0 && strcmp(fmt, "e4m3fn") != 0 && strcmp(fmt, "float8_e4m3fn") != 0)
         return SL_FAIL(err, UNSUPPORTED,
@@ -68,9 +96,29 @@ static sl_status read_rows(const struct io_want *q, const struct tensor *s, stru
     return SL_OK;
 }
 
+/* Two codes of 4 bits in a byte: MXFP4. */
+static sl_status read_fp4(const struct io_want *q, const struct tensor *s, struct weight *w,
+                          sl_err *err)
+{
+    if (q->t->n_dim != 2)
+        return SL_FAIL(err, FORMAT, "%s: tensor %.90s is no matrix",
+                       io_short(q->m->file[q->t->file].path), q->name);
+    const int64_t shape[3] = {q->t->shape[0], q->t->shape[1] * 2, FP4_GROUP};
+    SL_TRY(io_group_init(q, q->t, WEIGHT_E2M1, shape, w, err));
+    SL_TRY(io_want_shape(q, s, w->rows, w->group.n_group, err));
+    if (s->type != TENSOR_U8) SL_TRY(io_want_type(q, s, TENSOR_F8_E8M0, err));
+    w->group.scale = (struct weight_scale){s->data, TENSOR_F8_E8M0, w->group.n_group, 1};
+    return SL_OK;
+}
+
 sl_status io_fp8_read(const struct io_want *q, struct weight *w, bool *done, sl_err *err)
 {
     const io_model *m = q->m;
+    if (q->t && q->t->type == TENSOR_I8) {
+        const struct tensor *s4 = io_findf(m, "%s" INV_SUFFIX, q->name);
+        *done = s4 != NULL;
+        return s4 ? read_fp4(q, s4, w, err) : SL_OK;
+    }
     if (!q->t || q->t->type != TENSOR_F8_E4M3) return SL_OK; /* norms, router, embedding, head */
     const char *tail = m->scale_tail;
     const struct tensor *s = io_findf(m, "%s%s", q->name, tail);

@@ -25,7 +25,8 @@
 static const struct text_key fp8_row[] = {
     COMMON,
     {"weight_block_size|fmt|scale_fmt|weight_per_tensor", "*"},
-    {"expert_dtype|dtype", "fp8|float8_e4m3fn|-"},
+    {"expert_dtype", "fp8|fp4|float8_e4m3fn|-"},
+    {"dtype", "fp8|float8_e4m3fn|-"},
 };
 
 static const struct text_key awq_row[] = {

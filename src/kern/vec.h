@@ -32,6 +32,10 @@
  *                  tiles of gate and up side by side.
  * glu_pairs_f32    the same with biases and the parameters of struct glu; bg, bu: biases of the
  *                  n gates and ups, or both NULL.
+ * streams_f32      row k of x [n_row, ldx] = mix[k] r + sum_j mix[n_row + j n_row + k] x_j, j
+ *                  rising, over n columns, in place; n_row <= 8.
+ * dots_f32         y[i] = sum of x[s ld + k] w[i ldw + s ld + k] over k < n of n_seg segments, i <
+ *                  n_row.
  * wsum_f32         y = ((w[0] row[0] + w[1] row[1]) + ...) (+ add last, may be NULL) over n.
  * rope_half_f32    pairs (i, i + n/2) of x rotated by (cos, sin) = (cs[i], cs[n/2 + i]), i < n/2,
  *                  in place.
@@ -39,6 +43,7 @@
  * softmax_f32      w = exp(x - max) / sum over n, in place.
  * sigmoid_f32      x = 1 / (1 + exp(-x)) over n, in place.
  * gate_f32         x *= 1 / (1 + exp(-g)) over n, in place.
+ * softplus_f32     x = log(1 + exp(x)) over n, in place.
  * decay_f32        x = exp(a log(1 + exp(x))) over n, in place.
  * conv_silu_f32    y = silu(sum_i w[i * ldw + .] * row[i][.]) over n, i < n_row rising.
  * relu_sum_f32     y[i] = sum_r w[r] * max(0, s[r * ld + i]) for 16 * n_vec values, r < n_row
@@ -75,6 +80,11 @@
     X(glu_pairs_f32, void,                                                                         \
       (float *h, const float *y, const float *bg, const float *bu, int n,                          \
        const struct glu *p))                                                                       \
+    X(streams_f32, void,                                                                           \
+      (float *x, int64_t ldx, const float *r, const float *mix, int n_row, int n))                 \
+    X(dots_f32, void,                                                                              \
+      (float *y, const float *x, const float *w, int64_t ldw, int n_row, int64_t ld, int n_seg,    \
+       int n))                                                                                     \
     X(wsum_f32, void,                                                                              \
       (float *y, const float *const *row, const float *w, int n_row, const float *add, int n))     \
     X(rope_half_f32, void, (float *x, const float *cs, int n))                                     \
@@ -82,6 +92,7 @@
     X(softmax_f32, void, (float *x, int n))                                                        \
     X(sigmoid_f32, void, (float *x, int n))                                                        \
     X(gate_f32, void, (float *x, const float *g, int n))                                           \
+    X(softplus_f32, void, (float *x, int n))                                                       \
     X(decay_f32, void, (float *x, float a, int n))                                                 \
     X(conv_silu_f32, void,                                                                         \
       (float *y, const float *const *row, const float *w, int64_t ldw, int n_row, int n))          \

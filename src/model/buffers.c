@@ -267,8 +267,11 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
             etp = n_etp > 1 ? (own ? d->n_dp : 1) * T * K : 0, h = spread ? etp : many ? T * K : 0;
     int64_t latents = c->kv_lora ? c->kv_lora + c->d_rope + c->d_index + c->n_index : 0;
     const struct buffer all[] = {
-        {&s->x, B_EMBED | B_ATTN, T, D},
-        {&s->r, B_ATTN | B_DENSE | B_EXPERTS, T, D},
+        {&s->x, B_EMBED | B_ATTN, T, model_x_cols(c)},
+        {&s->r, B_ATTN | B_DENSE | B_EXPERTS | (c->n_stream ? B_EMBED : 0), T, D},
+        {&s->stream_y, B_ATTN, T, c->n_stream ? D : 0},
+        {&s->stream_mix, B_ATTN, T, model_stream_mix_cols(c)},
+        {&s->stream_part, B_ATTN, T, c->n_stream ? dev_streams_parts(c->n_stream, c->d_model) : 0},
         {&s->q, B_ATTN, T, nq},
         {&s->k, B_ATTN, T, nk},
         {&s->v, B_ATTN, T, c->kv_lora ? 0 : nk},
@@ -391,7 +394,7 @@ static sl_status open_host(struct model *m, sl_err *err)
     m->n_bad = m->finite + n_seq;
     if (needs_stage(m)) {
         int most = BASE_MAX(c->n_expert_used, model_index_cols(c, &m->dims));
-        size_t wide = (size_t)BASE_MAX(c->d_model, most);
+        size_t wide = (size_t)BASE_MAX(model_x_cols(c), most);
         SL_TRY(mem_arena_array(&m->arena, 2 * T * wide, sizeof(float), &p, err));
         m->stage = p;
         m->stage_late = m->stage + T * wide;

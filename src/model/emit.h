@@ -42,6 +42,8 @@ struct emit {
                                                  the first */
     int n_picked;
     bool rows_left;   /* of several ranks: the last sub-layer's output is rows, not columns */
+    bool begins;      /* of several streams: what is in r is not the output of a sub-layer but what
+                         all of them begin with */
     bool entries;     /* no more than what is stored in the cache */
     bool streams, is_last; /* experts are streamed; no layer follows the one under way */
     int n_sent, n_streamed; /* slabs: that were sent for, and computed with */
@@ -93,6 +95,14 @@ void model_pick_emit(struct emit *e, const float *x, float *y);
 void model_tap_emit(struct emit *e, enum model_tap_in in, const float *x, int n, int64_t ldx);
 /* Where a norm leaves rows that a tap is shown; NULL = there is none. */
 float *model_tap_row(const struct emit *e);
+
+/* streams.c: where the side has what the residual stream begins with, an embedding. */
+float *model_begin_row(const struct emit *e, const struct side *s);
+/* The rows that the next block norms: x; of several streams its input, that is read by *in, when
+ * what was left has gone into them. */
+float *model_streams_emit(struct emit *e, const struct stream_in *in, struct left *left);
+/* What was left goes into them. */
+void model_streams_end(struct emit *e, const struct left *left);
 
 /* Mixers: from the input a_attn to y. */
 void model_gqa_emit(struct emit *e, const struct layer *l);

@@ -30,11 +30,12 @@ sl_status model_few_open(struct model *m, sl_err *err)
     size_t T = (size_t)m->opts.n_tok_max, S = (size_t)m->opts.n_seq_max;
     void *p = NULL;
     if (!can(m)) return SL_OK;
-    SL_TRY(mem_arena_array(&m->arena, 3 * T + S + 1, sizeof(int32_t), &p, err));
+    SL_TRY(mem_arena_array(&m->arena, 4 * T + S + 1, sizeof(int32_t), &p, err));
     f->tok = p;
     f->pos = f->tok + T;
     f->row_tok = f->pos + T;
-    f->seq_tok0 = f->row_tok + T;
+    f->ids = f->row_tok + T;
+    f->seq_tok0 = f->ids + T;
     return SL_OK;
 }
 
@@ -92,10 +93,12 @@ bool model_few_choose(const struct dev_step *s, struct model_few *f)
         if (n == f->seq_tok0[i] || f->tok[n - 1] != end - 1) f->tok[n++] = end - 1;
     }
     f->seq_tok0[s->n_seq] = n;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         f->pos[i] = s->pos[f->tok[i]];
+        if (s->ids) f->ids[i] = s->ids[f->tok[i]];
+    }
     to->n_tok = n;
-    to->ids = NULL; /* it begins after the embedding */
+    to->ids = s->ids ? f->ids : NULL; /* it begins after the embedding, but routers may look */
     to->n_copy = 0;
     return 2 * n <= s->n_tok;
 }
@@ -105,7 +108,7 @@ sl_status model_few_run(struct model *m, dev_kv *kv, const struct dev_step *s, b
 {
     struct model_few *f = &m->few;
     float *x = model_side(m, MODEL_ATTN)->x;
-    size_t D = (size_t)m->cfg.d_model;
+    size_t D = (size_t)model_x_cols(&m->cfg);
     *done = f->tail && !s->pass && !m->tap_fn && model_few_choose(s, f);
     if (!*done) return SL_OK;
     SL_TRY(dev_prog_run(f->body, kv, s, err));

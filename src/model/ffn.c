@@ -97,7 +97,8 @@ static const struct side *route(struct emit *e, const struct layer *l)
     EMIT(e, matmul, .act = s->a_ffn, .n_mat = 1, .w = {l->router}, .y = {s->logit_r},
          .ranks = model_shares_of(e), .whole = 1, .own = 1);
     EMIT(e, route, .logit = s->logit_r, .bias = l->router_bias, .n_expert = c->n_expert,
-         .k = c->n_expert_used, .sigmoid = c->route_sigmoid, .n_group = c->n_group,
+         .k = c->n_expert_used, .sigmoid = c->route_sigmoid,
+         .root = c->route_root, .of_id = l->expert_of, .n_group = c->n_group,
          .k_group = c->n_group_used, .group_max = c->group_max, .norm = c->route_norm,
          .scale = c->route_scale, .id = to.id, .weight = to.weight,
          .count = s->n_routed + (size_t)e->layer * (size_t)c->n_expert, .ranks = model_shares_of(e),

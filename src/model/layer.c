@@ -17,6 +17,7 @@ void model_emit_begin(struct emit *e, struct model *m)
     e->layer = -1;
     e->side = model_side(m, MODEL_ATTN);
     e->late = (struct late){0};
+    e->begins = false;
     e->n_sent = e->n_streamed = 0;
 }
 
@@ -56,11 +57,14 @@ void model_embed_emit(struct emit *e, const dev_mat *w)
 {
     const struct side *to = e->side, *s = model_side(e->m, MODEL_EMBED);
     e->side = s;
-    EMIT(e, embed, .w = w, .y = model_cols_of(e, s->x, s->x_rows), .scale = 1.0f,
+    float *x = model_begin_row(e, s);
+    EMIT(e, embed, .w = w, .y = model_cols_of(e, x, s->x_rows), .scale = 1.0f,
          .row0 = e->m->ranks.row0[e->m->dims.rank]);
-    model_pick_emit(e, s->x_rows, s->x);
+    model_pick_emit(e, s->x_rows, x);
     e->side = to;
-    model_move_emit(e, (struct at){s, s->x}, (struct at){to, to->x}, e->m->cfg.d_model, false);
+    model_move_emit(e, (struct at){s, x}, (struct at){to, model_begin_row(e, to)},
+                    e->m->cfg.d_model, false);
+    e->begins = e->m->cfg.n_stream > 0;
 }
 
 void model_rope_emit(struct emit *e, float *x, int n_head, int64_t ldx, int64_t ldx_h)
@@ -75,9 +79,15 @@ void model_rope_emit(struct emit *e, float *x, int n_head, int64_t ldx, int64_t 
 static void stream_to(struct emit *e, const struct side *to, bool with_r)
 {
     const struct side *from = e->side;
-    int D = e->m->cfg.d_model;
-    model_move_emit(e, (struct at){from, from->x}, (struct at){to, to->x}, D, false);
-    if (with_r) model_move_emit(e, (struct at){from, from->r}, (struct at){to, to->r}, D, false);
+    const struct arch_cfg *c = &e->m->cfg;
+    int D = c->d_model, n_x = (int)model_x_cols(c), n_mix = (int)model_stream_mix_cols(c);
+    if (!e->begins)
+        model_move_emit(e, (struct at){from, from->x}, (struct at){to, to->x}, n_x, false);
+    if (with_r || e->begins)
+        model_move_emit(e, (struct at){from, from->r}, (struct at){to, to->r}, D, false);
+    if (with_r && n_mix)
+        model_move_emit(e, (struct at){from, from->stream_mix}, (struct at){to, to->stream_mix},
+                        n_mix, false);
     e->side = to;
 }
 
@@ -93,7 +103,8 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     struct left left = first ? (struct left){0} : model_left(e);
     bool by_latents = l->q_a != NULL; /* for the rank's share of the tokens alone */
     dev_act *a_o = c->layer[il].mixer == ARCH_DELTA ? s->a_mix : s->a_o;
-    EMIT(e, norm, .x = s->x, .r = left.r, .w = l->attn_norm, .eps = c->norm_eps, .n = D, .y = row,
+    float *x = model_streams_emit(e, &l->streams[0], &left);
+    EMIT(e, norm, .x = x, .r = left.r, .w = l->attn_norm, .eps = c->norm_eps, .n = D, .y = row,
          .act = s->a_attn, .ranks = ranks, .part = left.part,
          .all = {by_latents ? NULL : l->q, l->k, l->v, by_latents ? NULL : l->index_q,
                  by_latents ? NULL : l->index_k});
@@ -114,7 +125,8 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     if (model_ffn_apart(e->m, il) || (model_is_own(e->m) && l->is_moe)) row = s->rows;
     e->rows_left = false;
     left = model_left(e);
-    EMIT(e, norm, .x = s->x, .r = left.r, .w = l->ffn_norm, .eps = c->norm_eps, .n = D, .y = row,
+    x = model_streams_emit(e, &l->streams[1], &left);
+    EMIT(e, norm, .x = x, .r = left.r, .w = l->ffn_norm, .eps = c->norm_eps, .n = D, .y = row,
          .act = s->a_ffn, .ranks = ranks, .part = left.part,
          /* the router brings it to experts */
          .all = {l->is_moe ? NULL : model_if_here(e, MODEL_DENSE, l->gate_up)});
@@ -132,7 +144,8 @@ void model_head_emit(struct emit *e, const float *norm, const dev_mat *head, enu
     const struct side *s = e->side, *h = model_side(m, MODEL_HEAD);
     int D = m->cfg.d_model;
     struct left left = model_left(e);
-    EMIT(e, norm, .x = s->x, .r = left.r, .w = norm, .eps = m->cfg.norm_eps, .n = D, .y = s->hidden,
+    float *x = model_streams_emit(e, &m->stream_head, &left);
+    EMIT(e, norm, .x = x, .r = left.r, .w = norm, .eps = m->cfg.norm_eps, .n = D, .y = s->hidden,
          .ranks = model_shares_of(e), .part = left.part, .whole = true);
     e->layer = e->tap.fn ? m->cfg.n_layer : -1;
     model_tap_emit(e, MODEL_TAP_HEAD, s->hidden, D, D);

@@ -237,6 +237,7 @@ sl_status model_load_layer(struct model *m, int il, struct layer *l, sl_err *err
     l->n_window = c->layer[il].n_window;
     SL_TRY(model_load_role_vector(m, il, ROLE_ATTN_NORM, c->d_model, &l->attn_norm, err));
     SL_TRY(model_load_role_vector(m, il, ROLE_FFN_NORM, c->d_model, &l->ffn_norm, err));
+    SL_TRY(model_load_streams(m, il, l, err));
     SL_TRY(load_mixer[c->layer[il].mixer](m, il, l, err));
     return (l->is_moe ? model_load_moe : model_load_dense)(m, il, l, err);
 }
@@ -265,6 +266,7 @@ sl_status model_load_globals(struct model *m, sl_err *err)
     if (!model_has_global(c, &m->dims, GLOBAL_HEAD)) return SL_OK;
     SL_TRY(model_load_vector(m, arch_global_name(&c->naming, GLOBAL_NORM), ROLE_MTP_HEAD_NORM,
                              c->d_model, &m->norm, err));
+    SL_TRY(model_load_stream_head(m, err));
     m->head = m->embed;
     if (!c->tied_head)
         return load_global(m, GLOBAL_HEAD, ROLE_MTP_HEAD, DEV_USE_MATMUL, &m->head, err);

@@ -2,7 +2,9 @@
 /* Which matrices and vectors the feed-forward blocks have: dense ones, routed experts, shared
  * ones. */
 #include <stdio.h>
+#include <string.h>
 
+#include "io/mock.h"
 #include "model/load.h"
 
 /* gate and up as one pair matrix, and down; roles of the dense or the shared form. */
@@ -158,6 +160,52 @@ static sl_status load_shared_gate(struct model *m, int il, struct layer *l, sl_e
     return st;
 }
 
+/* Row t of the table that chooses experts by ids: numbers of them, of which no two are one. */
+static sl_status check_row(const struct arch_cfg *c, const char *name, const int32_t *id, int t,
+                           sl_err *err)
+{
+    for (int k = 0; k < c->n_expert_used; k++) {
+        bool twice = false;
+        for (int i = 0; i < k; i++)
+            twice = twice || id[i] == id[k];
+        if (id[k] < 0 || id[k] >= c->n_expert || twice)
+            return SL_FAIL(err, FORMAT, "%s[%d][%d] is %d, not another of %d experts", name, t, k,
+                           id[k], c->n_expert);
+    }
+    return SL_OK;
+}
+
+/* Which experts a token has by its id. A folder without weights has no such table: any will do. */
+static sl_status load_expert_of(struct model *m, int il, struct layer *l, sl_err *err)
+{
+    const struct arch_cfg *c = &m->cfg;
+    int64_t V = c->n_vocab, K = c->n_expert_used;
+    char name[LOAD_NAME];
+    void *p = NULL;
+    arch_tensor_name(&c->naming, ROLE_EXPERT_OF, il, "weight", name, sizeof name);
+    const struct tensor *t = io_find(m->io, name);
+    bool mock = io_is_mock(m->io);
+    if (!t && !mock) return io_missing(m->io, name, err);
+    if (t && ((t->type != TENSOR_I64 && t->type != TENSOR_I32) || t->n_dim != 2 ||
+              t->shape[0] != V || t->shape[1] != K || t->row_bytes))
+        return SL_FAIL(err, FORMAT, "%s: expected whole numbers [%lld, %lld]", name, (long long)V,
+                       (long long)K);
+    SL_TRY(mem_arena_array(&m->arena, (size_t)(V * K), sizeof(int32_t), &p, err));
+    int32_t *id = p;
+    for (int64_t i = 0; i < V * K; i++) {
+        int64_t wide = i % c->n_expert;
+        if (t && t->type == TENSOR_I64)
+            memcpy(&wide, (const uint8_t *)t->data + i * 8, 8);
+        else if (t)
+            memcpy(&id[i], (const uint8_t *)t->data + i * 4, 4), wide = id[i];
+        id[i] = wide < 0 || wide > INT32_MAX ? -1 : (int32_t)wide;
+    }
+    for (int v = 0; v < V; v++)
+        SL_TRY(check_row(c, name, id + v * K, v, err));
+    l->expert_of = id;
+    return SL_OK;
+}
+
 sl_status model_load_moe(struct model *m, int il, struct layer *l, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
@@ -165,7 +213,8 @@ sl_status model_load_moe(struct model *m, int il, struct layer *l, sl_err *err)
     char name[LOAD_NAME];
     SL_TRY(model_load_matrix(m, &router, &l->router, err));
     router_bias_name(m, il, name, sizeof name);
-    if (c->route_bias) {
+    if (c->layer[il].hash) SL_TRY(load_expert_of(m, il, l, err));
+    if (c->route_bias && !c->layer[il].hash) {
         void *host = NULL;
         SL_TRY(mem_arena_array(&m->arena, (size_t)c->n_expert, sizeof(float), &host, err));
         SL_TRY(model_load_read(m->io, name, c->n_expert, host, err));

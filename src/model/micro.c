@@ -138,9 +138,12 @@ static void merge(void *user)
 {
     const struct model *m = user;
     const struct side *a = model_side(m, MODEL_ATTN), *b = &m->micro.side;
-    int64_t D = m->cfg.d_model, at = m->micro.step[0].n_tok * D, n = m->micro.step[1].n_tok * D;
-    memcpy(a->x + at, b->x, (size_t)n * sizeof *a->x);
-    memcpy(a->r + at, b->r, (size_t)n * sizeof *a->r);
+    int64_t X = model_x_cols(&m->cfg), D = m->cfg.d_model, M = model_stream_mix_cols(&m->cfg);
+    int64_t at = m->micro.step[0].n_tok, n = m->micro.step[1].n_tok;
+    memcpy(a->x + at * X, b->x, (size_t)(n * X) * sizeof *a->x);
+    memcpy(a->r + at * D, b->r, (size_t)(n * D) * sizeof *a->r);
+    if (M)
+        memcpy(a->stream_mix + at * M, b->stream_mix, (size_t)(n * M) * sizeof *a->stream_mix);
 }
 
 bool model_micro_run(struct model *m, dev_kv *kv, const struct dev_step *all)

@@ -8,6 +8,10 @@
 #include "model/model.h"
 
 /* ---- packed layers ---- */
+/* How a block reads and writes streams: device f32 (dev_streams). */
+struct stream_in {
+    float *fn, *base, *scale;
+};
 struct layer {
     bool is_moe;
     int n_window;
@@ -33,7 +37,9 @@ struct layer {
     /* experts */
     dev_mat *router, *gate_up_exps, *down_exps;
     const float *router_bias; /* host [E] or NULL: it chooses, and does not weigh */
+    const int32_t *expert_of; /* host [V, K] or NULL: experts by the token's id */
     struct per_head per_head;
+    struct stream_in streams[2]; /* of attention, of the feed-forward block */
 };
 
 /* Of a layer's experts those that lie on attention's device too (hot.c). */
@@ -89,7 +95,10 @@ struct side {
     dev_act *a_attn, *a_q_a, *a_o, *a_mix, *a_ffn, *a_h, *a_head, *a_eh;
     dev_act *a_a, *a_z; /* of a_of and z_of */
     /* step buffers, device f32, n_tok_max rows */
-    float *x, *r; /* [T, D] residual stream; output of the sub-layer that is not added yet */
+    float *x, *r; /* [T, model_x_cols] residual stream; [T, D] output of the sub-layer that is not
+                     added yet */
+    /* of several streams: a block's input [T, D]; by what r goes into them; room for sums */
+    float *stream_y, *stream_mix, *stream_part;
     float *q, *k, *v, *y; /* [T, H*d], [T, C*d] or [T, r+rope], [T, C*d], [T, H*d_v] */
     float *qa, *h;        /* [T, q_lora], [T, F] */
     float *qg;            /* [T, H, 2 d] queries and their gates */
@@ -195,7 +204,7 @@ struct model_micro {
 struct model_few {
     dev_prog *body, *tail;                   /* with all tokens; with the few */
     struct dev_step step;                    /* of the few */
-    int32_t *tok, *pos, *row_tok, *seq_tok0; /* of it; tok: which tokens of the whole they are */
+    int32_t *tok, *pos, *row_tok, *ids, *seq_tok0; /* of it; tok: which of all they are */
 };
 /* What comes first of the sequences and tokens of each group. */
 struct model_first {
@@ -243,13 +252,14 @@ struct model {
     int n_draft_vocab;   /* rows of their heads; 0 = all of the vocabulary */
     dev_mat *embed, *head;
     float *norm;
+    struct stream_in stream_head; /* fn NULL: the mean */
     float *rope_freq; /* host [n_rot/2] */
     int64_t weight_bytes, bytes_per_token;
     int expand_from; /* MLA: prompt positions from here on use materialised keys */
     float
         *stage_late, /* host [T, D]: what comes late, between stages */
-        *stage; /* host [T, D]: rows between two devices of which neither's memory is the host's,
-                   or between such a one and another rank */
+        *stage; /* host [T, model_x_cols]: rows between two devices of which neither's
+                   memory is the host's, or between such a one and another rank */
     dev_prog *prog[MODEL_PASS_MAX]; /* of each pass */
     /* the step under way */
     const struct dev_step *step;
@@ -449,6 +459,9 @@ static inline bool model_has_state(const struct arch_cfg *c, int il)
 {
     return model_kv_group(c, il) == DEV_KV_STATE;
 }
+/* streams.c: values of a token's residual stream; and of what its streams are mixed by. */
+int64_t model_x_cols(const struct arch_cfg *c);
+int64_t model_stream_mix_cols(const struct arch_cfg *c);
 /* delta.c: values of a token that a gated delta layer takes: its channels, z, b and a. */
 int64_t model_delta_cols(const struct arch_cfg *c);
 /* mla.c */

@@ -85,15 +85,15 @@ struct dev_step model_pieces_rest(const struct dev_step *s, struct model_pieces 
 
 static sl_status run_one(struct model *m, dev_kv *kv, const struct dev_step *s, sl_err *err)
 {
-    int D = m->cfg.d_model;
+    int D = m->cfg.d_model, X = (int)model_x_cols(&m->cfg);
     bool few, near = dev_is_host(m->d), takes = m->dims.stage > 0 && s->pass == 0;
     float *x = near ? model_side(m, MODEL_ATTN)->x : m->stage;
     dev_prog *p = NULL;
     const struct dev_ranks *ranks = m->ranks.join.n_rank > 1 ? &m->ranks.join : NULL;
     struct dev_share of = dev_share_of(ranks, m->dims.rank, s->n_tok); /* in every stage */
-    x += (int64_t)of.begin * D;
+    x += (int64_t)of.begin * X;
     if (takes && !near) SL_TRY(dev_sync(m->d, err)); /* the piece before may still be read there */
-    if (takes) dist_take(m->opts.dist, x, of.n, D);
+    if (takes) dist_take(m->opts.dist, x, of.n, X);
     const struct side *in = model_late_in(m), *out = model_late_out(m); /* without shares */
     if (takes && in) dist_take(m->opts.dist, model_late_rows(m, in), s->n_tok, D);
     SL_TRY(model_few_run(m, kv, s, &few, err));
@@ -102,7 +102,7 @@ static sl_status run_one(struct model *m, dev_kv *kv, const struct dev_step *s, 
     SL_TRY(dev_prog_run(p ? p : m->prog[s->pass], kv, s, err));
     if (model_is_last(&m->dims)) return SL_OK;
     if (!near) SL_TRY(dev_sync(m->d, err));
-    dist_give(m->opts.dist, x, of.n, D);
+    dist_give(m->opts.dist, x, of.n, X);
     if (out) dist_give(m->opts.dist, model_late_rows(m, out), s->n_tok, D);
     return SL_OK;
 }

@@ -66,6 +66,7 @@ enum model_part model_part_of(enum arch_role role)
         return MODEL_SHARED;
     case ROLE_ROUTER:
     case ROLE_ROUTER_BIAS:
+    case ROLE_EXPERT_OF:
         return MODEL_ROUTER;
     case ROLE_GATE_EXPS:
     case ROLE_UP_EXPS:

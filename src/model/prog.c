@@ -2,13 +2,14 @@
 /* A model's programs: the operators of every pass of a step, listed once. */
 #include "model/emit.h"
 
-#define OPS_LAYER 40 /* of a layer, at most; and of what is outside of the layers */
+#define OPS_LAYER 42 /* of a layer, at most; and of what is outside of the layers */
 
 /* Rows of the stage before come to a device, or those of this one leave it (pieces.c). */
 static void pass_on(struct emit *e, bool out)
 {
     if (dev_is_host(e->side->d)) return;
-    EMIT(e, move, .at = e->side->x, .host = e->m->stage, .out = out, .n = e->m->cfg.d_model);
+    EMIT(e, move, .at = e->side->x, .host = e->m->stage, .out = out,
+         .n = (int)model_x_cols(&e->m->cfg));
 }
 
 /* Between a side and the stage before or after: what comes late. */
@@ -50,7 +51,10 @@ static void main_emit(struct emit *e)
         return;
     }
     struct left left = model_left(e);
-    EMIT(e, add, .x = e->side->x, .y = left.r, .n = m->cfg.d_model, .ranks = model_shares_of(e),
+    if (m->cfg.n_stream)
+        model_streams_end(e, &left);
+    else
+        EMIT(e, add, .x = e->side->x, .y = left.r, .n = m->cfg.d_model, .ranks = model_shares_of(e),
          .part = left.part); /* one sum goes on */
     pass_on(e, true);
     pass_late(e, model_late_out(m), true);

@@ -404,7 +404,7 @@ static int64_t share_words(const struct model *m)
 
 int64_t model_join_bytes(const model *m)
 {
-    int64_t n = m->cfg.d_model; /* of a row that is picked, or given */
+    int64_t n = model_x_cols(&m->cfg); /* of a row that is picked, or given */
     if (model_is_own(m)) n = BASE_MAX(n + m->cfg.n_expert_used, m->cfg.n_vocab);
     for (int cut = 0; cut < MODEL_N_CUT; cut++)
         for (int r = 0; r < m->dims.n_rank; r++)

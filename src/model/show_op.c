@@ -13,6 +13,8 @@ static const char *name_of(const struct model *m, const void *p)
     const struct side *d = model_side(m, MODEL_ATTN); /* the model is on one device */
     const struct name all[] = {{d->x, "x"},
                                {d->r, "r"},
+                               {d->stream_y, "stream"},
+                               {d->stream_mix, "stream_mix"},
                                {d->q, "q"},
                                {d->k, "k"},
                                {d->v, "v"},
@@ -132,6 +134,24 @@ static void show_norm(struct shown *s, const struct dev_norm *p)
     SAY(s, ", eps %g", (double)p->eps);
     yes(s, "gather", p->gather);
     if (p->gather) SAY(s, ", rows of the pass before");
+}
+
+static void show_streams(struct shown *s, const struct dev_streams *p)
+{
+    takes(s, p->x, (int64_t)p->n_stream * p->n);
+    takes(s, p->r, p->n);
+    gives(s, p->y, p->n);
+    SAY(s, "%s = %s of %d streams %s", NAME(s, p->y), p->fn ? "a sum" : "the mean", p->n_stream,
+        NAME(s, p->x));
+    if (p->r) SAY(s, p->begin ? ", all %s" : ", mixed with %s", NAME(s, p->r));
+    SAY(s, ", of %d", p->n);
+    whole(s, "streams", p->n_stream);
+    yes(s, "begin", p->begin);
+    yes(s, "head", p->head);
+    real(s, "eps", p->norm_eps);
+    real(s, "stream_eps", p->eps);
+    whole(s, "rounds", p->rounds);
+    if (!p->head) SAY(s, ", %d rounds, eps %g", p->rounds, (double)p->eps);
 }
 
 static void show_prep(struct shown *s, const struct dev_prep *p)
@@ -317,7 +337,10 @@ static void show_route(struct shown *s, const struct dev_route *p)
     whole(s, "used", p->k);
     yes(s, "sigmoid", p->sigmoid);
     SAY(s, "%s = %d of %d by %s of %s", NAME(s, p->id), p->k, p->n_expert,
-        p->sigmoid ? "sigmoid" : "softmax", NAME(s, p->logit));
+        p->root ? "sqrt(softplus)" : p->sigmoid ? "sigmoid" : "softmax", NAME(s, p->logit));
+    yes(s, "root", p->root);
+    yes(s, "of_id", p->of_id);
+    if (p->of_id) SAY(s, ", chosen by the token's id");
     yes(s, "bias", p->bias);
     if (p->bias) SAY(s, " + bias");
     whole(s, "groups", BASE_MAX(p->n_group, 1));
@@ -371,6 +394,7 @@ void model_op_show(struct shown *s, const struct model *m, const struct dev_op *
         break;
         SHOW(embed, show_embed)
         SHOW(norm, show_norm)
+        SHOW(streams, show_streams)
         SHOW(prep, show_prep)
         SHOW(matmul, show_matmul)
         SHOW(rope, show_rope)

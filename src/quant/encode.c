@@ -524,10 +524,44 @@ static sl_status encode_parts(struct job *j, par_team *team, io_out *out, struct
     return io_out_write(out, j->out, total, err);
 }
 
+/* Whole numbers in 4 bytes or in 8. */
+static sl_status copy_table(const struct quant_plan *p, const struct quant_item *it, io_out *out,
+                            sl_err *err)
+{
+    const struct tensor *t = io_find(p->src, it->src);
+    int64_t n = tensor_count(t), buf[512];
+    for (int64_t at = 0, k; at < n; at += k) {
+        k = BASE_MIN(n - at, (int64_t)BASE_COUNT_OF(buf));
+        int64_t n_bytes = quant_table_part(t, it->store, at, k, buf);
+        SL_TRY(io_out_write(out, buf, (uint64_t)n_bytes, err));
+    }
+    return SL_OK;
+}
+
+int64_t quant_table_part(const struct tensor *t, enum tensor_dtype as, int64_t at, int64_t n,
+                         int64_t *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int64_t wide = 0;
+        int32_t narrow = 0;
+        if (t->type == TENSOR_I64)
+            memcpy(&wide, (const uint8_t *)t->data + (at + i) * 8, 8);
+        else
+            memcpy(&narrow, (const uint8_t *)t->data + (at + i) * 4, 4), wide = narrow;
+        narrow = (int32_t)wide;
+        if (as == TENSOR_I64)
+            out[i] = wide;
+        else
+            memcpy((uint8_t *)out + i * 4, &narrow, 4);
+    }
+    return n * tensor_dtype(as)->bytes;
+}
+
 static sl_status copy_raw(const struct quant_plan *p, const struct quant_item *it, io_out *out,
                           sl_err *err)
 {
     const struct tensor *t = io_find(p->src, it->src);
+    if (it->from == QUANT_RAW && it->store != t->type) return copy_table(p, it, out, err);
     for (uint64_t at = 0; at < t->n_bytes; at += CHUNK_BYTES) {
         uint64_t n = BASE_MIN(t->n_bytes - at, (uint64_t)CHUNK_BYTES);
         SL_TRY(io_out_write(out, (const uint8_t *)t->data + at, n, err));

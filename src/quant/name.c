@@ -90,6 +90,7 @@ enum quant_class quant_class_of(const struct arch_name *id, const char *name, in
     case ROLE_KV_B:
     case ROLE_K_B:
     case ROLE_V_B:
+    case ROLE_O_A:
     case ROLE_INDEX_Q:
     case ROLE_INDEX_K:
     case ROLE_DELTA_QKV:

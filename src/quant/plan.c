@@ -87,6 +87,20 @@ static bool is_raw(const struct quant_plan *p, const struct tensor *t)
     return !io_tensor_is_matrix(p->src, (int)(t - io_tensor(p->src, 0)));
 }
 
+/* What is small, and in all that a layer computes. */
+static bool is_small(const struct arch_name *id)
+{
+    return id->global >= GLOBAL_HC_FN || id->role == ROLE_HC_ATTN_FN ||
+           id->role == ROLE_HC_FFN_FN || id->role == ROLE_ENTRY_APE ||
+           id->role == ROLE_INDEX_ENTRY_APE;
+}
+
+/* Numbers of experts are of 4 bytes in GGUF, of 8 in folders. */
+static bool is_table(const struct arch_name *id, const struct tensor *t)
+{
+    return id->role == ROLE_EXPERT_OF && (t->type == TENSOR_I32 || t->type == TENSOR_I64);
+}
+
 /* One tensor as it is, perhaps under another name. */
 static sl_status add_same(struct quant_plan *p, const char *name, const struct arch_name *id,
                           const char *new_name, sl_err *err)
@@ -98,11 +112,13 @@ static sl_status add_same(struct quant_plan *p, const char *name, const struct a
     snprintf(it->name, sizeof it->name, "%s", new_name);
     it->id = *id;
     if (is_raw(p, t)) {
-        if (io_model_kind(p->src) != p->to) return refuse_name(p, name, err);
+        bool table = is_table(id, t);
+        if (io_model_kind(p->src) != p->to && !table) return refuse_name(p, name, err);
         it->from = QUANT_RAW;
-        it->store = t->type;
+        it->store = !table ? t->type : p->to == IO_GGUF ? TENSOR_I32 : TENSOR_I64;
         it->from_text = tensor_dtype(t->type)->text;
-        it->bytes_from = (int64_t)t->n_bytes;
+        it->bytes_from = tensor_count(t) * tensor_dtype(it->store)->bytes;
+        if (!table) it->bytes_from = (int64_t)t->n_bytes;
         it->n_dim = t->n_dim;
         memcpy(it->shape, t->shape, sizeof it->shape);
         snprintf(it->src, sizeof it->src, "%s", name);
@@ -127,7 +143,8 @@ static sl_status add_same(struct quant_plan *p, const char *name, const struct a
     if (abs(it->perm) && (it->n_dim == 1 ? it->cols : it->rows) % (2 * abs(it->perm)))
         return SL_FAIL(err, FORMAT, "%s: tensor %.100s does not fall into %d heads",
                        io_path(p->src), name, abs(it->perm));
-    bool exact = it->n_dim == 1 || id->role == ROLE_ROUTER || id->role == ROLE_INDEX_W;
+    bool exact = it->n_dim == 1 || id->role == ROLE_ROUTER || id->role == ROLE_INDEX_W ||
+                 is_small(id);
     it->store = quant_store_of(p->to, io_model_kind(p->src), &w, exact);
     set_norm(p, it);
     return is_cross_delta(p) ? quant_delta_item(p, it, err) : SL_OK;

@@ -38,7 +38,7 @@ const struct quant_fold *quant_fold_get(const struct quant_folds *f, enum quant_
 
 /* ---- plan.c ---- */
 enum quant_source {
-    QUANT_RAW,   /* bytes of a tensor as they are */
+    QUANT_RAW,   /* bytes of a tensor as they are, or its whole numbers in 4 bytes or in 8 */
     QUANT_ROWS,  /* rows of one weight, or of n_src weights one after another */
     QUANT_K_B,   /* GGUF's attn_k_b out of kv_b */
     QUANT_V_B,   /* GGUF's attn_v_b out of kv_b */
@@ -162,6 +162,10 @@ void quant_delta_values(const struct quant_rows *r, float *x);
 sl_status quant_delta_check_decay(const struct quant_rows *r, sl_err *err) BASE_MUST_USE;
 
 /* ---- encode.c: an item into the file ---- */
+/* Values [at, at + n) of a tensor of whole numbers, I32 or I64, as the other or the same, into out;
+ * their bytes. */
+int64_t quant_table_part(const struct tensor *t, enum tensor_dtype as, int64_t at, int64_t n,
+                         int64_t *out);
 /* Declare its tensors (the shapes of all are known before anything is computed). */
 void quant_declare(const struct quant_plan *p, const struct quant_item *it, io_out *out);
 /* Tensors of an item that stand in front of all others (weight_shape); and their bytes. */

@@ -84,6 +84,7 @@ struct batch make_batch(int n_seq, const int *pos0, const int *n_new, int blk_to
 
 void check_ops(void);
 void check_delta(void);
+void check_streams(void);
 void check_attn(void);
 void check_mla(void);
 void check_index(void);

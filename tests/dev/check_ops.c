@@ -585,7 +585,9 @@ static void route_want(const struct dev_route *p, int t, struct cand *out, doubl
     int n = 0;
     for (int e = 0; e < E; e++) {
         double l = p->logit[t * E + e];
-        score[e] = p->sigmoid ? 1 / (1 + exp(-l)) : exp(l - max) / sum;
+        score[e] = p->root      ? sqrt(log1p(exp(l)))
+                   : p->sigmoid ? 1 / (1 + exp(-l))
+                                : exp(l - max) / sum;
     }
     for (int gr = 0; gr < p->n_group; gr++) {
         struct cand in[256];
@@ -601,6 +603,8 @@ static void route_want(const struct dev_route *p, int t, struct cand *out, doubl
             all[n++] = (struct cand){score[e] + (p->bias ? p->bias[e] : 0), e};
         }
     qsort(all, (size_t)n, sizeof *all, by_key);
+    for (int k = 0; k < p->k && p->of_id; k++)
+        all[k].id = p->of_id[t * p->k + k]; /* token t's id is t */
     memcpy(out, all, sizeof *all * (size_t)p->k);
 }
 
@@ -648,12 +652,14 @@ static void check_route(void)
             E = per * G;
         int K = rand_int(1, per * kg < 8 ? per * kg : 8), T = rand_int(1, 80);
         float *logit = rand_array((int64_t)T * E), *bias = rand_array(E), weight[80 * 8];
-        int32_t id[80 * 8];
+        int32_t id[80 * 8], ids[80], of_id[80 * 8], perm[256];
         struct dev_route p = {.logit = logit,
                               .bias = trial % 3 ? bias : NULL,
                               .n_expert = E,
                               .k = K,
                               .sigmoid = trial / 2 % 2,
+                              .root = trial % 5 == 2,
+                              .of_id = trial % 7 == 3 ? of_id : NULL,
                               .n_group = G,
                               .k_group = kg,
                               .group_max = trial / 4 % 2,
@@ -661,7 +667,12 @@ static void check_route(void)
                               .scale = 2.5f,
                               .id = id,
                               .weight = weight};
-        struct dev_step b = {.n_tok = T};
+        struct dev_step b = {.n_tok = T, .ids = ids};
+        for (int t = 0; t < T; t++) {
+            ids[t] = t;
+            shuffled(perm, E);
+            memcpy(of_id + t * K, perm, sizeof *perm * (size_t)K);
+        }
         dev_route(d, &b, &p);
         for (int t = 0; t < T; t++) {
             struct cand want[8];

@@ -349,6 +349,46 @@ static void check_glu_pairs_f32(void (*f)(float *, const float *, const float *,
     }
 }
 
+static void check_streams_f32(void (*f)(float *, int64_t, const float *, const float *, int, int))
+{
+    int n = rand_size(), N = rand_int(0, 1) ? 4 : rand_int(1, 8), ld = n + rand_int(0, 40);
+    float *x = rand_v(N * ld, 1), *r = rand_v(n, 1), *mix = rand_v(N + N * N, 1),
+          *a = copy_v(x, N * ld), *b = copy_v(x, N * ld);
+    f(a, ld, r, mix, N, n);
+    kern_streams_f32_ref(b, ld, r, mix, N, n);
+    same(a, b, 4 * (size_t)(N * ld));
+    for (int i = 0; i < N * ld; i++) {
+        int k = i / ld, at = i % ld;
+        double s = at < n ? (double)mix[k] * r[at] : x[i], m = fabs(s);
+        for (int j = 0; j < N && at < n; j++) {
+            s += (double)mix[N + j * N + k] * x[j * ld + at];
+            m += fabs((double)mix[N + j * N + k] * x[j * ld + at]);
+        }
+        near(a[i], s, (N + 2) * U * m);
+    }
+}
+
+static void check_dots_f32(void (*f)(float *, const float *, const float *, int64_t, int, int64_t,
+                                     int, int))
+{
+    int n = rand_size(), n_row = rand_int(1, 26), n_seg = rand_int(1, 4), ld = n + rand_int(0, 9),
+        ldw = n_seg * ld + rand_int(0, 9);
+    float *x = rand_v(n_seg * ld, 1), *w = rand_v(n_row * ldw, 1), *a = rand_v(n_row, 1),
+          *b = rand_v(n_row, 1);
+    f(a, x, w, ldw, n_row, ld, n_seg, n);
+    kern_dots_f32_ref(b, x, w, ldw, n_row, ld, n_seg, n);
+    same(a, b, 4 * (size_t)n_row);
+    for (int i = 0; i < n_row; i++) {
+        double s = 0, m = 0;
+        for (int k = 0; k < n_seg * ld; k++) {
+            double v = k % ld < n ? (double)x[k] * w[i * ldw + k] : 0;
+            s += v;
+            m += fabs(v);
+        }
+        near(a[i], s, (n_seg * n + 2) * U * m);
+    }
+}
+
 static void check_wsum_f32(void (*f)(float *, const float *const *, const float *, int,
                                      const float *, int))
 {
@@ -420,6 +460,17 @@ static void check_sigmoid_f32(void (*f)(float *, int))
     same(a, b, 4 * (size_t)n);
     for (int i = 0; i < n; i++)
         near(a[i], 1 / (1 + exp(-(double)x[i])), 10 * U * a[i] + 1e-38);
+}
+
+static void check_softplus_f32(void (*f)(float *, int))
+{
+    int n = rand_size();
+    float *x = rand_v(n, rand_int(0, 3) ? 8.0f : 60.0f), *a = copy_v(x, n), *b = copy_v(x, n);
+    f(a, n);
+    kern_softplus_f32_ref(b, n);
+    same(a, b, 4 * (size_t)n);
+    for (int i = 0; i < n; i++)
+        near(a[i], log1p(exp((double)x[i])), 10 * U * a[i] + 1e-37);
 }
 
 static void check_sum_f32(float (*f)(const float *, int64_t))

@@ -323,8 +323,9 @@ def is_fp8(n):
     return n.endswith(".weight") and not any(k in n for k in keep)
 
 
-def fp8_pack(w):
-    """[N, K] f32 -> (e4m3 tensor, scale_inv [ceil(N/128), ceil(K/128)], values they stand for)."""
+def fp8_pack(w, power=False):
+    """[N, K] f32 -> (e4m3 tensor, scale_inv [ceil(N/128), ceil(K/128)], values they stand for).
+    power: scales are powers of two."""
     rows, cols = w.shape
     s = torch.empty((rows + 127) // 128, (cols + 127) // 128)
     q = torch.empty(rows, cols, dtype=torch.float8_e4m3fn)
@@ -333,6 +334,8 @@ def fp8_pack(w):
         for j in range(s.shape[1]):
             at = (slice(128 * i, 128 * i + 128), slice(128 * j, 128 * j + 128))
             s[i, j] = w[at].abs().max() / 448.0
+            if power:
+                s[i, j] = 2.0 ** torch.ceil(torch.log2(s[i, j]))
             q[at] = (w[at] / s[i, j]).to(torch.float8_e4m3fn)
             deq[at] = q[at].float() * s[i, j]
     return q, s, deq
@@ -421,6 +424,14 @@ def store(spec, n, t):
     base = n.removesuffix(".weight")
     if not t.is_floating_point():
         return {n: t}, t
+    form = tiny_v4.form_of(n) if spec.get("v4_forms") else None
+    if form == "fp4":
+        q, s, v = mxfp4_pack(t)
+        return {n: q.reshape(len(t), -1).view(torch.int8),
+                base + ".scale": s.view(torch.float8_e8m0fnu)}, v
+    if form == "fp8":
+        q, s, v = fp8_pack(t, power=True)
+        return {n: q, base + ".scale": s.to(torch.float8_e8m0fnu)}, v
     if spec.get("fp8") and is_fp8(n):
         q, s, v = fp8_pack(t)
         return {n: q, n + "_scale_inv": s}, v

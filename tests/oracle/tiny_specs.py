@@ -553,6 +553,14 @@ SPECS = {
         config=deepseek4(num_hidden_layers=3, hc_mult=2, hc_sinkhorn_iters=7, hc_eps=1e-5,
                          layer_types=["sliding_attention"] * 3,
                          mlp_layer_types=["hash_moe", "moe", "moe"])),
+    # as its makers store it: FP8 with powers of two, experts in MXFP4
+    "deepseek_v4_fp4": dict(
+        dtype="BF16", tok="deepseek-v3", gguf=[], v4_forms=True,
+        config=deepseek4(num_hidden_layers=2, compress_ratios=[0, 0, 0], num_hash_layers=1,
+                         n_routed_experts=8, num_experts_per_tok=3, expert_dtype="fp4",
+                         quantization_config=dict(
+                             quant_method="fp8", fmt="e4m3", scale_fmt="ue8m0",
+                             activation_scheme="dynamic", weight_block_size=[128, 128]))),
     # all kinds of layers, in its makers' words
     "deepseek_v4": dict(
         dtype="BF16", tok="deepseek-v3", shards=2, gguf=["plain"], mid=280,

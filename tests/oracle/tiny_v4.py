@@ -70,6 +70,14 @@ def is_f32(n):
     return any(k in n for k in ("hc_", "attn_sink", ".ape", "gate.bias", "norm"))
 
 
+def form_of(n):
+    """How its makers store that matrix."""
+    if ".experts." in n:
+        return "fp4"
+    both = (".wq_a.", ".wq_b.", ".attn.wkv.", ".wo_a.", ".wo_b.", ".shared_experts.")
+    return "fp8" if any(k in n for k in both) else None
+
+
 def in_words(n):
     """The name in transformers' words."""
     for one, other in WORDS:

@@ -148,6 +148,10 @@ TEST(api_form_of_dsml_says_which_values_are_texts)
     for (int i = 0; i < BASE_COUNT_OF(row); i++)
         if (takes(g, row[i].text) != row[i].ok) fail_msg("case %d: %s", i, row[i].text);
     grammar_close(g);
+    g = calls_of("deepseek_v4", "sl-calls"); /* the block has another name */
+    assert_true(takes(g, DSML("tool_calls>\n") INVOKE("g", "") "\n" SHUT("tool_calls")));
+    assert_false(takes(g, BLOCK(INVOKE("g", ""))));
+    grammar_close(g);
 }
 
 TEST(api_form_of_qwen_is_calls_as_its_templates_write_them)

@@ -366,6 +366,12 @@ static const struct row rows[] = {
      DSML("function_calls>") DSML("invoke name=\"f\">") TYPED("s", "true", "1") DSML(
          "parameter name=\"n\" str<") SHUT("invoke"),
      "C(<" SHUT("invoke") ")0:f({\"s\": \"1\"})"},
+    /* the same of DeepSeek-V4, whose block has another name */
+    {"deepseek_v4", "deepseek_v4", true,
+     "hm</think>Look.\n\n" DSML("tool_calls>") "\n" DSML("invoke name=\"f\">") "\n" TYPED(
+         "s", "true", "a") SHUT("invoke") "\n" SHUT("tool_calls"),
+     "R(hm)C(Look.)0:f({\"s\": \"a\"})"},
+    {"deepseek_v4", "none", false, DSML("function_calls>") "x", "C(" DSML("function_calls>") "x)"},
     /* Qwen3-Coder, Qwen3.5: one line end at each end of a value is none of it */
     {"qwen3_coder", "qwen3", true, "hm\n</think>\n\nLook.\n\n<tool_call>\n" FUN(
         "f", ARG("s", "a\n <b>\n") ARG("n", "7") ARG("b", "True") ARG("o", "{\"k\": [1]}")

@@ -77,6 +77,14 @@ static const char *delta_lacks(const struct cpu *c, const struct dev_delta *p)
                : NULL;
 }
 
+static const char *streams_lacks(const struct dev_streams *p)
+{
+    bool leaves = p->y && p->fn && !p->head;
+    if (p->n_stream < 1 || p->n_stream > DEV_STREAMS_MAX) return "more than 8 streams";
+    if ((p->begin && !p->r) || (p->y && !p->fn && !p->head)) return "streams of such operands";
+    return !p->mix && (leaves || (p->r && !p->begin)) ? "streams without room for numbers" : NULL;
+}
+
 static const char *ffn_lacks(const struct dev_ffn *p)
 {
     const struct cpu_act *h = (const struct cpu_act *)p->h_act;
@@ -97,6 +105,8 @@ const char *dev_cpu_lacks(const dev *d, const struct dev_op *op)
         return mla_lacks(c, &op->u.attn_mla);
     case DEV_OP_norm:
         return norm_lacks(&op->u.norm);
+    case DEV_OP_streams:
+        return streams_lacks(&op->u.streams);
     case DEV_OP_index:
         return index_lacks(c, &op->u.index);
     case DEV_OP_delta:

@@ -202,7 +202,8 @@ static bool experts(struct reader *r, struct cpu_layer_ops *l, const struct dev_
     if (!(l->router = take_matmul(r, from->act, 1, from->n))) return false;
     const struct dev_op *op = take(r, DEV_OP_route);
     const struct dev_route *w = l->route = op ? &op->u.route : NULL;
-    if (!w || w->logit != l->router->y[0] || w->n_tok || w->n_expert != rows(l->router->w[0]))
+    if (!w || w->of_id || w->logit != l->router->y[0] || w->n_tok ||
+        w->n_expert != rows(l->router->w[0]))
         return false;
     if (r->at < r->n_op && r->op[r->at].kind == DEV_OP_ffn && !(l->ffn = take_ffn(r, from)))
         return false;

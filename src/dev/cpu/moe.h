@@ -23,8 +23,9 @@ struct cpu_experts {
     struct mm_act_buf act;
 };
 
-/* Row t of the router's logits: its experts and weights. The counts of n_tok rows come after. */
-void dev_cpu_route_row(struct cpu *c, const struct dev_route *p, int t);
+/* Row t of the router's logits: its experts and weights; ids: of the step. The counts of n_tok rows
+ * come after. */
+void dev_cpu_route_row(struct cpu *c, const struct dev_route *p, const int32_t *ids, int t);
 void dev_cpu_route_count(const struct dev_route *p, int n_tok);
 
 /* The experts of one operator on the tokens of a step. */

@@ -69,7 +69,7 @@ static void choose(struct mine *m)
     const struct dev_route *p = l->p.route;
     int n_tok = j->b->n_tok;
     for (int t = 0; t < n_tok; t++)
-        dev_cpu_route_row(c, p, t);
+        dev_cpu_route_row(c, p, NULL, t);
     dev_cpu_route_count(p, n_tok);
     dev_cpu_moe_begin(&j->moe, c, l->p.moe, n_tok);
     dev_cpu_work_divide(c, &c->work[0]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The router. Scores are sigmoid(logit), or softmax over all experts; what chooses is score + bias,
- * what weighs is the score.
+/* The router. Scores are sigmoid(logit), sqrt(softplus(logit)), or softmax over all experts; what
+ * chooses is score + bias, or the token's id, what weighs is the score.
  *
  * With groups: the k_group groups with the best group score stay (its best expert, or the sum of
  * its two best), the others' experts are never taken. Best first; a tie goes to the lower number. A
@@ -32,16 +32,26 @@ static float group_score(const float *v, int n, int best_only)
     return v[a] + v[best_of(v, taken, n)];
 }
 
-void dev_cpu_route_row(struct cpu *c, const struct dev_route *p, int t)
+static void make_scores(struct cpu *c, const struct dev_route *p, float *score)
+{
+    int n = p->n_expert;
+    if (p->root) {
+        c->k.softplus_f32(score, n);
+        for (int i = 0; i < n; i++)
+            score[i] = sqrtf(score[i]);
+    } else if (p->sigmoid)
+        c->k.sigmoid_f32(score, n);
+    else
+        c->k.softmax_f32(score, n);
+}
+
+void dev_cpu_route_row(struct cpu *c, const struct dev_route *p, const int32_t *ids, int t)
 {
     float score[CPU_EXPERT_MAX], choose[CPU_EXPERT_MAX], group[CPU_EXPERT_MAX];
     uint8_t taken[CPU_EXPERT_MAX] = {0}, group_taken[CPU_EXPERT_MAX] = {0};
     int n = p->n_expert, per = n / (p->n_group > 1 ? p->n_group : 1);
     memcpy(score, p->logit + (int64_t)t * n, sizeof(float) * (size_t)n);
-    if (p->sigmoid)
-        c->k.sigmoid_f32(score, n);
-    else
-        c->k.softmax_f32(score, n);
+    make_scores(c, p, score);
     for (int i = 0; i < n; i++)
         choose[i] = p->bias ? score[i] + p->bias[i] : score[i];
     if (p->n_group > 1) {
@@ -55,7 +65,7 @@ void dev_cpu_route_row(struct cpu *c, const struct dev_route *p, int t)
     int32_t *id = p->id + (int64_t)t * p->k;
     float *weight = p->weight + (int64_t)t * p->k, sum = 0;
     for (int k = 0; k < p->k; k++) {
-        id[k] = best_of(choose, taken, n);
+        id[k] = p->of_id ? p->of_id[(int64_t)ids[t] * p->k + k] : best_of(choose, taken, n);
         taken[id[k]] = 1;
         weight[k] = score[id[k]];
         sum += weight[k];
@@ -67,6 +77,7 @@ void dev_cpu_route_row(struct cpu *c, const struct dev_route *p, int t)
 
 struct route_job {
     const struct dev_route *p;
+    const int32_t *ids;
     int begin; /* row 0 of the job */
 };
 
@@ -74,7 +85,7 @@ static void route_row(struct cpu *c, void *arg, int t, int worker)
 {
     const struct route_job *j = arg;
     (void)worker;
-    dev_cpu_route_row(c, j->p, j->begin + t);
+    dev_cpu_route_row(c, j->p, j->ids, j->begin + t);
 }
 
 void dev_cpu_route_count(const struct dev_route *p, int n_tok)
@@ -92,7 +103,7 @@ void dev_cpu_route(dev *d, const struct dev_step *b, const struct dev_route *p)
     struct cpu *c = dev_cpu_of(d);
     struct dev_share s = dev_cpu_share(p->ranks, n_tok);
     struct cpu_whole w = {.act = p->act, .all = p->all};
-    struct route_job j = {p, s.begin};
+    struct route_job j = {p, b->ids, s.begin};
     dev_cpu_for_rows(c, s.n, p->n_expert * (p->k + 2.0), route_row, &j);
     w.rows[w.n_rows++] = (struct cpu_whole_rows){p->id, p->k};
     w.rows[w.n_rows++] = (struct cpu_whole_rows){p->weight, p->k};

@@ -5,6 +5,8 @@
 
 static const char *route_lacks(const struct dev_route *p)
 {
+    if (p->root) return "scores of sqrt(softplus): --place router=cpu makes them";
+    if (p->of_id) return "experts by the token's id: --place router=cpu chooses them";
     return p->n_expert > GPU_EXPERT_MAX ? "more than 1024 experts: --place router=cpu chooses them"
                                         : NULL;
 }

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A residual stream that is several (hyper-connections; DeepSeek-V4, GLM-5.3): x has n_stream rows
+ * of a token. What a sub-layer has left in r goes into them before the next one takes its input,
+ * and by numbers that were made then; so these are part of what is under way. */
+#include "model/emit.h"
+#include "model/load.h"
+
+int64_t model_x_cols(const struct arch_cfg *c)
+{
+    return (int64_t)c->d_model * BASE_MAX(c->n_stream, 1);
+}
+
+int64_t model_stream_mix_cols(const struct arch_cfg *c)
+{
+    return (int64_t)c->n_stream * (1 + c->n_stream);
+}
+
+float *model_begin_row(const struct emit *e, const struct side *s)
+{
+    return e->m->cfg.n_stream ? s->r : s->x;
+}
+
+static struct dev_streams op_of(struct emit *e, bool has_r)
+{
+    const struct side *s = e->side;
+    const struct arch_cfg *c = &e->m->cfg;
+    bool begin = e->begins;
+    e->begins = false;
+    return (struct dev_streams){.x = s->x,
+                                .n_stream = c->n_stream,
+                                .n = c->d_model,
+                                .r = has_r || begin ? s->r : NULL,
+                                .begin = begin,
+                                .mix = s->stream_mix,
+                                .eps = c->stream_eps,
+                                .norm_eps = c->norm_eps,
+                                .rounds = c->stream_rounds,
+                                .part = s->stream_part};
+}
+
+float *model_streams_emit(struct emit *e, const struct stream_in *in, struct left *left)
+{
+    struct dev_streams p;
+    if (!e->m->cfg.n_stream) return e->side->x;
+    p = op_of(e, left->r != NULL);
+    p.fn = in->fn;
+    p.base = in->base;
+    p.scale = in->scale;
+    p.head = in == &e->m->stream_head;
+    p.y = e->side->stream_y;
+    model_op(e, DEV_OP_streams)->u.streams = p;
+    left->r = NULL;
+    return p.y;
+}
+
+void model_streams_end(struct emit *e, const struct left *left)
+{
+    model_op(e, DEV_OP_streams)->u.streams = op_of(e, left->r != NULL);
+}
+
+sl_status model_load_streams(struct model *m, int il, struct layer *l, sl_err *err)
+{
+    static const enum arch_role role[2][3] = {
+        {ROLE_HC_ATTN_FN, ROLE_HC_ATTN_BASE, ROLE_HC_ATTN_SCALE},
+        {ROLE_HC_FFN_FN, ROLE_HC_FFN_BASE, ROLE_HC_FFN_SCALE}};
+    const struct arch_cfg *c = &m->cfg;
+    int64_t n = dev_streams_rows(c->n_stream, false);
+    for (int i = 0; i < 2 && c->n_stream; i++) {
+        struct stream_in *s = &l->streams[i];
+        struct load_rows fn = {role[i][0], n, model_x_cols(c)};
+        SL_TRY(model_load_role_rows(m, il, &fn, &s->fn, err));
+        SL_TRY(model_load_role_vector(m, il, role[i][1], n, &s->base, err));
+        SL_TRY(model_load_role_vector(m, il, role[i][2], 3, &s->scale, err));
+    }
+    return SL_OK;
+}
+
+sl_status model_load_stream_head(struct model *m, sl_err *err)
+{
+    const struct arch_cfg *c = &m->cfg;
+    struct stream_in *s = &m->stream_head;
+    const char *base = arch_global_name(&c->naming, GLOBAL_HC_BASE),
+               *scale = arch_global_name(&c->naming, GLOBAL_HC_SCALE);
+    const struct load_rows fn = {ROLE_HC_FFN_FN, c->n_stream, model_x_cols(c)};
+    if (!c->n_stream || c->stream_mean) return SL_OK;
+    SL_TRY(model_load_rows(m, arch_global_name(&c->naming, GLOBAL_HC_FN), &fn, &s->fn, err));
+    SL_TRY(model_load_vector(m, base, ROLE_HC_FFN_BASE, c->n_stream, &s->base, err));
+    return model_load_vector(m, scale, ROLE_HC_FFN_SCALE, 1, &s->scale, err);
+}
