@@ -6,12 +6,12 @@
 #include "arch_read.h"
 
 #define SIZES                                                                                      \
-    "\"model_type\":\"deepseek_v4\",\"num_hidden_layers\":4,\"hidden_size\":64,"            \
-    "\"vocab_size\":300,\"num_attention_heads\":4,\"num_key_value_heads\":1,\"head_dim\":32,\"q_lora_rank\":40,"      \
-    "\"o_groups\":2,\"o_lora_rank\":24,\"moe_intermediate_size\":32,\"n_routed_experts\":8,"       \
-    "\"num_experts_per_tok\":2,\"sliding_window\":16,\"index_n_heads\":2,\"index_head_dim\":32,"   \
-    "\"index_topk\":6,\"hc_mult\":2,\"hc_sinkhorn_iters\":7,\"hc_eps\":0.001,"                     \
-    "\"routed_scaling_factor\":2.5,\"swiglu_limit\":7.0"
+    "\"model_type\":\"deepseek_v4\",\"num_hidden_layers\":4,\"hidden_size\":64,"                   \
+    "\"vocab_size\":300,\"num_attention_heads\":4,\"num_key_value_heads\":1,\"head_dim\":32,"      \
+    "\"q_lora_rank\":40,\"o_groups\":2,\"o_lora_rank\":24,\"moe_intermediate_size\":32,"           \
+    "\"n_routed_experts\":8,\"num_experts_per_tok\":2,\"sliding_window\":16,"                      \
+    "\"index_n_heads\":2,\"index_head_dim\":32,\"index_topk\":6,\"hc_mult\":2,"                    \
+    "\"hc_sinkhorn_iters\":7,\"hc_eps\":0.001,\"routed_scaling_factor\":2.5,\"swiglu_limit\":7.0"
 #define YARN                                                                                       \
     "\"factor\":4.0,\"original_max_position_embeddings\":64,\"beta_fast\":32,\"beta_slow\":1"
 #define OLD(more)                                                                                  \
