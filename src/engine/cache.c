@@ -10,7 +10,7 @@ int engine_kv_window(const struct arch_cfg *c)
 {
     int w = 0;
     for (int i = 0; i < c->n_layer + c->n_mtp; i++)
-        w = BASE_MAX(w, c->layer[i].n_window);
+        w = BASE_MAX(w, model_kv_window(c, i));
     return w;
 }
 
