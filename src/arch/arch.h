@@ -25,8 +25,10 @@ struct arch_keys; /* where keys of GGUF go: arch/row.h */
  * 2 i + 1. */
 enum arch_rope_style { ARCH_ROPE_HALF, ARCH_ROPE_PAIRS };
 /* SCAN: a recurrence in place of attention over the queries (dev_scan). No file has it: tests.
- * DELTA: gated DeltaNet, a convolution and a recurrence of matrices, or Kimi Delta Attention. */
-enum arch_mixer { ARCH_GQA, ARCH_MLA, ARCH_SCAN, ARCH_DELTA };
+ * DELTA: gated DeltaNet, a convolution and a recurrence of matrices, or Kimi Delta Attention.
+ * CKV: one head of keys, which are values too, for all queries: of a window, and with a ratio
+ * compressed entries of what is before (DeepSeek-V4). */
+enum arch_mixer { ARCH_GQA, ARCH_MLA, ARCH_SCAN, ARCH_DELTA, ARCH_CKV };
 enum arch_ffn { ARCH_DENSE, ARCH_MOE };
 /* Which positions a token sees. NONE: all before it. OWN: those that the layer's indexer chooses.
  * SHARED: those of the nearest layer below that has one. */
@@ -38,6 +40,9 @@ struct arch_layer {
     enum arch_ffn ffn;
     enum arch_index index;
     int n_window; /* sliding window in tokens, the token itself included; 0 = none */
+    int ratio;    /* CKV: tokens of a compressed entry, 0 = there are none. With index OWN its
+                     indexer chooses the entries, whose windows overlap */
+    bool hash;    /* MOE: experts are chosen by the token's id (ROLE_EXPERT_OF) */
 };
 
 /* Hyperparameters of every architecture, checked: those of the file, whatever part of it a process
@@ -100,12 +105,24 @@ struct arch_cfg {
     bool norm_one;  /* the file has weights of norms less 1, but for the delta layers' own */
     int n_mtp_left; /* MTP layers that the file has after the others and that are not read: then
                        n_mtp is 0 */
+    /* streams (hyper-connections): so many rows of D are a token's residual stream, 0 = one; of how
+     * they are mixed, rounds of Sinkhorn's normalisation and what is added to its sums; mean: their
+     * head is the mean of all, without weights */
+    int n_stream, stream_rounds;
+    float stream_eps;
+    bool stream_mean;
+    /* CKV: groups of heads that have a matrix to o_lora values each, of which o makes the output;
+     * rope's base in layers with a ratio, which alone have its scaling: in others it is plain, of
+     * rope_theta. The last n_rot values of a head are rotated */
+    int o_groups, o_lora;
+    double entry_theta;
     /* experts */
     int n_expert, n_expert_used, n_shared, d_ff_expert;
     int d_ff_shared;  /* of all shared experts together; 0 = n_shared * d_ff_expert */
     bool shared_gate; /* what they say is multiplied by sigmoid(w x), one number a token */
     int n_dense_lead; /* leading dense layers */
     bool route_sigmoid, route_norm, route_bias, group_max;
+    bool route_root; /* scores are sqrt(softplus(logit)) */
     int n_group, n_group_used;
     bool group_unsaid; /* a GGUF of many experts does not say whether they are in groups: they are
                           taken not to be */

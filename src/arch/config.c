@@ -155,7 +155,7 @@ sl_status arch_cfg_check(const struct arch_cfg *c, sl_err *err)
         return SL_FAIL(err, FORMAT, "rotated dimensions %d of a head of %d", c->n_rot, c->d_head);
     if (c->n_expert) SL_TRY(check_moe(c, err));
     if (c->n_delta_k) SL_TRY(arch_check_delta(c, err));
-    if (c->n_index) SL_TRY(arch_check_index(c, err));
+    if (c->n_index && !c->o_groups) SL_TRY(arch_check_index(c, err));
     if (c->rope_kind != ARCH_ROPE_PLAIN && !(c->rope_factor >= 1e-3 && c->rope_factor <= 1e6))
         return SL_FAIL(err, FORMAT, "rope scaling factor %g", c->rope_factor);
     if (c->rope_kind == ARCH_ROPE_LLAMA3 &&
@@ -266,7 +266,7 @@ sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *c, 
         if (!st) arch_index_mtp(m, c);
         c->renamed = !st && is_renamed(m, c);
         if (!st) c->naming = arch_naming_in(c, IO_HF);
-        c->head_apart = !st && c->tied_head && arch_head_differs(m);
+        c->head_apart = !st && c->tied_head && arch_head_differs(m, c);
         if (c->head_apart) c->tied_head = false;
         return st;
     }
@@ -289,7 +289,8 @@ struct arch_naming arch_naming_in(const struct arch_cfg *c, enum io_kind kind)
 {
     bool renamed = kind == IO_HF && c->renamed;
     return (struct arch_naming){kind, renamed ? c->row->renamed : c->row->alias,
-                                c->row->mtp_apart ? c->n_layer : 0};
+                                c->row->mtp_apart ? c->n_layer : 0,
+                                kind == IO_HF && c->row->bare && !renamed};
 }
 
 bool arch_permutes_qk(const struct arch_cfg *c)
@@ -309,7 +310,7 @@ bool arch_is_less(const struct arch_cfg *c, const struct arch_name *id)
                                   ARCH_BIT(INDEX_K_NORM) | ARCH_BIT(MTP_ENORM) |
                                   ARCH_BIT(MTP_HNORM) | ARCH_BIT(MTP_HEAD_NORM);
     if (!c->row->norm_one) return false;
-    return id->global == GLOBAL_NORM || (id->role >= 0 && norms >> id->role & 1);
+    return id->global == GLOBAL_NORM || (id->role >= 0 && arch_in(norms, id->role));
 }
 
 bool arch_tiles_delta(const struct arch_cfg *c)

@@ -215,8 +215,13 @@ sl_status arch_hf_rope(const struct json *o, int n_rot, struct arch_cfg *c, sl_e
     SL_TRY(object_in(o, "rope_parameters", &s, err));
     SL_TRY(object_in(o, "rope_scaling", &old, err));
     SL_TRY(one_rope(old, s, err));
-    const char *name = s ? "rope_parameters" : "rope_scaling", *type = NULL;
-    if (!s) s = old;
+    return arch_hf_rope_of(o, s ? s : old, s ? "rope_parameters" : "rope_scaling", n_rot, c, err);
+}
+
+sl_status arch_hf_rope_of(const struct json *o, const struct json *s, const char *name, int n_rot,
+                          struct arch_cfg *c, sl_err *err)
+{
+    const char *type = NULL;
     SL_TRY(not_null(o, "rope_theta", err));
     SL_TRY(not_null(s, "rope_theta", err));
     double top = c->row->unsaid.theta > 0 ? c->row->unsaid.theta : 10000.0;

@@ -101,7 +101,7 @@ static sl_status gqa(struct list *l, sl_err *err)
                                {ROLE_K_NORM, c->d_k_norm, 0, c->qk_norm}};
     SL_TRY(matrices(l, mat, BASE_COUNT_OF(mat), err));
     for (int r = 0; r < N_ROLE; r++) {
-        struct row one = {(enum arch_role)r, c->n_head, 0, c->per_head >> r & 1};
+        struct row one = {(enum arch_role)r, c->n_head, 0, arch_in(c->per_head, r)};
         SL_TRY(gains(l, &one, 1, err));
     }
     if (c->layer[l->layer].index == ARCH_INDEX_OWN) SL_TRY(block_indexer(l, err));
@@ -188,6 +188,59 @@ static sl_status delta(struct list *l, sl_err *err)
     return gains(l, &norm, 1, err);
 }
 
+/* Keys that are values too; entries of some width, in overlapping windows twice that. */
+static sl_status entries(struct list *l, const enum arch_role role[4], int64_t width, bool two,
+                         sl_err *err)
+{
+    int64_t D = l->c->d_model, n = two ? 2 * width : width, ratio = l->c->layer[l->layer].ratio;
+    const struct row mat[] = {{role[0], n, D, true}, {role[1], n, D, true}},
+                     norm = {role[3], width, 0, true}, ape = {role[2], ratio, n, true};
+    SL_TRY(matrices(l, mat, 2, err));
+    SL_TRY(add(l, &ape, "weight", IO_MOCK_EXACT, err));
+    return gains(l, &norm, 1, err);
+}
+
+static sl_status ckv(struct list *l, sl_err *err)
+{
+    static const enum arch_role of_keys[] = {ROLE_ENTRY_KV, ROLE_ENTRY_GATE, ROLE_ENTRY_APE,
+                                             ROLE_ENTRY_NORM},
+                                of_index[] = {ROLE_INDEX_ENTRY_KV, ROLE_INDEX_ENTRY_GATE,
+                                              ROLE_INDEX_ENTRY_APE, ROLE_INDEX_ENTRY_NORM};
+    const struct arch_cfg *c = l->c;
+    int64_t D = c->d_model, nq = (int64_t)c->n_head * c->d_head, no = c->o_groups * c->o_lora;
+    bool fine = c->layer[l->layer].index == ARCH_INDEX_OWN;
+    const struct row mat[] = {{ROLE_Q_A, c->q_lora, D, true},
+                              {ROLE_Q_B, nq, c->q_lora, true},
+                              {ROLE_KV_A, c->d_head, D, true},
+                              {ROLE_O_A, no, nq / c->o_groups, true},
+                              {ROLE_O, D, no, true},
+                              {ROLE_INDEX_Q, (int64_t)c->n_index * c->d_index, c->q_lora, fine}},
+                     norm[] = {{ROLE_Q_A_NORM, c->q_lora, 0, true},
+                               {ROLE_KV_A_NORM, c->d_head, 0, true},
+                               {ROLE_SINKS, c->n_head, 0, true}},
+                     w = {ROLE_INDEX_W, c->n_index, D, fine};
+    SL_TRY(matrices(l, mat, BASE_COUNT_OF(mat), err));
+    SL_TRY(gains(l, norm, BASE_COUNT_OF(norm), err));
+    SL_TRY(add(l, &w, "weight", IO_MOCK_EXACT, err));
+    if (c->layer[l->layer].ratio) SL_TRY(entries(l, of_keys, c->d_head, fine, err));
+    return fine ? entries(l, of_index, c->d_index, true, err) : SL_OK;
+}
+
+/* How a block reads and writes streams. */
+static sl_status streams(struct list *l, sl_err *err)
+{
+    int64_t N = l->c->n_stream, n = (2 + N) * N;
+    const struct row fn[] = {{ROLE_HC_ATTN_FN, n, N * l->c->d_model, N > 0},
+                             {ROLE_HC_FFN_FN, n, N * l->c->d_model, N > 0}},
+                     vec[] = {{ROLE_HC_ATTN_BASE, n, 0, N > 0},
+                              {ROLE_HC_ATTN_SCALE, 3, 0, N > 0},
+                              {ROLE_HC_FFN_BASE, n, 0, N > 0},
+                              {ROLE_HC_FFN_SCALE, 3, 0, N > 0}};
+    for (int i = 0; i < BASE_COUNT_OF(fn); i++)
+        SL_TRY(add(l, &fn[i], "weight", IO_MOCK_EXACT, err));
+    return gains(l, vec, BASE_COUNT_OF(vec), err);
+}
+
 static sl_status gated(struct list *l, const enum arch_role role[3], int64_t F, sl_err *err)
 {
     int64_t D = l->c->d_model;
@@ -203,7 +256,7 @@ static sl_status moe(struct list *l, sl_err *err)
     int64_t D = c->d_model, E = c->n_expert, F = c->d_ff_expert;
     const struct row router = {ROLE_ROUTER, E, D, true}, selects = {ROLE_ROUTER_BIAS, E, 0, true};
     SL_TRY(matrix(l, &router, IO_MOCK_EXACT, err));
-    if (c->route_bias) SL_TRY(add(l, &selects, "", IO_MOCK_SMALL, err));
+    if (c->route_bias && !c->layer[l->layer].hash) SL_TRY(add(l, &selects, "", IO_MOCK_SMALL, err));
     for (l->expert = 0; l->expert < c->n_expert; l->expert++)
         SL_TRY(gated(l, one, F, err));
     l->expert = 0;
@@ -226,7 +279,11 @@ static sl_status layer(struct list *l, sl_err *err)
                                {ROLE_MTP_HEAD_NORM, D, 0, is_mtp}};
     SL_TRY(gains(l, norm, BASE_COUNT_OF(norm), err));
     SL_TRY(matrices(l, &(struct row){ROLE_MTP_EH, D, 2 * D, is_mtp}, 1, err));
-    SL_TRY((mixer == ARCH_MLA ? mla : mixer == ARCH_DELTA ? delta : gqa)(l, err));
+    SL_TRY(streams(l, err));
+    SL_TRY((mixer == ARCH_MLA     ? mla
+            : mixer == ARCH_DELTA ? delta
+            : mixer == ARCH_CKV   ? ckv
+                                  : gqa)(l, err));
     return c->layer[l->layer].ffn == ARCH_MOE ? moe(l, err) : gated(l, dense, c->d_ff, err);
 }
 
@@ -235,10 +292,18 @@ sl_status arch_mock(io_model *m, const struct arch_cfg *c, enum tensor_dtype typ
 {
     struct list l = {.m = m, .c = c, .a = a};
     int64_t V = c->n_vocab, D = c->d_model;
-    const char *head = arch_global_name(IO_HF, GLOBAL_HEAD);
-    SL_TRY(add_name(&l, arch_global_name(IO_HF, GLOBAL_EMBED), IO_MOCK_MATRIX, V, D, err));
-    SL_TRY(add_name(&l, arch_global_name(IO_HF, GLOBAL_NORM), IO_MOCK_GAIN, D, 0, err));
+    const char *head = arch_global_name(&c->naming, GLOBAL_HEAD);
+    SL_TRY(add_name(&l, arch_global_name(&c->naming, GLOBAL_EMBED), IO_MOCK_MATRIX, V, D, err));
+    SL_TRY(add_name(&l, arch_global_name(&c->naming, GLOBAL_NORM), IO_MOCK_GAIN, D, 0, err));
     if (!c->tied_head) SL_TRY(add_name(&l, head, IO_MOCK_MATRIX, V, D, err));
+    if (c->n_stream && !c->stream_mean) {
+        int64_t N = c->n_stream;
+        SL_TRY(add_name(&l, arch_global_name(&c->naming, GLOBAL_HC_FN), IO_MOCK_EXACT, N, N * D,
+                        err));
+        SL_TRY(add_name(&l, arch_global_name(&c->naming, GLOBAL_HC_BASE), IO_MOCK_GAIN, N, 0, err));
+        SL_TRY(
+            add_name(&l, arch_global_name(&c->naming, GLOBAL_HC_SCALE), IO_MOCK_GAIN, 1, 0, err));
+    }
     for (l.layer = 0; l.layer < c->n_layer + c->n_mtp; l.layer++)
         SL_TRY(layer(&l, err));
     return io_mock(m, type, l.t, l.n, err);

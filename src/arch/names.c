@@ -16,7 +16,7 @@ static const struct {
     const char *gguf, *hf;
 } roles[] = {
 #define X(role, gguf, hf, ...) {gguf, hf},
-    ARCH_ROLE_LIST(X) PER_HEAD_LIST(X)
+    ARCH_ROLE_LIST(X) PER_HEAD_LIST(X) ARCH_MORE_ROLE_LIST(X)
 #undef X
 };
 
@@ -41,11 +41,17 @@ static bool is_beside_layer(int role)
     return role >= ROLE_MTP_EH && role <= ROLE_MTP_HEAD_NORM;
 }
 
+/* What comes before the number of a layer that is no MTP layer with names of its own. */
+static const char *layers_of(const struct arch_naming *by)
+{
+    return by->kind == IO_GGUF ? "blk" : by->bare ? "layers" : "model.layers";
+}
+
 /* What comes before the role's name, with its point. */
 static void put_head(const struct arch_naming *by, const struct arch_name *id, char *buf, size_t n)
 {
     bool mtp = is_mtp(by, id->layer);
-    const char *layer = by->kind == IO_GGUF ? "blk" : mtp ? "mtp.layers" : "model.layers";
+    const char *layer = mtp ? "mtp.layers" : layers_of(by);
     if (mtp && is_beside_layer(id->role))
         snprintf(buf, n, "mtp.");
     else
@@ -79,13 +85,17 @@ void arch_tensor_name(const struct arch_naming *by, enum arch_role role, int lay
     arch_name_put(by, &id, buf, n);
 }
 
-const char *arch_global_name(enum io_kind kind, enum arch_global g)
+const char *arch_global_name(const struct arch_naming *by, enum arch_global g)
 {
-    static const char *const names[2][3] = {
-        {"token_embd.weight", "output_norm.weight", "output.weight"},
-        {"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"},
+    static const char *const names[3][N_GLOBAL] = {
+        {"token_embd.weight", "output_norm.weight", "output.weight", "output_hc_fn.weight",
+         "output_hc_base.weight", "output_hc_scale.weight"},
+        {"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight", "model.hc_head.hc_fn",
+         "model.hc_head.hc_base", "model.hc_head.hc_scale"},
+        {"embed.weight", "norm.weight", "head.weight", "hc_head_fn", "hc_head_base",
+         "hc_head_scale"},
     };
-    return names[kind == IO_HF][g];
+    return names[by->kind == IO_HF ? 1 + by->bare : 0][g];
 }
 
 /* "PREFIX%dREST": the number; false when s does not begin so. */
@@ -126,9 +136,11 @@ static const char *cut_expert(const char *s, char *buf, size_t n, int *expert)
     return buf;
 }
 
-/* The router and its selection bias may have one name, and differ in the suffix. */
+/* The router and its selection bias may have one name, and differ in the suffix; or the latter has
+ * a name of its own. */
 static bool is_suffix_of(const struct arch_naming *by, int role, const char *suffix)
 {
+    if (str_ends(arch_role_name(by, ROLE_ROUTER_BIAS), ".")) return true;
     bool selects = strcmp(suffix, selection_bias) == 0;
     if (by->kind == IO_GGUF || (role != ROLE_ROUTER && role != ROLE_ROUTER_BIAS)) return true;
     return selects == (role == ROLE_ROUTER_BIAS);
@@ -141,8 +153,9 @@ static bool cut_layer(const struct arch_naming *by, const char *name, struct arc
 {
     *beside = false;
     if (!is_mtp(by, by->mtp_from) || strncmp(name, "mtp.", 4) != 0) {
-        bool gguf = by->kind == IO_GGUF;
-        if (!number_after(name, gguf ? "blk." : "model.layers.", &id->layer, rest)) return false;
+        char head[16];
+        snprintf(head, sizeof head, "%s.", layers_of(by));
+        if (!number_after(name, head, &id->layer, rest)) return false;
         return **rest == '.' && !is_mtp(by, id->layer);
     }
     *beside = !number_after(name, "mtp.layers.", &id->layer, rest);
@@ -154,14 +167,31 @@ static bool cut_layer(const struct arch_naming *by, const char *name, struct arc
     return **rest == '.';
 }
 
+/* The role that has the name, and the suffix; -1 = none. A name without a suffix comes before one
+ * that the same word is a suffix of. */
+static int find_role(const struct arch_naming *by, const char *name, bool beside, char *suffix,
+                     size_t n_suffix)
+{
+    for (int k = 0; k < 2 * N_ROLE; k++) {
+        int r = k % N_ROLE;
+        const char *part = arch_role_name(by, (enum arch_role)r);
+        if (str_ends(part, ".") != (k < N_ROLE) || !is_part(name, part, suffix, n_suffix) ||
+            !is_suffix_of(by, r, suffix) ||
+            (is_mtp(by, by->mtp_from) && is_beside_layer(r) != beside))
+            continue;
+        return r;
+    }
+    return -1;
+}
+
 void arch_name_parse(const struct arch_naming *by, const char *name, struct arch_name *id)
 {
     char cut[MAX_NAME];
     const char *rest = NULL;
     bool gguf = by->kind == IO_GGUF, beside;
     *id = (struct arch_name){.global = -1, .role = -1, .layer = -1, .expert = -1};
-    for (int g = 0; g < 3; g++)
-        if (strcmp(name, arch_global_name(by->kind, (enum arch_global)g)) == 0) {
+    for (int g = 0; g < N_GLOBAL; g++)
+        if (strcmp(name, arch_global_name(by, (enum arch_global)g)) == 0) {
             id->global = g;
             snprintf(id->suffix, sizeof id->suffix, "weight");
             return;
@@ -171,14 +201,7 @@ void arch_name_parse(const struct arch_naming *by, const char *name, struct arch
     if (!gguf) rest = cut_expert(rest, cut, sizeof cut, &id->expert);
     if (gguf && strcmp(rest, arch_role_name(by, ROLE_ROUTER_BIAS)) == 0)
         rest = "exp_probs_b.bias"; /* some files leave it out */
-    for (int r = 0; r < N_ROLE; r++) {
-        if (!is_part(rest, arch_role_name(by, (enum arch_role)r), id->suffix, sizeof id->suffix) ||
-            !is_suffix_of(by, r, id->suffix) ||
-            (is_mtp(by, by->mtp_from) && is_beside_layer(r) != beside))
-            continue;
-        if (r == ROLE_ROUTER_BIAS) snprintf(id->suffix, sizeof id->suffix, "bias");
-        id->role = r;
-        return;
-    }
-    id->suffix[0] = 0;
+    id->role = find_role(by, rest, beside, id->suffix, sizeof id->suffix);
+    if (id->role < 0) id->suffix[0] = 0;
+    if (id->role == ROLE_ROUTER_BIAS) snprintf(id->suffix, sizeof id->suffix, "bias");
 }

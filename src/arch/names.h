@@ -6,6 +6,9 @@
 #ifndef ARCH_NAMES_H
 #define ARCH_NAMES_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "io/io.h"
 #include "tensor/per_head.h"
 
@@ -71,17 +74,54 @@
     X(MTP_EMBED, "nextn.embed_tokens", "embed_tokens")                                             \
     X(MTP_HEAD, "nextn.shared_head_head", "shared_head.head")                                      \
     X(MTP_HEAD_NORM, "nextn.shared_head_norm", "shared_head.norm")
+/* Others, of which no set has any: of layers with several streams (hyper-connections), of attention
+ * over compressed entries, and of experts that a token's id chooses. */
+#define ARCH_MORE_ROLE_LIST(X)                                                                     \
+    X(HC_ATTN_FN, "hc_attn_fn", "attn_hc.fn.")                                                     \
+    X(HC_ATTN_BASE, "hc_attn_base", "attn_hc.base.")                                               \
+    X(HC_ATTN_SCALE, "hc_attn_scale", "attn_hc.scale.")                                            \
+    X(HC_FFN_FN, "hc_ffn_fn", "ffn_hc.fn.")                                                        \
+    X(HC_FFN_BASE, "hc_ffn_base", "ffn_hc.base.")                                                  \
+    X(HC_FFN_SCALE, "hc_ffn_scale", "ffn_hc.scale.")                                               \
+    X(O_A, "attn_output_a", "self_attn.o_a_proj")                                                  \
+    X(ENTRY_KV, "attn_compressor_kv", "self_attn.compressor.kv_proj")                              \
+    X(ENTRY_GATE, "attn_compressor_gate", "self_attn.compressor.gate_proj")                        \
+    X(ENTRY_APE, "attn_compressor_ape", "self_attn.compressor.position_bias.")                     \
+    X(ENTRY_NORM, "attn_compressor_norm", "self_attn.compressor.kv_norm")                          \
+    X(INDEX_ENTRY_KV, "indexer_compressor_kv", "self_attn.compressor.indexer.kv_proj")             \
+    X(INDEX_ENTRY_GATE, "indexer_compressor_gate", "self_attn.compressor.indexer.gate_proj")       \
+    X(INDEX_ENTRY_APE, "indexer_compressor_ape", "self_attn.compressor.indexer.position_bias.")    \
+    X(INDEX_ENTRY_NORM, "indexer_compressor_norm", "self_attn.compressor.indexer.kv_norm")         \
+    X(EXPERT_OF, "ffn_gate_tid2eid", "mlp.gate.tid2eid.")
 enum arch_role {
 #define X(role, ...) ROLE_##role,
     ARCH_ROLE_LIST(X) PER_HEAD_LIST(X)
 #undef X
+        N_ROLE_BIT,
+    ROLE_BEFORE_MORE = N_ROLE_BIT - 1,
+#define X(role, ...) ROLE_##role,
+    ARCH_MORE_ROLE_LIST(X)
+#undef X
         N_ROLE
 };
-#define ROLE_PER_HEAD0 (N_ROLE - N_PER_HEAD) /* the first of those of PER_HEAD_LIST */
-/* A role as a bit of a set. */
+#define ROLE_PER_HEAD0 (N_ROLE_BIT - N_PER_HEAD) /* the first of those of PER_HEAD_LIST */
+/* A role below N_ROLE_BIT as a bit of a set. */
 #define ARCH_BIT(role) ((uint64_t)1 << ROLE_##role)
-_Static_assert(N_ROLE <= 64, "a set of roles is one word");
-enum arch_global { GLOBAL_EMBED, GLOBAL_NORM, GLOBAL_HEAD };
+_Static_assert(N_ROLE_BIT <= 64, "a set of roles is one word");
+static inline bool arch_in(uint64_t set, int role)
+{
+    return role < N_ROLE_BIT && set >> role & 1;
+}
+/* HC_*: of the streams' head. */
+enum arch_global {
+    GLOBAL_EMBED,
+    GLOBAL_NORM,
+    GLOBAL_HEAD,
+    GLOBAL_HC_FN,
+    GLOBAL_HC_BASE,
+    GLOBAL_HC_SCALE,
+    N_GLOBAL
+};
 
 /* A role whose name differs from the table's. NULL: it does not. The list of an architecture ends
  * with role N_ROLE. "%d" in the HF name of an expert's matrix stands for its number. */
@@ -96,6 +136,8 @@ struct arch_naming {
     const struct arch_alias *alias; /* NULL = the table alone */
     int mtp_from; /* folders: layers from there on are "mtp.layers.0" and so on, and what an MTP
                      layer has beside a layer's is once in "mtp."; 0 = they are like the others */
+    bool bare;    /* folders: nothing is before "layers", and what is outside of them has names of
+                     its own ("embed.weight") */
 };
 
 /* The tensor's name within its block or layer, without a suffix; "" = that kind has none. */
@@ -104,7 +146,7 @@ const char *arch_role_name(const struct arch_naming *by, enum arch_role role);
  * experts that have tensors of their own, the first one's. */
 void arch_tensor_name(const struct arch_naming *by, enum arch_role role, int layer,
                       const char *suffix, char *buf, int n);
-const char *arch_global_name(enum io_kind kind, enum arch_global g);
+const char *arch_global_name(const struct arch_naming *by, enum arch_global g);
 
 /* A name in its parts. */
 struct arch_name {

@@ -101,6 +101,7 @@ struct arch {
     bool ffn_scale_unused;          /* by llama.cpp: see arch_scale_used */
     bool delta_packed, delta_tiled; /* see arch_packs_delta, arch_tiles_delta */
     bool mtp_apart; /* see mtp_from of arch_naming: folders have one such layer at most */
+    bool bare;    /* see struct arch_naming */
     bool no_keys; /* layers without keys: attention.head_count_kv may have zeros */
     int window_every; /* the window is in all but every n-th layer of a GGUF file without a pattern;
                          0 = in all */
@@ -174,6 +175,9 @@ sl_status arch_hf_bool(const struct json *o, const char *key, bool def, bool *ou
  * the others work on. */
 sl_status arch_hf_rope(const struct json *o, int n_rot, struct arch_cfg *c,
                        sl_err *err) BASE_MUST_USE;
+/* The same of that object s, called name. */
+sl_status arch_hf_rope_of(const struct json *o, const struct json *s, const char *name, int n_rot,
+                          struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* Dimensions of a head that are rotated: partial_rotary_factor, there or in rope_parameters (def
  * where neither has it), of the head. */
 sl_status arch_hf_n_rot(const struct json *o, double def, const struct arch_cfg *c, int *n_rot,
@@ -247,6 +251,8 @@ struct arch_keys {
 void arch_put_int(const struct arch_keys *k, const char *key, int64_t v);
 void arch_put_real(const struct arch_keys *k, const char *key, double v);
 void arch_put_ints(const struct arch_keys *k, const char *key, const int32_t *v, int n);
+/* n times that number. */
+void arch_put_reals(const struct arch_keys *k, const char *key, double v, int n);
 void arch_put_flag(const struct arch_keys *k, const char *key, bool v);
 /* Experts: how many, used, how wide, expert_weights_norm. Errors of a row's write_gguf: none. */
 sl_status arch_put_moe(const struct arch_cfg *c, const struct arch_keys *k,

@@ -19,12 +19,12 @@ static bool is_attention(int role)
 
 static bool is_biased(const struct arch_cfg *c, enum arch_role role)
 {
-    return c->biased >> role & 1;
+    return arch_in(c->biased, role);
 }
 
 bool arch_takes_bias(const struct arch_cfg *c, enum arch_role role)
 {
-    return is_biased(c, role) || (is_attention((int)role) && !c->kv_lora);
+    return is_biased(c, role) || (is_attention((int)role) && !c->kv_lora && !c->o_groups);
 }
 
 bool arch_must_bias(const struct arch_cfg *c, enum arch_role role)
@@ -84,7 +84,7 @@ static bool attention_reads(const struct arch_cfg *c, enum arch_role role)
     case ROLE_V_B: /* kv_b beside its parts says the same */
         return c->kv_lora > 0;
     default:
-        return c->per_head >> role & 1;
+        return arch_in(c->per_head, role);
     }
 }
 
@@ -120,9 +120,41 @@ static bool index_reads(const struct arch_cfg *c, const struct arch_name *id)
     return c->layer[id->layer].index == ARCH_INDEX_OWN;
 }
 
+/* Does a layer whose keys are values too have the role? */
+static bool ckv_reads(const struct arch_cfg *c, const struct arch_name *id)
+{
+    const struct arch_layer *l = &c->layer[id->layer];
+    switch (id->role) {
+    case ROLE_Q_A:
+    case ROLE_Q_A_NORM:
+    case ROLE_Q_B:
+    case ROLE_KV_A:
+    case ROLE_KV_A_NORM:
+    case ROLE_O_A:
+    case ROLE_O:
+        return true;
+    case ROLE_ENTRY_KV:
+    case ROLE_ENTRY_GATE:
+    case ROLE_ENTRY_APE:
+    case ROLE_ENTRY_NORM:
+        return l->ratio > 0;
+    case ROLE_INDEX_Q:
+    case ROLE_INDEX_W:
+    case ROLE_INDEX_ENTRY_KV:
+    case ROLE_INDEX_ENTRY_GATE:
+    case ROLE_INDEX_ENTRY_APE:
+    case ROLE_INDEX_ENTRY_NORM:
+        return l->index == ARCH_INDEX_OWN;
+    default:
+        return arch_in(c->per_head, id->role);
+    }
+}
+
 /* Does the layer have the role in place of its feed-forward network? */
 static bool mixer_reads(const struct arch_cfg *c, const struct arch_name *id)
 {
+    if (id->role >= ROLE_HC_ATTN_FN && id->role <= ROLE_HC_FFN_SCALE) return c->n_stream > 0;
+    if (c->layer[id->layer].mixer == ARCH_CKV) return ckv_reads(c, id);
     if (is_index(id->role)) return index_reads(c, id);
     bool delta = c->layer[id->layer].mixer == ARCH_DELTA;
     if (delta && (is_delta(id->role) || is_attention(id->role)))
@@ -142,7 +174,9 @@ static bool ffn_reads(const struct arch_cfg *c, const struct arch_name *id)
     case ROLE_ROUTER:
         return moe;
     case ROLE_ROUTER_BIAS:
-        return moe && c->route_bias;
+        return moe && c->route_bias && !c->layer[id->layer].hash;
+    case ROLE_EXPERT_OF:
+        return moe && c->layer[id->layer].hash;
     case ROLE_GATE_EXPS:
     case ROLE_UP_EXPS:
     case ROLE_GATE_UP_EXPS:
@@ -170,6 +204,7 @@ static bool bias_reads(const io_model *m, const struct arch_cfg *c, const struct
 static bool reads(const io_model *m, const struct arch_cfg *c, const struct arch_name *id)
 {
     bool hf = io_model_kind(m) == IO_HF;
+    if (id->global >= GLOBAL_HC_FN) return c->n_stream && !c->stream_mean;
     if (id->global >= 0) return id->global != GLOBAL_HEAD || !c->tied_head;
     bool mtp = id->layer >= c->n_layer; /* read or left out as a whole */
     if (id->layer >= c->n_layer + c->n_mtp) return false;
@@ -205,11 +240,11 @@ static bool same_values(const struct tensor *a, const struct tensor *b)
     return true;
 }
 
-bool arch_head_differs(const io_model *m)
+bool arch_head_differs(const io_model *m, const struct arch_cfg *c)
 {
-    const char *head = arch_global_name(IO_HF, GLOBAL_HEAD);
+    const char *head = arch_global_name(&c->naming, GLOBAL_HEAD);
     const struct tensor *t = io_find(m, head),
-                        *e = io_find(m, arch_global_name(IO_HF, GLOBAL_EMBED));
+                        *e = io_find(m, arch_global_name(&c->naming, GLOBAL_EMBED));
     if (io_model_pack(m)) return io_pack_find(io_model_pack(m), head) != NULL;
     if (!t) return io_has_weight(m, head);
     return e && e->data && t->data && tensor_dtype_is_weight(t->type) &&

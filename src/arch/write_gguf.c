@@ -32,6 +32,14 @@ void arch_put_ints(const struct arch_keys *k, const char *key, const int32_t *v,
         io_out_elem_i32(k->out, v[i]);
 }
 
+void arch_put_reals(const struct arch_keys *k, const char *key, double v, int n)
+{
+    char buf[128];
+    io_out_array(k->out, full(k, key, buf, sizeof buf), IO_F32, (uint64_t)n);
+    for (int i = 0; i < n; i++)
+        io_out_elem_f32(k->out, (float)v);
+}
+
 static sl_status put_rope(const struct arch_cfg *c, const io_model *src, const struct arch_keys *k,
                           sl_err *err)
 {
@@ -54,7 +62,7 @@ static sl_status put_rope(const struct arch_cfg *c, const io_model *src, const s
     if (!s || s->kind != JSON_OBJECT_K) s = text_json_get(o, "rope_scaling");
     SL_TRY(text_json_real(s, "mscale_all_dim", 0, &all, err));
     SL_TRY(text_json_real(s, "mscale", all, &one, err));
-    double usual = 0.1 * log(c->rope_factor) + 1, want = c->kv_lora && all > 0 ? 1 : usual;
+    double usual = c->entry_theta > 0 ? 1 : 0.1 * log(c->rope_factor) + 1, want = c->kv_lora && all > 0 ? 1 : usual;
     if (fabs(c->yarn_mscale / want - 1) > 1e-9)
         arch_put_real(k, "rope.scaling.attn_factor", c->yarn_mscale / want);
     if (!c->kv_lora) return SL_OK;

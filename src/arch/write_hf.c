@@ -52,7 +52,7 @@ static void put_rope(const struct arch_cfg *c, const io_model *src, struct json_
             arch_jw_real(w, "mscale", (double)(float)(log_mul * 10));
             arch_jw_real(w, "mscale_all_dim", (double)(float)(log_mul * 10));
         }
-        double usual = log_mul > 0 ? 1 : 0.1 * log(c->rope_factor) + 1;
+        double usual = log_mul > 0 || c->entry_theta > 0 ? 1 : 0.1 * log(c->rope_factor) + 1;
         if (fabs(c->yarn_mscale / usual - 1) > 1e-9)
             arch_jw_real(w, "attention_factor", c->yarn_mscale);
     }

@@ -53,7 +53,7 @@ static sl_status load_gqa(struct model *m, int il, struct layer *l, sl_err *err)
     for (int i = 0; i < N_PER_HEAD; i++) {
         enum arch_role r = (enum arch_role)(ROLE_PER_HEAD0 + i);
         float *v = NULL;
-        if (c->per_head >> r & 1) SL_TRY(model_load_role_vector(m, il, r, c->n_head, &v, err));
+        if (arch_in(c->per_head, r)) SL_TRY(model_load_role_vector(m, il, r, c->n_head, &v, err));
         l->per_head.of[i] = v;
     }
     SL_TRY(load_block_index(m, il, l, err));
@@ -246,7 +246,7 @@ struct want model_want_global(const struct model *m, enum arch_global g, enum ar
 {
     struct want w = {
         .role = role, .n = 1, .rows = m->cfg.n_vocab, .cols = m->cfg.d_model, .use = use};
-    snprintf(w.name, sizeof w.name, "%s", arch_global_name(m->kind, g));
+    snprintf(w.name, sizeof w.name, "%s", arch_global_name(&m->cfg.naming, g));
     return w;
 }
 
@@ -263,7 +263,7 @@ sl_status model_load_globals(struct model *m, sl_err *err)
     if (model_has_global(c, &m->dims, GLOBAL_EMBED))
         SL_TRY(load_global(m, GLOBAL_EMBED, ROLE_MTP_EMBED, DEV_USE_EMBED, &m->embed, err));
     if (!model_has_global(c, &m->dims, GLOBAL_HEAD)) return SL_OK;
-    SL_TRY(model_load_vector(m, arch_global_name(m->kind, GLOBAL_NORM), ROLE_MTP_HEAD_NORM,
+    SL_TRY(model_load_vector(m, arch_global_name(&c->naming, GLOBAL_NORM), ROLE_MTP_HEAD_NORM,
                              c->d_model, &m->norm, err));
     m->head = m->embed;
     if (!c->tied_head)
@@ -289,7 +289,7 @@ static sl_status load_mtp_embed(struct model *m, int il, dev_mat **out, sl_err *
     const struct arch_cfg *c = &m->cfg;
     struct want w = model_want(m, il, ROLE_MTP_EMBED, c->n_vocab, c->d_model, DEV_USE_EMBED);
     *out = m->embed;
-    if (!model_load_differs(m, w.name, arch_global_name(m->kind, GLOBAL_EMBED))) return SL_OK;
+    if (!model_load_differs(m, w.name, arch_global_name(&c->naming, GLOBAL_EMBED))) return SL_OK;
     return model_load_matrix(m, &w, out, err);
 }
 

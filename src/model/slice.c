@@ -167,7 +167,7 @@ struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_d
 {
     if (d->n_slot && model_part_of(role) == MODEL_EXPERTS)
         return slice_of_spread(c, d, role, rows);
-    if (c->per_head >> role & 1) return (struct model_slice){d->head0, d->n_head};
+    if (arch_in(c->per_head, role)) return (struct model_slice){d->head0, d->n_head};
     if (role == ROLE_INDEX_Q && c->index_blk) /* they choose for their key heads */
         return (struct model_slice){(int64_t)d->head_kv0 * c->d_index,
                                     (int64_t)d->n_head_kv * c->d_index};

@@ -54,7 +54,7 @@ void quant_name_in(const struct arch_naming *by, const struct arch_name *id, cha
 {
     buf[0] = 0;
     if (id->global >= 0)
-        snprintf(buf, (size_t)n, "%s", arch_global_name(by->kind, (enum arch_global)id->global));
+        snprintf(buf, (size_t)n, "%s", arch_global_name(by, (enum arch_global)id->global));
     else if (id->role >= 0 && arch_role_name(by, (enum arch_role)id->role)[0])
         arch_name_put(by, id, buf, n);
 }

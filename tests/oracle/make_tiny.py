@@ -34,6 +34,7 @@ import mtp_ref
 import tiny_gguf
 import tiny_hf
 import tiny_tok
+import tiny_v4
 from tiny_specs import QUANT, SPECS, TYPES
 
 T_FULL, T_TAIL, N_TAIL, T_LONG = 16, 56, 6, 700
@@ -64,7 +65,7 @@ def make_reference(out, name, spec, value, tmp):
     seqs = sequences(name, spec)
     ids = [s[0] for s in seqs]
     c, watch = tiny_hf.text_config(spec["config"]), None
-    if "index_topk" in c:
+    if "index_topk" in c and not tiny_v4.is_v4(c):
         watch = index_ref.Watch(name, c, value, lambda n: mtp_ref.angles(c, n))
     if tiny_hf.is_m3(c):
         watch = index_ref.WatchBlocks(name, c, value, tiny_hf.blocks_of(c))

@@ -11,6 +11,7 @@ from gguf import GGMLQuantizationType as Q
 
 from tiny_hf import (blocks_of, d_expert, has_delta, has_router_bias, head_dim, is_m3, is_moe,
                      layer_name, less_one, moe_names, n_expert, router_name, text_config, usual)
+import tiny_v4
 from tiny_specs import GGUF_ARCH, PERMUTED
 
 DENSE = (("gate_proj", "ffn_gate"), ("up_proj", "ffn_up"), ("down_proj", "ffn_down"))
@@ -165,6 +166,9 @@ def plan(c, w, legacy, n_layer):
                 out.append((f"{p}{b}_exps.bias", np.stack([w[n] for n in names]),
                             lambda x, names=names: dict(zip(names, x))))
 
+    if tiny_v4.is_v4(c):
+        tiny_v4.plan(c, w, out)
+        return out
     same("token_embd.weight", "model.embed_tokens.weight")
     same("output_norm.weight", "model.norm.weight")
     same("output.weight", "lm_head.weight")
@@ -285,6 +289,8 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
     wr.add_layer_norm_rms_eps(c["rms_norm_eps"])
     wr.add_vocab_size(c["vocab_size"])
     rp = dict(c.get("rope_scaling") or {}, **(c.get("rope_parameters") or {}))
+    if tiny_v4.is_v4(c):
+        rp = tiny_v4.rope(c)
     wr.add_rope_freq_base(float(rp.get("rope_theta", c.get("rope_theta", 10000.0))))
     kind = rp.get("rope_type", rp.get("type"))
     if kind == "yarn":
@@ -296,6 +302,9 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
         if (rp["beta_fast"], rp["beta_slow"]) != (32, 1):
             wr.add_rope_scaling_yarn_beta_fast(rp["beta_fast"])
             wr.add_rope_scaling_yarn_beta_slow(rp["beta_slow"])
+    if tiny_v4.is_v4(c):
+        tiny_v4.keys(wr, c)
+        return
     if "kv_lora_rank" not in c:
         wr.add_head_count_kv(c["num_key_value_heads"])
         wr.add_key_length(head_dim(c))
@@ -421,6 +430,8 @@ def q_of(gname, x, spec):
     short = base.split(".", 2)[-1] if base.startswith("blk.") else base
     exact = ("ffn_gate_inp", "exp_probs_b", "ssm_conv1d", "ffn_gate_inp_shexp", "ssm_a",
              "ssm_conv1d_q", "ssm_conv1d_k", "ssm_conv1d_v", "indexer.proj")
+    if short.startswith(("hc_", "output_hc_")) or short.endswith("_ape"):
+        return Q.F32
     if x.ndim == 1 or gname.endswith((".bias", ".ssm_a")) or short in exact or "norm" in short:
         return Q.F32
     t = spec.get("types")
@@ -443,6 +454,10 @@ def write(path, name, spec, w, tok, legacy=False, split=0, seed=7):
     tok(wr)
     values = {}
     for gname, x, back in plan(c, w, legacy, n_layer):
+        if x.dtype.kind == "i":
+            wr.add_tensor(gname, x.astype(np.int32))
+            values.update(back(x))
+            continue
         q = q_of(gname, x, spec)
         raw, val, scale = encode(q, x, rng, "_exps" in gname)
         if q in (Q.F32, Q.F16):

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+import tiny_v4
+
 TORCH = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
@@ -111,6 +113,8 @@ def layer_name(c, i):
 
 def is_f32(spec, n):
     """Is it stored in F32, whatever the matrices are?"""
+    if tiny_v4.is_v4(text_config(spec["config"])):
+        return tiny_v4.is_f32(n)
     return "e_score_correction_bias" in n or any(k in n for k in spec.get("f32", ()))
 
 
@@ -287,6 +291,9 @@ def weights(name, spec):
             mlp(p + "mlp.shared_expert.", c["shared_expert_intermediate_size"])
             mat(p + "mlp.shared_expert_gate.weight", 1, D, 1.5)
 
+    if tiny_v4.is_v4(c):
+        tiny_v4.weights(c, g, mat, vec, out)
+        return out
     mat("model.embed_tokens.weight", c["vocab_size"], D, D**0.5)
     for i in range(c["num_hidden_layers"]):
         layer(i)
@@ -412,6 +419,8 @@ def fuse_halves(stored):
 def store(spec, n, t):
     """({name: tensor as it is stored}, values that it stands for)"""
     base = n.removesuffix(".weight")
+    if not t.is_floating_point():
+        return {n: t}, t
     if spec.get("fp8") and is_fp8(n):
         q, s, v = fp8_pack(t)
         return {n: q, n + "_scale_inv": s}, v
@@ -430,6 +439,8 @@ def store(spec, n, t):
 
 
 def name_in_file(spec, n):
+    if spec.get("v4_words"):
+        return tiny_v4.in_words(n)
     for one, other in spec.get("renamed", {}).items():
         n = n.replace(one, other)
     if "inner" in spec and n.startswith("model."):
@@ -447,7 +458,7 @@ def write_folder(path, spec, w):
         stored.update({name_in_file(spec, k): x for k, x in got.items()})
     if text_config(spec["config"])["model_type"] == "gpt_oss":
         fuse_gpt_oss(stored, value, spec.get("mxfp4"))
-    if text_config(spec["config"])["model_type"] == "qwen3_5_moe_text":
+    if text_config(spec["config"])["model_type"] == "qwen3_5_moe_text" or spec.get("v4_words"):
         fuse_halves(stored)
     for n, shape in spec.get("beside", {}).items():
         stored[n] = torch.full(shape, 0.5, dtype=TORCH[spec["dtype"]])
@@ -516,8 +527,8 @@ def reference(spec, value, work, seqs, dtype=torch.float32, watch=None):
     bad = {k: v for k, v in info.items() if v}
     assert not bad, bad
     sd = model.state_dict()
-    assert torch.equal(sd["model.embed_tokens.weight"].float(),
-                       keep["model.embed_tokens.weight"]), "weights were not loaded"
+    embed = keep["embed.weight" if tiny_v4.is_v4(plain) else "model.embed_tokens.weight"]
+    assert torch.equal(sd["model.embed_tokens.weight"].float(), embed), "weights were not loaded"
     if watch:
         watch(model)
     out, hidden = [], []

@@ -33,7 +33,8 @@ GGUF_ARCH = {
     "deepseek_v32": "deepseek32",
     "glm_moe_dsa": "glm-dsa",
     "minimax_m3_vl_text": "minimax-m3",
-    "kimi_linear": "kimi-linear"
+    "kimi_linear": "kimi-linear",
+    "deepseek_v4": "deepseek4"
 }
 PERMUTED = ("llama", "mistral")
 
@@ -57,6 +58,19 @@ def llama(**kw):
 
 def deepseek(n, **kw):
     return base(f"DeepseekV{n}ForCausalLM", f"deepseek_v{n}", attention_bias=False, **kw)
+
+
+def deepseek4(**kw):
+    """Clamps that bite, limits of positions that sequences pass."""
+    c = dict(hidden_size=64, num_attention_heads=4, num_key_value_heads=1, head_dim=32,
+             qk_rope_head_dim=16, q_lora_rank=40, o_groups=2, o_lora_rank=24,
+             moe_intermediate_size=32, n_routed_experts=6, num_experts_per_tok=2,
+             n_shared_experts=1, norm_topk_prob=True, scoring_func="sqrtsoftplus",
+             topk_method="noaux_tc", routed_scaling_factor=1.5, swiglu_limit=1.5, hc_mult=4,
+             hc_sinkhorn_iters=20, hc_eps=1e-6, sliding_window=16, index_n_heads=2,
+             index_head_dim=32, index_topk=6, num_nextn_predict_layers=1, rope_theta=10000.0,
+             compress_rope_theta=160000.0, rope_scaling=dict(type="yarn", **YARN))
+    return deepseek(4, **dict(c, **kw))
 
 
 def glm(**kw):
@@ -533,6 +547,17 @@ SPECS = {
                     linear_num_heads=3, linear_conv_kernel_dim=3, n_group=2, topk_group=1,
                     num_local_experts=8, num_experts_per_tok=2, n_shared_experts=2,
                     routed_scaling_factor=1.5, dtype="float16")),
+    # DeepSeek-V4's windows alone, in transformers' words and its own: streams, experts by the id
+    "deepseek_v4_window": dict(
+        dtype="BF16", tok="deepseek-v3", gguf=["plain"], v4_words=True,
+        config=deepseek4(num_hidden_layers=3, hc_mult=2, hc_sinkhorn_iters=7, hc_eps=1e-5,
+                         layer_types=["sliding_attention"] * 3,
+                         mlp_layer_types=["hash_moe", "moe", "moe"])),
+    # all kinds of layers, in its makers' words
+    "deepseek_v4": dict(
+        dtype="BF16", tok="deepseek-v3", shards=2, gguf=["plain"], mid=280,
+        config=deepseek4(num_hidden_layers=5, compress_ratios=[0, 4, 128, 4, 0, 0],
+                         num_hash_layers=2)),
 }
 
 # Quantised GGUF files: a spec like those above (not written as a folder) and the type of each
