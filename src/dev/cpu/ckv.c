@@ -3,16 +3,9 @@
  * a token with heads in lanes; its rows are counted from the first one that it sees, the window's
  * and then the entries', each in spans of their own. So what a token computes depends on nothing
  * else. */
-#include "dev/cpu/attn.h"
-#include "dev/cpu/cpu.h"
-#include "dev/cpu/kv_page.h"
-#include "dev/cpu/mla.h"
+#include "dev/cpu/ckv.h"
 
-struct ckv {
-    const struct dev_attn_ckv *p;
-    const struct cpu_kv *kv, *more; /* more: NULL where there are no entries */
-    int ldx, d16;
-};
+#include "dev/cpu/attn.h"
 
 /* What a token sees: n_pos positions from pos0 on, n_entry entries, all from the first one on or
  * those of pick. */
@@ -39,6 +32,32 @@ static int spans_of(int n)
     return (n + VEC_SPAN - 1) / VEC_SPAN;
 }
 
+struct ckv_span dev_cpu_ckv_span(const struct cpu_span_job *j, const struct cpu_unit *u, int span)
+{
+    const struct ckv *a = j->op;
+    struct seen s = seen_of(a, j->b, u->tok0);
+    int n_win = spans_of(s.n_pos), at = (span < n_win ? span : span - n_win) * VEC_SPAN;
+    int n = BASE_MIN((span < n_win ? s.n_pos : s.n_entry) - at, VEC_SPAN);
+    return (struct ckv_span){a, j->b, u->seq, n, at, span >= n_win, s.pos0, s.pick};
+}
+
+const uint8_t *dev_cpu_ckv_row(const struct ckv_span *s, int i, int *n)
+{
+    const struct ckv *a = s->a;
+    int at = s->at + i;
+    if (s->entries) {
+        const struct cpu_kv *kv = a->more;
+        struct cpu_entry e =
+            dev_cpu_entry_at(kv, a->p->more_layer, s->b, s->seq, s->pick ? s->pick[at] : at);
+        int left = dev_cpu_part(kv, a->p->more_layer)->n_row - e.row;
+        *n = s->pick ? 1 : BASE_MIN(s->n - i, left);
+        return e.page + (size_t)e.row * kv->row_bytes;
+    }
+    int pos = s->pos0 + at, in = pos % a->kv->blk_tok;
+    *n = BASE_MIN(s->n - i, a->kv->blk_tok - in);
+    return dev_cpu_page_of(a->kv, a->p->layer, s->b, s->seq, pos) + (size_t)in * a->kv->row_bytes;
+}
+
 struct ckv_mem {
     float *q, *s, *x; /* q [d][lanes], s [SPAN][lanes], x [SPAN][ldx] */
 };
@@ -56,8 +75,8 @@ void dev_cpu_ckv_need(const struct dev_shapes *p, int *n_row, int *ldo, size_t *
     int d = p->ckv_d, ldx = dev_cpu_row_ld(dev_cpu_round16(d), 4);
     *n_row = CPU_LANES;
     *ldo = dev_cpu_round16(d);
-    *mem_floats =
-        (size_t)(d + VEC_SPAN) * CPU_LANES + (size_t)VEC_SPAN * (size_t)ldx + 64;
+    *mem_floats = (size_t)(d + VEC_SPAN) * CPU_LANES + (size_t)VEC_SPAN * (size_t)ldx + 64;
+    *mem_floats = BASE_MAX(*mem_floats, dev_cpu_ckv16_floats(d) + 64);
 }
 
 static void begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, float *mem)
@@ -76,58 +95,27 @@ static void begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_
     }
 }
 
-/* Rows of n positions from pos on, f32, to x. */
-static void widen_window(struct cpu *c, const struct cpu_span_job *j, int seq, int pos, int n,
-                         float *x)
-{
-    const struct ckv *a = j->op;
-    const struct cpu_kv *kv = a->kv;
-    for (int k; n > 0; n -= k, pos += k, x += (int64_t)k * a->ldx) {
-        int in = pos % kv->blk_tok;
-        k = BASE_MIN(n, kv->blk_tok - in);
-        const uint8_t *page = dev_cpu_page_of(kv, a->p->layer, j->b, seq, pos);
-        c->k.get_v(kv->t, page + (size_t)in * kv->row_bytes, (int64_t)kv->row_bytes, k, kv->s.d_k,
-                   x, a->ldx);
-    }
-}
-
-/* The same of entries i to end of those that a token sees. */
-static void widen_entries(struct cpu *c, const struct cpu_span_job *j, int seq,
-                          const struct seen *s, int i, int end, float *x)
-{
-    const struct ckv *a = j->op;
-    const struct cpu_kv *kv = a->more;
-    for (; i < end; i++, x += a->ldx) {
-        int w = s->pick ? s->pick[i] : i;
-        struct cpu_entry e = dev_cpu_entry_at(kv, a->p->more_layer, j->b, seq, w);
-        c->k.get_v(kv->t, e.page + (size_t)e.row * kv->row_bytes, (int64_t)kv->row_bytes, 1,
-                   kv->s.d_k, x, a->ldx);
-    }
-}
-
 static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                      const int where[2], float *mem, struct cpu_part out)
 {
     const struct ckv *a = j->op;
-    int d = a->p->d, ld = dev_cpu_round16(u->n_head), n_win, i = where[0];
-    struct seen s = seen_of(a, j->b, u->tok0);
+    int d = a->p->d, ld = dev_cpu_round16(u->n_head);
+    struct ckv_span s = dev_cpu_ckv_span(j, u, where[0]);
     struct ckv_mem m = carve(mem, d);
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES];
     float mx[CPU_LANES], l[CPU_LANES];
-    n_win = spans_of(s.n_pos);
-    int at = (i < n_win ? i : i - n_win) * VEC_SPAN;
-    int n = BASE_MIN((i < n_win ? s.n_pos : s.n_entry) - at, VEC_SPAN);
-    if (i < n_win)
-        widen_window(c, j, u->seq, s.pos0 + at, n, m.x);
-    else
-        widen_entries(c, j, u->seq, &s, at, at + n, m.x);
-    c->k.gemm_f32(m.x, a->ldx, 1, m.q, ld, m.s, ld, n, ld / 16, d, 0);
+    for (int i = 0, n; i < s.n; i += n) {
+        const uint8_t *row = dev_cpu_ckv_row(&s, i, &n);
+        c->k.get_v(a->kv->t, row, (int64_t)a->kv->row_bytes, n, d, m.x + (int64_t)i * a->ldx,
+                   a->ldx);
+    }
+    c->k.gemm_f32(m.x, a->ldx, 1, m.q, ld, m.s, ld, s.n, ld / 16, d, 0);
     for (int h = 0; h < CPU_LANES; h++)
-        hi[h] = n;
-    c->k.span_col_f32(m.s, ld, n, ld / 16, lo, hi, mx, l);
+        hi[h] = s.n;
+    c->k.span_col_f32(m.s, ld, s.n, ld / 16, lo, hi, mx, l);
     memcpy(out.m, mx, sizeof(float) * (size_t)u->n_head);
     memcpy(out.l, l, sizeof(float) * (size_t)u->n_head);
-    c->k.gemm_f32(m.s, 1, ld, m.x, a->ldx, out.o, j->ldo, u->n_head, a->d16 / 16, n, 0);
+    c->k.gemm_f32(m.s, 1, ld, m.x, a->ldx, out.o, j->ldo, u->n_head, a->d16 / 16, s.n, 0);
 }
 
 static void end(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
@@ -175,6 +163,11 @@ void dev_cpu_attn_ckv(dev *d, const struct dev_step *b, const struct dev_attn_ck
     j.span = span_run;
     j.end = end;
     j.mem_floats = (size_t)(p->d + VEC_SPAN) * CPU_LANES + (size_t)VEC_SPAN * (size_t)a.ldx;
+    if (dev_cpu_bf16_attn(c, a.kv->t)) {
+        j.begin = dev_cpu_ckv16_begin;
+        j.span = dev_cpu_ckv16_span;
+        j.mem_floats = dev_cpu_ckv16_floats(p->d);
+    }
     j.n_unit = make_units(c, &a, b, &work);
     j.products.flops = 4.0 * work * p->n_head * p->d;
     dev_cpu_spans(c, &j);
