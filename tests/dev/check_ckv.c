@@ -17,6 +17,7 @@ struct ckv_case {
     dev *d;
     dev_kv *kv;
     enum dev_kv_type type;
+    bool coarse; /* queries and weights are rounded to bf16 */
     int S, len[SEQS], blk_tok, n_blk, ld, window, keep;
     int H, dk, n_rot, n_index, top;
     int raw[2], at[2], plain; /* layers: of group 1, and of group 0, of fine and coarse; of none */
@@ -56,10 +57,10 @@ static void open_sequences(struct ckv_case *c)
     c->ld = max / c->blk_tok + 1;
     c->n_blk = c->S * c->ld + 2;
     int32_t *perm = get_mem(sizeof *perm * (size_t)c->n_blk);
-    for (int g = 0; g < 2; g++) {
+    for (int i = 0; i < 2; i++) {
         shuffled(perm, c->n_blk);
-        c->table[g] = get_mem(sizeof *perm * (size_t)(c->S * c->ld));
-        memcpy(c->table[g], perm, sizeof *perm * (size_t)(c->S * c->ld));
+        c->table[i] = get_mem(sizeof *perm * (size_t)(c->S * c->ld));
+        memcpy(c->table[i], perm, sizeof *perm * (size_t)(c->S * c->ld));
         c->spare = perm[c->S * c->ld];
     }
     for (int s = 0; s < c->S; s++) {
@@ -125,7 +126,7 @@ static void open_device(struct ckv_case *c, int trial)
 {
     static const enum dev_acts acts[] = {DEV_ACTS_F32, DEV_ACTS_AUTO};
     struct made *f = &c->m[FINE], *k = &c->m[KEYS], *o = &c->m[COARSE];
-    MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 3, .acts = acts[trial / 4 % 2]},
+    MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 3, .acts = acts[c->coarse]},
                   &c->d, &err_));
     int raw = dev_compress_raw(f->d, true) + dev_compress_raw(k->d, true), n = rand_int(1, 2);
     struct dev_kv_shape s = {c->type, c->blk_tok, 2, {{0}}};
@@ -150,6 +151,7 @@ static void open_device(struct ckv_case *c, int trial)
 static void open_case(struct ckv_case *c, int trial)
 {
     c->type = (enum dev_kv_type)(trial % 4);
+    c->coarse = trial / 4 % 2;
     c->H = trial % 5 == 1 ? 72 : rand_int(1, 20);
     c->n_rot = 2 * rand_int(1, 8);
     c->dk = c->n_rot + rand_int(0, 60);
@@ -241,9 +243,9 @@ static struct results run(struct ckv_case *c, bool whole)
 {
     struct results r = {0};
     int pos0[SEQS] = {0}, n_new[SEQS], left = 1;
-    for (int g = 0; g < 2; g++)
+    for (int k = 0; k < 2; k++)
         for (int i = 0; i < c->n_blk; i++)
-            dev_kv_poison(c->d, c->kv, g, i);
+            dev_kv_poison(c->d, c->kv, k, i);
     for (int s = 0; s < c->S; s++) {
         for (int i = 0; i < KINDS; i++)
             r.y[i][s] = get_mem(sizeof(float) * (size_t)(c->len[s] * c->H * c->dk));
@@ -253,8 +255,8 @@ static struct results run(struct ckv_case *c, bool whole)
         int n = 0, most = rand_int(0, 2) ? 9 : 200;
         left = 0;
         for (int s = 0; s < c->S; s++) {
-            int all = c->len[s] - pos0[s];
-            n_new[s] = whole ? all : BASE_MIN(all, rand_int(0, most));
+            int all = c->len[s] - pos0[s], some = rand_int(0, most);
+            n_new[s] = whole ? all : BASE_MIN(all, some);
             n += n_new[s];
             left |= n_new[s] < all;
         }
@@ -332,7 +334,7 @@ static void check_token(const struct ckv_case *c, int layer, int seq, int pos,
     double y[128], tol[128];
     int h = rand_int(0, c->H - 1);
     struct query f = {.hi = a.n_pos + n_e, .d = c->dk, .dv = c->dk, .scale = (double)0.3f};
-    f.u16 = n_e ? entry_unit(c->type) : 0;
+    f.u16 = BASE_MAX(n_e ? entry_unit(c->type) : 0, c->coarse ? U16 : 0);
     f.q = c->q[seq] + (int64_t)pos * n + (int64_t)h * c->dk;
     f.sink = layer == COARSE ? NULL : c->sink + h;
     f.key = f.value = value;
@@ -358,7 +360,7 @@ static double score(const struct ckv_case *c, int seq, int pos, int w, double *t
             all += fabs((double)q[i]) * (fabs(e[i]) + 1);
         }
         sum += by * fmax(dot, 0);
-        *tol += fabs(by) * 2 * entry_unit(c->type) * all;
+        *tol += fabs(by) * 2 * (entry_unit(c->type) + (c->coarse ? U16 : 0)) * all;
     }
     return sum;
 }

@@ -101,7 +101,7 @@ static void make(struct cpu *c, void *arg, int t, int worker)
     const struct dev_compress *p = j->p;
     int pos = j->b->pos[t], w = pos / p->every, seq = c->seq_of[t];
     const float *row[DEV_ENTRY_EVERY];
-    struct entry_mem m;
+    struct entry_mem m = {0};
     if ((pos + 1) % p->every) return;
     (void)carve(c->scratch[worker].attn, p->d, p->n_rot, &m);
     int n = rows_of(j, seq, w, row);
