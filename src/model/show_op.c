@@ -280,8 +280,9 @@ static void show_compress(struct shown *s, const struct dev_compress *p)
     whole(s, "width", p->d);
     yes(s, "index", p->index);
     yes(s, "overlap", p->overlap);
-    SAY(s, "cache = %s of %s, weighed by %s: one of %d tokens%s", p->index ? "index keys" : "entries",
-        NAME(s, p->c), NAME(s, p->z), p->every, p->overlap ? " and of those before" : "");
+    SAY(s, "cache = %s of %s, weighed by %s: one of %d tokens%s",
+        p->index ? "index keys" : "entries", NAME(s, p->c), NAME(s, p->z), p->every,
+        p->overlap ? " and of those before" : "");
 }
 
 static void show_ckv(struct shown *s, const struct dev_attn_ckv *p)
@@ -294,9 +295,8 @@ static void show_ckv(struct shown *s, const struct dev_attn_ckv *p)
     real(s, "scale", p->scale);
     whole(s, "window", p->n_window);
     whole(s, "tokens", p->every);
-    SAY(s, "%s = attention of %s over cache, keys that are values: %d heads of %d, scale %g, window "
-        "%d",
-        NAME(s, p->y), NAME(s, p->q), p->n_head, p->d, (double)p->scale, p->n_window);
+    SAY(s, "%s = attention of %s over cache, keys that are values: ", NAME(s, p->y), NAME(s, p->q));
+    SAY(s, "%d heads of %d, scale %g, window %d", p->n_head, p->d, (double)p->scale, p->n_window);
     yes(s, "sinks", p->sink);
     if (p->sink) SAY(s, ", sinks");
     if (p->every) SAY(s, ", entries of %d tokens", p->every);

@@ -5,7 +5,8 @@
 #include "check_attn.h"
 
 #define SEQS 3
-#define KINDS 3 /* what entries are of: attention that chooses, its index keys, attention that sees all */
+/* What entries are of: attention that chooses, its index keys, attention that sees all. */
+#define KINDS 3
 enum { FINE, KEYS, COARSE };
 
 /* What a kind's entries are made of: c, z [len][wide] of each sequence. */
@@ -131,7 +132,8 @@ static void open_device(struct ckv_case *c, int trial)
     int raw = dev_compress_raw(f->d, true) + dev_compress_raw(k->d, true), n = rand_int(1, 2);
     struct dev_kv_shape s = {c->type, c->blk_tok, 2, {{0}}};
     s.group[0] = (struct dev_kv_group){
-        DEV_KV_PAGED, n + 2, c->n_blk, 1, c->dk, 0, 0, {{n, f->every, k->d, 0}, {2, o->every, 0, 0}}};
+        DEV_KV_PAGED, n + 2, c->n_blk, 1,
+        c->dk,        0,     0,        {{n, f->every, k->d, 0}, {2, o->every, 0, 0}}};
     s.group[1] = (struct dev_kv_group){
         DEV_KV_WINDOW, n + 3, c->n_blk, 1,
         c->dk,         0,     0,        {{1, 1, 0, 0}, {n, 1, 0, raw}, {2, 1, 0, 2 * o->d}}};
@@ -145,7 +147,8 @@ static void open_device(struct ckv_case *c, int trial)
         op[4 + i] = (struct dev_op){.kind = DEV_OP_attn_ckv, .u.attn_ckv = attn_of(c, i)};
     }
     MUST(dev_reserve(c->d, op, 7,
-                     &(struct dev_limits){.n_tok = SEQS * 420, .n_seq = SEQS, .n_ctx = 420}, &err_));
+                     &(struct dev_limits){.n_tok = SEQS * 420, .n_seq = SEQS, .n_ctx = 420},
+                     &err_));
 }
 
 static void open_case(struct ckv_case *c, int trial)
@@ -273,7 +276,8 @@ static struct results run(struct ckv_case *c, bool whole)
 static void entry(const struct ckv_case *c, int kind, int seq, int w, double *e)
 {
     const struct made *m = &c->m[kind];
-    int d = m->d, first = (m->overlap ? BASE_MAX(w - 1, 0) : w) * m->every, end = (w + 1) * m->every;
+    int d = m->d, end = (w + 1) * m->every;
+    int first = (m->overlap ? BASE_MAX(w - 1, 0) : w) * m->every;
     double square = 0;
     for (int i = 0; i < d; i++) {
         double sum = 0, all = 0;
@@ -385,7 +389,8 @@ static void check_pick(const struct ckv_case *c, int seq, int pos, const int32_t
         else
             best = fmax(best, x - tol);
     }
-    if (best > worst) FAIL("index: position %d: a score of %g left out, %g taken", pos, best, worst);
+    if (best > worst)
+        FAIL("index: position %d: a score of %g left out, %g taken", pos, best, worst);
 }
 
 void check_ckv(void)

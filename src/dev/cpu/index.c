@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which positions a token's attention sees, or which blocks each of its heads does, or which
  * entries, that are counted here as positions are. Scores are made in chunks of positions, so that
- * one token's work is shared out too; then the largest are found by their bits, eleven at a time. A score is a chain of its own, heads rising, so it does not depend
- * on the others; a block's is one of its positions'. Products are on what attention's are: bf16
- * where the CPU has it, else f32. */
+ * one token's work is shared out too; then the largest are found by their bits, eleven at a time.
+ * A score is a chain of its own, heads rising, so it does not depend on the others; a block's is
+ * one of its positions'. Products are on what attention's are: bf16 where the CPU has it, else f32.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -112,8 +113,8 @@ static void gather(const struct cpu *c, const struct index_job *j, int seq, int 
         keys16(kv, keys, d, one);
         for (int l = 0; l < k; l++)
             for (int x = 0; x < pair; x++)
-                memcpy(m->k + ((i + l) / 16 * pair + x) * 32 + (i + l) % 16 * 2, one + x * 32 + l * 2,
-                       2 * sizeof *one);
+                memcpy(m->k + ((i + l) / 16 * pair + x) * 32 + (i + l) % 16 * 2,
+                       one + x * 32 + l * 2, 2 * sizeof *one);
     }
 }
 
