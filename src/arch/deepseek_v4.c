@@ -16,11 +16,13 @@
 #define COARSE_WORD "heavily_compressed_attention"
 #define WINDOW_WORD "sliding_attention"
 #define STREAM_MAX 8
+#define ENTRY_MOST 128 /* tokens of an entry; where they overlap half of them */
 
 /* What no file says. MTP layers, which transformers leaves too, are left. */
 static void set_fixed(struct arch_cfg *c)
 {
     c->per_head = ARCH_BIT(SINKS);
+    c->unshared = "one head of keys for all";
     c->rope_style = ARCH_ROPE_PAIRS;
     c->index_rope = ARCH_ROPE_PAIRS;
     c->route_root = c->route_norm = c->route_bias = true;
@@ -40,6 +42,21 @@ static sl_status check(const struct arch_cfg *c, sl_err *err)
         return SL_FAIL(err, UNSUPPORTED, "%d key heads: one is supported", c->n_head_kv);
     if (c->n_head % c->o_groups)
         return SL_FAIL(err, FORMAT, "%d groups of %d heads", c->o_groups, c->n_head);
+    for (int i = 0; i < c->n_layer; i++) {
+        const struct arch_layer *l = &c->layer[i], *k = l;
+        int most = l->index == ARCH_INDEX_OWN ? ENTRY_MOST / 2 : ENTRY_MOST;
+        if (l->ratio > most || (l->ratio && ENTRY_MOST % l->ratio))
+            return SL_FAIL(err, UNSUPPORTED,
+                           "layer %d has entries of %d tokens: powers of two up to %d are supported",
+                           i, l->ratio, most);
+        while (k > c->layer && (!k->ratio || k->index != l->index || k == l))
+            k--;
+        if (l->ratio && k->ratio && k->index == l->index && k->ratio != l->ratio)
+            return SL_FAIL(err, UNSUPPORTED,
+                           "layers %d and %d have entries of %d and %d tokens: there are one of "
+                           "each kind",
+                           (int)(k - c->layer), i, k->ratio, l->ratio);
+    }
     if (c->n_index && (c->d_index < c->n_rot || c->d_index % 8))
         return SL_FAIL(err, UNSUPPORTED,
                        "indexer heads of %d, of which %d are rotated: multiples of 8 that hold "

@@ -343,6 +343,24 @@ int64_t dev_kv_bytes(const dev *d, const struct dev_kv_shape *s)
     return d->cls->kv_bytes(d, s);
 }
 
+/* Layers that are not alike: they are all of the group's, and blocks whole windows, or windows
+ * whole blocks. */
+static sl_status check_parts(const struct dev_kv_shape *s, const struct dev_kv_group *g,
+                             sl_err *err)
+{
+    int n = 0;
+    for (int i = 0; i < DEV_KV_PARTS && g->part[i].every; i++) {
+        const struct dev_kv_part *p = &g->part[i];
+        n += p->n_layer;
+        if (p->every < 1 || (s->blk_tok % p->every && p->every % s->blk_tok) || p->d_i < 0 ||
+            p->d_raw < 0 || p->n_layer < 0 || g->d_v || g->d_i)
+            return SL_FAIL(err, REQUEST, "kv cache: rows of %d positions in blocks of %d", p->every,
+                           s->blk_tok);
+    }
+    if (!g->part[0].every || n == g->n_layer) return SL_OK;
+    return SL_FAIL(err, REQUEST, "kv cache: %d of %d layers", n, g->n_layer);
+}
+
 static sl_status check_kv(const struct dev_kv_shape *s, sl_err *err)
 {
     if (s->n_group < 1 || s->n_group > DEV_KV_GROUPS)
@@ -353,6 +371,7 @@ static sl_status check_kv(const struct dev_kv_shape *s, sl_err *err)
                        s->blk_tok);
     for (int i = 0; i < s->n_group; i++) {
         const struct dev_kv_group *g = &s->group[i];
+        SL_TRY(check_parts(s, g, err));
         if (g->n_layer < 0 || g->n_blk < 1 || g->n_head < 1 || g->d_k < 1 || g->d_v < 0 ||
             (g->d_v == 0 && g->n_head != 1))
             return SL_FAIL(err, REQUEST, "kv cache: %d layers, %d blocks, %d heads of %d and %d",

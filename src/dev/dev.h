@@ -18,6 +18,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "dev/ckv.h"
 #include "dev/delta.h"
 #include "dev/index.h"
 #include "dev/ranks.h"
@@ -276,6 +277,7 @@ struct dev_kv_group {
     int d_k;     /* GQA: head width. MLA: latent + rope (576), keys and values share the row */
     int d_v;     /* GQA: value width. MLA: 0 */
     int d_i;     /* width of an index key (dev_index) of every position; 0 = there is none */
+    struct dev_kv_part part[DEV_KV_PARTS]; /* of layers that differ; else every is 0 */
 };
 struct dev_kv_shape {
     enum dev_kv_type type;
@@ -467,8 +469,8 @@ struct dev_matmul_heads {
     int64_t ldy, ldy_h;
 };
 /* Rotate pairs of the first n_rot of each head's d values in place. style 0: half-split (i, i +
- * n_rot/2); 1: interleaved (2i, 2i+1). Angle of pair i at position p: p * freq[i]; sin and cos
- * times mscale. x [T, H, ...] with strides. */
+ * n_rot/2); 1: interleaved (2i, 2i+1). Angle of pair i at position p: p * freq[i], with back its
+ * negative; sin and cos times mscale. x [T, H, ...] with strides. */
 struct dev_rope {
     float *x; /* freq keeps its contents while the device lives: angles are cached by its address */
     int n_head;
@@ -476,6 +478,7 @@ struct dev_rope {
     int n_rot, style;
     const float *freq; /* [n_rot/2], host */
     float mscale;
+    bool back;
 };
 /* Store the step's keys and values: k [T, C, d_k], v [T, C, d_v] (MLA: k = [latent | rope], no v);
  * i: NULL, or keys of an index [T, d_i]. */

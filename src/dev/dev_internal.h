@@ -18,6 +18,7 @@ struct dev_shapes {
     int index_heads, index_d, index_top;  /* of an indexer: the most of each, of positions that a
                                              token sees; 0 = there is none */
     int index_score, index_list;          /* of a token: scores; blocks that are chosen */
+    int ckv_d, entry_d; /* of attention over rows that are keys and values, of entries */
     int n_layer;                          /* MLA: of the cache's group, as far as it is used */
     int head_cols;                        /* of products by head */
     int delta_k, delta_v;                 /* of a key head, and of all value heads of one */

@@ -19,11 +19,15 @@ typedef struct dev_kv dev_kv;
  * `top` blocks of blk positions, the first of which is 0, with the largest score, in pick[t, h]. A
  * block's score is the largest q[t, h] k[s] of its positions s <= p; that of the last n_local ones,
  * up to the block of p, is larger than any. A token at a position below top * blk sees all, and its
- * rows stay as they are. */
+ * rows stay as they are.
+ *
+ * every > 0, with blk 0, of entries (dev/ckv.h): as of positions, but s counts the index keys of
+ * entries, of which (p + 1) / every are whole; a token with at most `top` of them sees all. */
 struct dev_index {
     const dev_kv *kv;
     int group, layer, n_head, d, top;
     int blk, n_local; /* blk: 16, 32, 64 or 128; n_local: at most top */
+    int every;
     const float *q;   /* [T, n_head, d] */
     const float *w;   /* [T, n_head]; NULL with blk */
     int32_t *pick;    /* [T, top], with blk [T, n_head, top] */
@@ -31,7 +35,13 @@ struct dev_index {
 /* Scores of a token at the last of so many positions. */
 static inline int dev_index_scores(const struct dev_index *p, int n_ctx)
 {
+    if (p->every) return n_ctx / p->every;
     return p->blk ? p->n_head * ((n_ctx + p->blk - 1) / p->blk) : n_ctx;
+}
+/* Of them, those that a token at position pos has. */
+static inline int dev_index_seen(const struct dev_index *p, int pos)
+{
+    return p->every ? (pos + 1) / p->every : p->blk ? pos / p->blk + 1 : pos + 1;
 }
 
 /* What of the context attention with keys and values per head sees: a token at a position from

@@ -16,6 +16,8 @@
     OP(attn, dev_attn)                                                                             \
     OP(index, dev_index)                                                                           \
     OP(attn_mla, dev_attn_mla)                                                                     \
+    OP(compress, dev_compress)                                                                     \
+    OP(attn_ckv, dev_attn_ckv)                                                                     \
     OP(scan, dev_scan)                                                                             \
     OP(delta, dev_delta)                                                                           \
     OP(gate, dev_gate)                                                                             \

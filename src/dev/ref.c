@@ -67,6 +67,12 @@ static const struct dev_ref attn_mla_refs[] = {KV(dev_attn_mla, kv),
                                                BUF(dev_attn_mla, pick),
                                                FOUR(MAT, dev_attn_mla, next),
                                                END};
+static const struct dev_ref compress_refs[] = {
+    KV(dev_compress, kv),   BUF(dev_compress, c),    BUF(dev_compress, z),
+    BUF(dev_compress, ape), BUF(dev_compress, norm), END};
+static const struct dev_ref attn_ckv_refs[] = {KV(dev_attn_ckv, kv), BUF(dev_attn_ckv, q),
+                                               BUF(dev_attn_ckv, y), BUF(dev_attn_ckv, sink),
+                                               BUF(dev_attn_ckv, pick), END};
 static const struct dev_ref scan_refs[] = {KV(dev_scan, kv), BUF(dev_scan, x), BUF(dev_scan, y),
                                            END};
 static const struct dev_ref delta_refs[] = {

@@ -22,7 +22,7 @@ static void add_index(struct dev_shapes *s, const struct dev_index *p)
 {
     at_least(&s->index_heads, p->n_head);
     at_least(&s->index_d, p->d);
-    at_least(&s->index_top, p->top * BASE_MAX(p->blk, 1));
+    at_least(&s->index_top, p->top * BASE_MAX(BASE_MAX(p->blk, p->every), 1));
     at_least(&s->index_score, dev_index_scores(p, s->max.n_ctx));
     at_least(&s->index_list, p->blk ? p->n_head * p->top : 0);
 }
@@ -56,6 +56,14 @@ static void add(struct dev_shapes *s, const struct dev_op *op)
         break;
     case DEV_OP_attn_mla:
         add_mla(s, &op->u.attn_mla);
+        break;
+    case DEV_OP_compress:
+        at_least(&s->entry_d, op->u.compress.d);
+        at_least(&s->n_rot, op->u.compress.n_rot);
+        break;
+    case DEV_OP_attn_ckv:
+        at_least(&s->n_head, op->u.attn_ckv.n_head);
+        at_least(&s->ckv_d, op->u.attn_ckv.d);
         break;
     case DEV_OP_index:
         add_index(s, &op->u.index);

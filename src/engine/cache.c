@@ -10,7 +10,7 @@ int engine_kv_window(const struct arch_cfg *c)
 {
     int w = 0;
     for (int i = 0; i < c->n_layer + c->n_mtp; i++)
-        w = BASE_MAX(w, c->layer[i].n_window);
+        w = BASE_MAX(w, model_kv_window(c, i));
     return w;
 }
 
@@ -20,13 +20,31 @@ bool engine_kv_has(const struct arch_cfg *c, enum dev_kv_kind kind)
     return s.group[kind].n_layer > 0;
 }
 
+/* About what a token takes in a group of layers that are not alike, in 16 bits. */
+static double token_bytes(const struct dev_kv_group *g)
+{
+    double n = 0;
+    for (int i = 0; i < DEV_KV_PARTS && g->part[i].every; i++)
+        n += g->part[i].n_layer *
+             (2.0 * (g->d_k + g->part[i].d_i) / g->part[i].every + 4.0 * g->part[i].d_raw);
+    return n;
+}
+
+/* Places beside those that sequences see, for prefixes: a quarter of the blocks, or where a place
+ * is much dearer than a block as many as cost a quarter of what these do. */
+static int places_kept(const struct dev_kv_shape *s, int n_blk)
+{
+    double blk = token_bytes(&s->group[DEV_KV_PAGED]), win = token_bytes(&s->group[DEV_KV_WINDOW]);
+    return (int)(n_blk / 4 * (win > blk ? blk / win : 1));
+}
+
 struct dev_kv_shape engine_kv_shape(const struct arch_cfg *c, const struct model_dims *d,
                                     enum dev_kv_type type, int n_blk, int n_seq, int n_tok)
 {
     struct dev_kv_shape s = model_kv_shape(c, d, type, n_blk, ENGINE_BLK_TOK);
     int most = kv_win_most(engine_kv_window(c), ENGINE_BLK_TOK, n_seq, n_tok);
     bool windows = engine_kv_has(c, DEV_KV_WINDOW);
-    s.group[DEV_KV_WINDOW].n_blk = windows ? BASE_MIN(n_blk, most + n_blk / 4) : 1;
+    s.group[DEV_KV_WINDOW].n_blk = windows ? BASE_MIN(n_blk, most + places_kept(&s, n_blk)) : 1;
     s.group[DEV_KV_STATE].n_blk = n_seq + 1 + engine_n_snap(n_seq); /* as struct sched_copy */
     return s;
 }

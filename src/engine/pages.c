@@ -14,6 +14,9 @@ sl_status engine_pages_check(const sl_engine *e, sl_err *err)
     if (engine_kv_has(&e->m->cfg, DEV_KV_STATE))
         return SL_FAIL(err, UNSUPPORTED,
                        "prefill: %.60s has layers with a state, whose cache stays", e->m->name);
+    if (e->m->cfg.o_groups)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "prefill: %.60s has layers with entries, whose cache stays", e->m->name);
     if (dev_kv_page_bytes(e->d, e->kv, &at)) return SL_OK;
     return SL_FAIL(err, UNSUPPORTED, "prefill: device '%.40s' keeps its cache: --device cpu",
                    di.name);

@@ -7,7 +7,7 @@
 
 /* ---- prepared inputs: one per kind, told of every matrix of all layers that takes it ---- */
 
-#define MATS_EACH (12 + MODEL_STREAM_ROOMS) /* of a layer, at most */
+#define MATS_EACH (16 + MODEL_STREAM_ROOMS) /* of a layer, at most */
 struct mats {
     const struct model *m;
     const struct side *side;
@@ -36,6 +36,10 @@ static void add_layer(struct mats *s, int il, const struct layer *l, enum input 
         add(s, il, MODEL_ATTN, l->index_k);
         add(s, il, MODEL_ATTN, l->index_w);
         add(s, il, MODEL_ATTN, l->q_b ? NULL : l->index_q);
+        add(s, il, MODEL_ATTN, l->entry.kv);
+        add(s, il, MODEL_ATTN, l->entry.gate);
+        add(s, il, MODEL_ATTN, l->index_entry.kv);
+        add(s, il, MODEL_ATTN, l->index_entry.gate);
         for (int i = 0; i < BASE_COUNT_OF(l->in); i++)
             add(s, il, MODEL_ATTN, l->in[i]);
         break;
@@ -121,6 +125,7 @@ static sl_status open_inputs(struct model *m, struct side *s, sl_err *err)
     int D = c->d_model, n_mat = 0;
     const dev_mat *heads[1 + MODEL_MTP_MAX], *ehs[MODEL_MTP_MAX];
     int n_o = c->n_head * (c->kv_lora ? c->d_v : c->d_head);
+    if (c->o_groups) n_o = c->o_groups * c->o_lora;
     SL_TRY(open_input(m, s, IN_ATTN, D, &s->a_attn, err));
     SL_TRY(open_input(m, s, IN_O, n_o, &s->a_o, err));
     SL_TRY(open_input(m, s, IN_MIX, c->n_delta_v * c->d_delta_v, &s->a_mix, err));
@@ -247,6 +252,7 @@ static sl_status open_all(struct model *m, const struct side *s, const struct bu
 static int64_t wide_y(const struct arch_cfg *c)
 {
     int64_t y = (int64_t)c->n_head * (c->kv_lora ? c->d_v : c->d_head);
+    if (c->o_groups) y = (int64_t)c->o_groups * c->o_lora;
     return BASE_MAX(y, (int64_t)c->n_delta_v * c->d_delta_v);
 }
 
@@ -265,6 +271,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     int64_t own = model_is_own(m) ? model_own_tok_max(m) : 0; /* tokens of one rank */
     int64_t n_etp = BASE_MAX(m->ranks.share.n_rank, 1), /* rows of experts that ranks share: */
             etp = n_etp > 1 ? (own ? d->n_dp : 1) * T * K : 0, h = spread ? etp : many ? T * K : 0;
+    bool ckv = c->o_groups > 0;
     int64_t latents = c->kv_lora ? c->kv_lora + c->d_rope + c->d_index + c->n_index : 0;
     const struct buffer all[] = {
         {&s->x, B_EMBED | B_ATTN, T, model_x_cols(c)},
@@ -274,7 +281,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->stream_part, B_ATTN, T, c->n_stream ? dev_streams_parts(c->n_stream, c->d_model) : 0},
         {&s->q, B_ATTN, T, nq},
         {&s->k, B_ATTN, T, nk},
-        {&s->v, B_ATTN, T, c->kv_lora ? 0 : nk},
+        {&s->v, B_ATTN, T, c->kv_lora || ckv ? 0 : nk},
         {&s->y, B_ATTN, T, many && !m->opts.plain ? 0 : wide_y(c)},
         {&s->qg, B_ATTN, T, c->attn_gate ? 2 * nq : 0},
         {&s->mix, B_ATTN, T, model_delta_cols(c)},
@@ -284,6 +291,11 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->index_q, B_ATTN, T, (int64_t)c->n_index * c->d_index},
         {&s->index_k, B_ATTN, T, c->d_index},
         {&s->index_w, B_ATTN, T, c->n_index},
+        {&s->heads, B_ATTN, T, ckv ? nq : 0},
+        {&s->entry[0], B_ATTN, T, ckv ? 2 * c->d_head : 0},
+        {&s->entry[1], B_ATTN, T, ckv ? 2 * c->d_head : 0},
+        {&s->entry[2], B_ATTN, T, ckv ? 2 * c->d_index : 0},
+        {&s->entry[3], B_ATTN, T, ckv ? 2 * c->d_index : 0},
         {&s->pick, B_ATTN, T, m->opts.n_ctx > c->index_top ? model_index_cols(c, d) : 0},
         {&s->h, B_DENSE | B_SHARED, T, model_wide_ff(c)},
         {&s->rows, B_ATTN | B_FFN, T, any_apart(m) || model_is_own(m) ? D : 0},

@@ -109,6 +109,7 @@ void model_gqa_emit(struct emit *e, const struct layer *l);
 void model_mla_emit(struct emit *e, const struct layer *l);
 void model_scan_emit(struct emit *e, const struct layer *l);
 void model_delta_emit(struct emit *e, const struct layer *l);
+void model_ckv_emit(struct emit *e, const struct layer *l);
 /* index.c: do tokens of a layer see some positions only, in sequences as long as they can be? Keys,
  * and queries, of its indexer are normed and rotated; what tokens see is in pick of the side. */
 bool model_index_is_sparse(const struct model *m, int il);

@@ -16,26 +16,38 @@ struct dev_kv_shape model_kv_shape_on(const struct model_place *p, const struct 
 {
     struct dev_kv_shape s = *all;
     bool home = i == p->on[MODEL_ATTN];
-    for (int g = 0; g < s.n_group && !home; g++)
+    for (int g = 0; g < s.n_group && !home; g++) {
         s.group[g].n_layer = 0;
+        for (int k = 0; k < DEV_KV_PARTS; k++)
+            s.group[g].part[k].n_layer = 0;
+    }
     for (int il = 0; il < c->n_layer + c->n_mtp; il++) {
-        int *n = &s.group[model_kv_group(c, il)].n_layer;
-        int at = model_place_at(p, il, MODEL_ATTN);
-        if (home)
-            *n -= at != i; /* the others */
-        else
-            *n += at == i;
+        bool here = model_place_at(p, il, MODEL_ATTN) == i;
+        if (home && !here) model_kv_count(&s, c, il, -1); /* the others */
+        if (!home && here) model_kv_count(&s, c, il, 1);
     }
     return s;
 }
 
+static struct model_kv_place here(const struct model *m, int il, int group)
+{
+    const struct arch_cfg *c = &m->cfg;
+    const struct side *s = model_side_in(m, il, MODEL_ATTN);
+    struct model_kv_place p = {group, 0};
+    for (int i = m->dims.layer0; i < c->n_layer + c->n_mtp; i++)
+        p.layer += model_has_layer(c, &m->dims, i) && model_kv_before(c, il, i, group) &&
+                   model_side_in(m, i, MODEL_ATTN) == s;
+    return p;
+}
+
 struct model_kv_place model_kv_here(const struct model *m, int il)
 {
-    const struct side *s = model_side_in(m, il, MODEL_ATTN);
-    struct model_kv_place p = {model_kv_group(&m->cfg, il), 0};
-    for (int i = m->dims.layer0; i < il; i++)
-        p.layer += model_kv_group(&m->cfg, i) == p.group && model_side_in(m, i, MODEL_ATTN) == s;
-    return p;
+    return here(m, il, model_kv_group(&m->cfg, il));
+}
+
+struct model_kv_place model_kv_entries_here(const struct model *m, int il)
+{
+    return here(m, il, DEV_KV_PAGED);
 }
 
 sl_status model_kv_open(model *m, const struct dev_kv_shape *all, dev_kv **out, sl_err *err)

@@ -7,7 +7,7 @@ typedef void emit_fn(struct emit *e, const struct layer *l);
 
 static emit_fn *const mixer[] = {
     [ARCH_GQA] = model_gqa_emit, [ARCH_MLA] = model_mla_emit, [ARCH_SCAN] = model_scan_emit,
-    [ARCH_DELTA] = model_delta_emit};
+    [ARCH_DELTA] = model_delta_emit, [ARCH_CKV] = model_ckv_emit};
 static emit_fn *const ffn[] = {[ARCH_DENSE] = model_dense_emit, [ARCH_MOE] = model_moe_emit};
 
 void model_emit_begin(struct emit *e, struct model *m)

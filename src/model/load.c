@@ -228,7 +228,8 @@ static sl_status (*const load_mixer[])(struct model *m, int il, struct layer *l,
     [ARCH_GQA] = load_gqa,
     [ARCH_MLA] = load_mla,
     [ARCH_SCAN] = load_gqa,
-    [ARCH_DELTA] = model_load_delta};
+    [ARCH_DELTA] = model_load_delta,
+    [ARCH_CKV] = model_load_ckv};
 
 sl_status model_load_layer(struct model *m, int il, struct layer *l, sl_err *err)
 {

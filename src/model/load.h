@@ -86,6 +86,8 @@ sl_status model_load_unbiased(const struct model *m, const char *name, enum arch
 
 /* A gated delta layer's mixer (load_delta.c). */
 sl_status model_load_delta(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
+/* One of attention over rows that are keys and values (load_ckv.c). */
+sl_status model_load_ckv(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
 /* Feed-forward blocks of a layer (load_ffn.c): dense, or experts with their router. */
 sl_status model_load_dense(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
 sl_status model_load_moe(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;

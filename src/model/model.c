@@ -49,7 +49,9 @@ static void count_bytes(struct model *m)
                       mat_bytes(l->k_b) + mat_bytes(l->v_b) + mat_bytes(l->gate_up) +
                       mat_bytes(l->index_q) + mat_bytes(l->index_k) + mat_bytes(l->index_w) +
                       mat_bytes(l->down) + mat_bytes(l->router) + mat_bytes(l->a_of) +
-                      mat_bytes(l->z_of));
+                      mat_bytes(l->z_of) + mat_bytes(l->o_a) + mat_bytes(l->entry.kv) +
+                      mat_bytes(l->entry.gate) + mat_bytes(l->index_entry.kv) +
+                      mat_bytes(l->index_entry.gate));
         for (int k = 0; k < BASE_COUNT_OF(l->in); k++)
             b += (double)mat_bytes(l->in[k]);
         if (l->is_moe)

@@ -286,6 +286,9 @@ const char *model_unused_text(const model *m);
  * window, DEV_KV_STATE where they have a recurrent state; n_blk in each. */
 struct dev_kv_shape model_kv_shape(const struct arch_cfg *cfg, const struct model_dims *dims,
                                    enum dev_kv_type type, int n_blk, int blk_tok);
+/* How many positions the layer's cache of DEV_KV_WINDOW has to have: those of its window, or of the
+ * entries that are not whole; 0 = it is not there. */
+int model_kv_window(const struct arch_cfg *c, int il);
 /* Where layer il (MTP layers follow the others), of those that d has, has its keys and values. */
 struct model_kv_place {
     int group, layer;

@@ -12,6 +12,11 @@
 struct stream_in {
     float *fn, *base, *scale;
 };
+/* What makes entries of tokens; vectors are device f32: [ratio, rows of kv], [d]. */
+struct entries {
+    dev_mat *kv, *gate;
+    float *ape, *norm;
+};
 struct layer {
     bool is_moe;
     int n_window;
@@ -25,6 +30,11 @@ struct layer {
      * queries (GQA) or its bias (MLA), device f32 */
     dev_mat *index_q, *index_k, *index_w;
     float *index_norm, *index_bias, *index_q_norm;
+    /* rows that are keys and values (q_a, q_b, kv_a, o too): of the groups of heads a stack; ones
+     * [d], device f32; entries of attention, and of its indexer */
+    dev_mat *o_a;
+    float *head_one;
+    struct entries entry, index_entry;
     /* gated delta: queries, keys and values, z, b, a; or all of them in the first, b and a in the
      * third. Kimi Delta Attention: queries, keys, values, b, what a is made of, what z is */
     dev_mat *in[6];
@@ -104,6 +114,8 @@ struct side {
     float *qg;            /* [T, H, 2 d] queries and their gates */
     float *index_q, *index_k, *index_w; /* [T, n_index, d_index], [T, d_index], [T, n_index] */
     int32_t *pick;                      /* [T, model_index_cols] what an indexer chose */
+    float *heads, *entry[4]; /* [T, H d] of attention; [T, 2 d] of entries, [T, 2 d_index] of index
+                                keys: kv, gate of each */
     float *mix;           /* [T, model_delta_cols] what a delta layer takes */
     float *low;           /* [T, d_k + d_v] what a_of and z_of take */
     float *share;         /* [T] what shared experts are gated by */
@@ -253,7 +265,7 @@ struct model {
     dev_mat *embed, *head;
     float *norm;
     struct stream_in stream_head; /* fn NULL: the mean */
-    float *rope_freq; /* host [n_rot/2] */
+    float *rope_freq, *entry_freq; /* host [n_rot/2]; of layers with entries, or NULL */
     int64_t weight_bytes, bytes_per_token;
     int expand_from; /* MLA: prompt positions from here on use materialised keys */
     float
@@ -454,6 +466,13 @@ sl_status model_ranks_open(struct model *m, sl_err *err) BASE_MUST_USE;
 int model_kv_group(const struct arch_cfg *c, int il);
 /* kv.c: where operators of layer il find its keys and values, in the cache of their device. */
 struct model_kv_place model_kv_here(const struct model *m, int il);
+/* The same of its entries. */
+struct model_kv_place model_kv_entries_here(const struct model *m, int il);
+/* shape.c: one layer more, or with by -1 less, in the groups that it is in. */
+void model_kv_count(struct dev_kv_shape *s, const struct arch_cfg *c, int il, int by);
+/* Is the layer in a group, if only with its entries? Does i, if it is, come before il there? */
+bool model_kv_in(const struct arch_cfg *c, int il, int group);
+int model_kv_before(const struct arch_cfg *c, int il, int i, int group);
 /* Where a layer's state is, its blocks are of DEV_KV_STATE. */
 static inline bool model_has_state(const struct arch_cfg *c, int il)
 {

@@ -19,15 +19,15 @@ static double llama3(const struct arch_cfg *c, double f)
 }
 
 /* The dimension whose wave turns n_turn times over the original context. */
-static double yarn_dim(const struct arch_cfg *c, double n_turn)
+static double yarn_dim(const struct arch_cfg *c, double theta, double n_turn)
 {
     const double two_pi = 6.283185307179586;
-    return c->n_rot * log(c->rope_orig_ctx / (n_turn * two_pi)) / (2 * log(c->rope_theta));
+    return c->n_rot * log(c->rope_orig_ctx / (n_turn * two_pi)) / (2 * log(theta));
 }
 
-static double yarn(const struct arch_cfg *c, int i, double f)
+static double yarn(const struct arch_cfg *c, double theta, int i, double f)
 {
-    double lo = yarn_dim(c, c->yarn_beta_fast), hi = yarn_dim(c, c->yarn_beta_slow);
+    double lo = yarn_dim(c, theta, c->yarn_beta_fast), hi = yarn_dim(c, theta, c->yarn_beta_slow);
     lo = fmax(c->yarn_real ? lo : floor(lo), 0);
     hi = fmin(c->yarn_real ? hi : ceil(hi), c->n_rot - 1);
     if (lo == hi) hi += 0.001;
@@ -35,20 +35,27 @@ static double yarn(const struct arch_cfg *c, int i, double f)
     return f / c->rope_factor * ramp + f * (1 - ramp);
 }
 
+static void fill(const struct arch_cfg *c, double theta, bool scaled, float *freq)
+{
+    for (int i = 0; i < c->n_rot / 2; i++) {
+        double f = 1.0 / pow(theta, 2.0 * i / c->n_rot);
+        if (scaled && c->rope_kind == ARCH_ROPE_LINEAR) f /= c->rope_factor;
+        else if (scaled && c->rope_kind == ARCH_ROPE_LLAMA3) f = llama3(c, f);
+        else if (scaled && c->rope_kind == ARCH_ROPE_YARN) f = yarn(c, theta, i, f);
+        freq[i] = (float)f;
+    }
+}
+
 sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
+    bool apart = c->entry_theta > 0; /* layers with entries have their own, which are scaled */
     int n = c->n_rot / 2;
     void *p = NULL;
-    SL_TRY(mem_arena_array(&m->arena, (size_t)n, sizeof(float), &p, err));
+    SL_TRY(mem_arena_array(&m->arena, 2 * (size_t)n, sizeof(float), &p, err));
     m->rope_freq = p;
-    for (int i = 0; i < n; i++) {
-        double f = 1.0 / pow(c->rope_theta, 2.0 * i / c->n_rot);
-        if (c->rope_kind == ARCH_ROPE_LINEAR) f /= c->rope_factor;
-        else if (c->rope_kind == ARCH_ROPE_LLAMA3) f = llama3(c, f);
-        else if (c->rope_kind == ARCH_ROPE_YARN) f = yarn(c, i, f);
-        m->rope_freq[i] = (float)f;
-    }
+    fill(c, c->rope_theta, !apart, m->rope_freq);
+    if (apart) fill(c, c->entry_theta, true, m->entry_freq = m->rope_freq + n);
     const struct tensor *t = m->kind == IO_GGUF ? io_find(io, "rope_freqs.weight") : NULL;
     if (!t) return SL_OK;
     if (t->type != TENSOR_F32 || tensor_count(t) != n || !t->data)

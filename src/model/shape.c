@@ -56,13 +56,71 @@ int model_kv_group(const struct arch_cfg *c, int il)
 {
     const struct arch_layer *l = &c->layer[il];
     if (l->mixer == ARCH_SCAN || l->mixer == ARCH_DELTA) return DEV_KV_STATE;
+    if (l->mixer == ARCH_CKV) return DEV_KV_WINDOW;
     return l->n_window && !c->paged ? DEV_KV_WINDOW : DEV_KV_PAGED;
+}
+
+int model_kv_window(const struct arch_cfg *c, int il)
+{
+    const struct arch_layer *l = &c->layer[il];
+    int open = l->index == ARCH_INDEX_OWN ? 2 * l->ratio : l->ratio;
+    return l->mixer == ARCH_CKV ? BASE_MAX(l->n_window, open) : l->n_window;
+}
+
+bool model_kv_in(const struct arch_cfg *c, int il, int group)
+{
+    bool entries = c->layer[il].mixer == ARCH_CKV && c->layer[il].ratio > 0;
+    return model_kv_group(c, il) == group || (entries && group == DEV_KV_PAGED);
+}
+
+/* Of a group of layers that are not alike the part of layer il (dev_kv_part): those without
+ * entries, those whose entries an indexer chooses, the others. */
+static int part_of(const struct arch_cfg *c, int il, int group)
+{
+    const struct arch_layer *l = &c->layer[il];
+    if (l->mixer != ARCH_CKV) return 0;
+    return !l->ratio ? 0 : (l->index != ARCH_INDEX_OWN) + (group == DEV_KV_WINDOW);
+}
+
+static struct dev_kv_part part_like(const struct arch_cfg *c, int il, int group)
+{
+    const struct arch_layer *l = &c->layer[il];
+    bool own = l->index == ARCH_INDEX_OWN;
+    if (group == DEV_KV_PAGED) return (struct dev_kv_part){0, l->ratio, own ? c->d_index : 0, 0};
+    int raw = l->ratio ? dev_compress_raw(c->d_head, own) : 0;
+    return (struct dev_kv_part){0, 1, 0, raw + (own ? dev_compress_raw(c->d_index, true) : 0)};
+}
+
+void model_kv_count(struct dev_kv_shape *s, const struct arch_cfg *c, int il, int by)
+{
+    for (int g = 0; g < DEV_KV_GROUPS; g++) {
+        if (!model_kv_in(c, il, g)) continue;
+        s->group[g].n_layer += by;
+        if (c->layer[il].mixer == ARCH_CKV) s->group[g].part[part_of(c, il, g)].n_layer += by;
+    }
+}
+
+/* A part without layers is like one of another size: pages are counted by its layers. */
+static void open_parts(struct dev_kv_shape *s, const struct arch_cfg *c)
+{
+    for (int il = 0; il < c->n_layer + c->n_mtp; il++)
+        for (int g = 0; g < DEV_KV_GROUPS && c->layer[il].mixer == ARCH_CKV; g++)
+            if (model_kv_in(c, il, g))
+                s->group[g].part[part_of(c, il, g)] = part_like(c, il, g);
+    for (int g = 0; g < DEV_KV_GROUPS; g++) {
+        int last = DEV_KV_PARTS - 1;
+        while (last >= 0 && !s->group[g].part[last].every)
+            last--;
+        for (int i = 0; i < last; i++)
+            if (!s->group[g].part[i].every) s->group[g].part[i].every = 1;
+    }
 }
 
 struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_dims *d,
                                    enum dev_kv_type type, int n_blk, int blk_tok)
 {
     struct dev_kv_shape s = {.type = type, .blk_tok = blk_tok, .n_group = 1};
+    bool ckv = c->n_layer && c->layer[0].mixer == ARCH_CKV;
     for (int i = 0; i < DEV_KV_GROUPS; i++) {
         struct dev_kv_group *g = &s.group[i];
         *g = (struct dev_kv_group){.kind = (enum dev_kv_kind)i, .n_blk = n_blk, .n_head = 1};
@@ -73,24 +131,33 @@ struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_
             g->d_k = (int)dev_scan_state((d ? d->n_head : c->n_head) * c->d_head);
         } else if (c->kv_lora) {
             g->d_k = c->kv_lora + c->d_rope;
+        } else if (ckv) {
+            g->d_k = c->d_head;
         } else {
             g->n_head = d ? d->n_head_kv : c->n_head_kv;
             g->d_k = g->d_v = c->d_head;
         }
-        if (i == DEV_KV_PAGED) g->d_i = c->d_index;
+        if (i == DEV_KV_PAGED && !ckv) g->d_i = c->d_index;
     }
+    open_parts(&s, c);
     for (int i = 0; i < c->n_layer + c->n_mtp; i++) {
-        int g = model_kv_group(c, i);
-        s.n_group = BASE_MAX(s.n_group, g + 1);
-        s.group[g].n_layer += !d || model_has_layer(c, d, i);
+        s.n_group = BASE_MAX(s.n_group, model_kv_group(c, i) + 1);
+        if (!d || model_has_layer(c, d, i)) model_kv_count(&s, c, i, 1);
     }
     return s;
+}
+
+int model_kv_before(const struct arch_cfg *c, int il, int i, int group)
+{
+    if (!model_kv_in(c, i, group)) return 0;
+    int part = part_of(c, i, group), of = part_of(c, il, group);
+    return part < of || (part == of && i < il);
 }
 
 struct model_kv_place model_kv_place(const struct arch_cfg *c, const struct model_dims *d, int il)
 {
     struct model_kv_place p = {model_kv_group(c, il), 0};
-    for (int i = d->layer0; i < il; i++)
-        p.layer += model_kv_group(c, i) == p.group;
+    for (int i = d->layer0; i < c->n_layer + c->n_mtp; i++)
+        p.layer += model_has_layer(c, d, i) && model_kv_before(c, il, i, p.group);
     return p;
 }

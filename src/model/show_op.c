@@ -24,6 +24,11 @@ static const char *name_of(const struct model *m, const void *p)
                                {d->index_k, "index_k"},
                                {d->index_w, "index_w"},
                                {d->pick, "picked"},
+                               {d->heads, "heads"},
+                               {d->entry[0], "entry"},
+                               {d->entry[1], "entry_gate"},
+                               {d->entry[2], "index_entry"},
+                               {d->entry[3], "index_gate"},
                                {d->qg, "q_gate"},
                                {d->mix, "mix"},
                                {d->low, "low"},
@@ -184,8 +189,9 @@ static void show_rope(struct shown *s, const struct dev_rope *p)
     whole(s, "rotated", p->n_rot);
     yes(s, "pairs", p->style);
     real(s, "times", p->mscale);
-    SAY(s, "%s: %d head%s, %d values in %s", NAME(s, p->x), p->n_head, p->n_head == 1 ? "" : "s",
-        p->n_rot, p->style ? "pairs" : "halves");
+    yes(s, "back", p->back);
+    SAY(s, "%s: %d head%s, %d values in %s%s", NAME(s, p->x), p->n_head, p->n_head == 1 ? "" : "s",
+        p->n_rot, p->style ? "pairs" : "halves", p->back ? ", back" : "");
 }
 
 static void show_kv_put(struct shown *s, const struct dev_kv_put *p)
@@ -246,8 +252,9 @@ static void show_index(struct shown *s, const struct dev_index *p)
         SAY(s, "%d heads of %d, each by itself", p->n_head, p->d);
         return;
     }
-    SAY(s, "%s = %d best positions by %s over cache: %d heads of %d, weighed by %s",
-        NAME(s, p->pick), p->top, NAME(s, p->q), p->n_head, p->d, NAME(s, p->w));
+    whole(s, "tokens", p->every);
+    SAY(s, "%s = %d best %s by %s over cache: %d heads of %d, weighed by %s", NAME(s, p->pick),
+        p->top, p->every ? "entries" : "positions", NAME(s, p->q), p->n_head, p->d, NAME(s, p->w));
 }
 
 static void show_mla(struct shown *s, const struct dev_attn_mla *p)
@@ -270,6 +277,52 @@ static void show_mla(struct shown *s, const struct dev_attn_mla *p)
     whole(s, "rope", p->rope);
     whole(s, "value", p->v);
     real(s, "scale", p->scale);
+}
+
+static void show_heads(struct shown *s, const struct dev_matmul_heads *p)
+{
+    takes(s, p->x, p->ldx);
+    gives(s, p->y, p->ldy);
+    whole(s, "heads", p->n_head);
+    SAY(s, "%s = %s by ", NAME(s, p->y), NAME(s, p->x));
+    has(s, "matrix", p->w);
+    SAY(s, ", each for its part of %lld", (long long)p->ldx_h);
+}
+
+static void show_compress(struct shown *s, const struct dev_compress *p)
+{
+    int n = p->overlap ? 2 * p->d : p->d;
+    takes(s, p->c, n);
+    takes(s, p->z, n);
+    whole(s, "cache_group", p->group);
+    whole(s, "cache_layer", p->layer);
+    whole(s, "tokens", p->every);
+    whole(s, "width", p->d);
+    yes(s, "index", p->index);
+    yes(s, "overlap", p->overlap);
+    SAY(s, "cache = %s of %s, weighed by %s: one of %d tokens%s",
+        p->index ? "index keys" : "entries", NAME(s, p->c), NAME(s, p->z), p->every,
+        p->overlap ? " and of those before" : "");
+}
+
+static void show_ckv(struct shown *s, const struct dev_attn_ckv *p)
+{
+    takes(s, p->q, (int64_t)p->n_head * p->d);
+    gives(s, p->y, (int64_t)p->n_head * p->d);
+    whole(s, "cache_group", p->group);
+    whole(s, "cache_layer", p->layer);
+    whole(s, "heads", p->n_head);
+    real(s, "scale", p->scale);
+    whole(s, "window", p->n_window);
+    whole(s, "tokens", p->every);
+    SAY(s, "%s = attention of %s over cache, keys that are values: ", NAME(s, p->y), NAME(s, p->q));
+    SAY(s, "%d heads of %d, scale %g, window %d", p->n_head, p->d, (double)p->scale, p->n_window);
+    yes(s, "sinks", p->sink);
+    if (p->sink) SAY(s, ", sinks");
+    if (p->every) SAY(s, ", entries of %d tokens", p->every);
+    takes(s, p->pick, p->n_pick);
+    whole(s, "picked", p->n_pick);
+    if (p->pick) SAY(s, "; of more than %d those at %s", p->n_pick, NAME(s, p->pick));
 }
 
 static void show_delta(struct shown *s, const struct dev_delta *p)
@@ -402,6 +455,9 @@ void model_op_show(struct shown *s, const struct model *m, const struct dev_op *
         SHOW(attn, show_attn)
         SHOW(index, show_index)
         SHOW(attn_mla, show_mla)
+        SHOW(matmul_heads, show_heads)
+        SHOW(compress, show_compress)
+        SHOW(attn_ckv, show_ckv)
         SHOW(delta, show_delta)
         SHOW(gate, show_gate)
         SHOW(ffn, show_ffn)

@@ -174,6 +174,8 @@ void plan_model_from_arch(struct plan_model *m, const struct arch_cfg *c)
     m->q_lora = c->q_lora, m->kv_lora = c->kv_lora;
     m->nope = c->d_nope, m->rope = c->d_rope, m->v_dim = c->d_v;
     m->index_heads = c->n_index, m->index_dim = c->d_index, m->index_topk = c->index_top;
+    if (c->o_groups) m->attn = PLAN_ATTN_V4;
+    m->o_groups = c->o_groups, m->o_lora = c->o_lora, m->n_c4 = m->n_c128 = 0;
     m->experts = c->n_expert, m->topk = c->n_expert_used, m->shared = c->n_shared;
     m->dense_inter = c->d_ff, m->moe_inter = c->d_ff_expert;
     m->qk_norm = c->qk_norm;
@@ -183,6 +185,8 @@ void plan_model_from_arch(struct plan_model *m, const struct arch_cfg *c)
         m->n_window += c->layer[i].n_window > 0;
         m->n_lin += c->layer[i].mixer == ARCH_DELTA;
         m->n_index += c->layer[i].index == ARCH_INDEX_OWN;
+        m->n_c4 += c->layer[i].ratio && c->layer[i].index == ARCH_INDEX_OWN;
+        m->n_c128 += c->layer[i].ratio && c->layer[i].index != ARCH_INDEX_OWN;
         m->dense_layers += c->layer[i].ffn == ARCH_DENSE;
     }
 }

@@ -60,6 +60,18 @@ static void mla_params(const struct plan_model *m, double *split, double *repl)
     if (lin > 0) *split = *split * (1 - lin) + lin_params(m) * lin;
 }
 
+/* q_lora, shared KV, grouped low-rank output, what entries and index keys are made of: c and z of
+ * the width of a head, in layers compressed 4 times twice. Mean over layers. */
+static void v4_params(const struct plan_model *m, double *split, double *repl)
+{
+    double D = m->hidden, d = m->head_dim, wide = (double)m->heads * d;
+    double low = m->o_lora ? m->o_lora : 1024, groups = m->o_groups ? m->o_groups : 8;
+    double index = m->index_dim * 4 * D + m->index_heads * (D + (double)m->q_lora * m->index_dim);
+    double entries = m->n_c4 * (4 * D * d + index) + m->n_c128 * 2 * D * d;
+    *repl += D * m->q_lora + D * d + entries / m->layers;
+    *split = m->q_lora * wide + wide * low + groups * low * D;
+}
+
 /* Attention parameters of one layer: split by TP, and repeated on each rank. */
 static void attn_params(const struct plan_model *m, double *split, double *repl)
 {
@@ -69,10 +81,8 @@ static void attn_params(const struct plan_model *m, double *split, double *repl)
         mla_params(m, split, repl);
         return;
     }
-    if (m->attn ==
-        PLAN_ATTN_V4) { /* q_lora, shared KV, grouped low-rank output; about, see total */
-        *repl += D * m->q_lora + D * m->head_dim;
-        *split = m->q_lora * H * m->head_dim + H * m->head_dim * 1024.0 + 8 * 1024.0 * D;
+    if (m->attn == PLAN_ATTN_V4) {
+        v4_params(m, split, repl);
         return;
     }
     double full = D * H * m->head_dim * 2 + 2 * D * m->kv_heads * m->head_dim;
@@ -237,9 +247,12 @@ double plan_kv_bytes(const struct plan_model *m, double ctx, double bits, int tp
         return (L - lin) * ctx * (m->kv_lora + m->rope + index) * b + lin * head_states(m, 1);
     }
     if (m->attn == PLAN_ATTN_V4) {
-        double win = fmin(ctx, m->window);
-        return b * m->head_dim * (win * L + m->n_c4 * ctx / 4 + m->n_c128 * ctx / 128) +
-               256.0 * m->n_c4 * ctx / 4;
+        /* pages of 32 tokens: the window's and four more, with what entries are made of in f32; 8
+           entries and as many index keys beside as many empty ones, or one entry */
+        double win = fmin(ctx, m->window + 128), d = m->head_dim, keys = m->index_dim;
+        double raw = m->n_c4 * 4 * (d + keys) + m->n_c128 * 2 * d;
+        return win * (L * d * b + 4 * raw) + m->n_c4 * ctx / 4 * b * (d + 2 * keys) +
+               m->n_c128 * ctx / 32 * b * d;
     }
     double split = fmax(1, fmin(tp, m->kv_heads)), pair = 2.0 * m->kv_heads * m->head_dim * b;
     double full = pair * ctx / split, index = m->index_topk > 0 ? m->index_dim * b : 0;

@@ -89,6 +89,7 @@ void check_attn(void);
 void check_mla(void);
 void check_index(void);
 void check_blocks(void);
+void check_ckv(void);
 void check_bits(void);
 void check_prog(void);
 void check_slots(void);

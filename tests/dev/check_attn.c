@@ -178,8 +178,8 @@ void check_attn(void)
         enum dev_acts acts = trial / 4 % 2 ? DEV_ACTS_AUTO : DEV_ACTS_F32;
         MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 3, .acts = acts}, &d,
                       &err_));
-        struct dev_kv_group g0 = {DEV_KV_PAGED, rand_int(0, 2), 3, C, dk, dv, 0},
-                            g1 = {DEV_KV_WINDOW, LAYERS, s.n_blk, C, dk, dv, 0};
+        struct dev_kv_group g0 = {DEV_KV_PAGED, rand_int(0, 2), 3, C, dk, dv, 0, {{0}}},
+                            g1 = {DEV_KV_WINDOW, LAYERS, s.n_blk, C, dk, dv, 0, {{0}}};
         s.group = trial % 5 > 1;
         struct dev_kv_shape shape = {type, s.blk_tok, 1, {g1}};
         if (s.group) shape = (struct dev_kv_shape){type, s.blk_tok, 2, {g0, g1}};
@@ -226,7 +226,7 @@ void check_attn(void)
                 check_attend(&of, want, tol);
                 compare("attn", y + (t * H + h) * dv, want, tol, dv);
             }
-        if (dev_kv_bytes(d, &(struct dev_kv_shape){type, 16, 1, {{0, 1, 1, 1, 64, 64, 0}}}) <
+        if (dev_kv_bytes(d, &(struct dev_kv_shape){type, 16, 1, {{0, 1, 1, 1, 64, 64, 0, {{0}}}}}) <
             16 * 2 * 64)
             FAIL("kv bytes");
         dev_close(d);
@@ -349,8 +349,9 @@ void check_mla(void)
                                          .acts = bf16 || trial % 2 ? DEV_ACTS_AUTO : DEV_ACTS_F32},
                       &d, &err_));
         MUST(dev_kv_open(
-            d, &(struct dev_kv_shape){type, s.blk_tok, 1, {{0, LAYERS, s.n_blk, 1, w, 0, 0}}}, &kv,
-            &err_));
+            d,
+            &(struct dev_kv_shape){type, s.blk_tok, 1, {{0, LAYERS, s.n_blk, 1, w, 0, 0, {{0}}}}},
+            &kv, &err_));
         MUST(dev_mat_load(d, &(struct dev_weights){.first = wk, .n = H, .use = DEV_USE_EXACT}, &wkb,
                           &err_));
         MUST(dev_mat_load(d, &(struct dev_weights){.first = wv, .n = H, .use = DEV_USE_EXACT}, &wvb,

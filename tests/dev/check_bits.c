@@ -87,7 +87,7 @@ static void rig_open(struct rig *r, const struct weights *w, int n_thread, enum 
     MUST(dev_act_open(r->d, &(struct dev_inputs){(const dev_mat *const *)&r->down, 1, F, T_MAX},
                       &r->hact, &err_));
     struct dev_kv_group group = {DEV_KV_PAGED,        1, N_BLK, a->n_head_kv, a->n_k / a->n_head_kv,
-                                 a->is_mla ? 0 : a->d, 0};
+                                 a->is_mla ? 0 : a->d, 0, {{0}}};
     struct dev_kv_shape s = {type, BLK, 1, {group}};
     MUST(dev_kv_open(r->d, &s, &r->kv, &err_));
     struct dev_op op[] = {
@@ -391,7 +391,8 @@ static sl_status open_all(const struct weight *w, sl_err *err)
         st = dev_act_open(d, &(struct dev_inputs){(const dev_mat *const *)&m, 1, (int)w->cols, 8},
                           &a, err);
     if (st == SL_OK) st = dev_alloc(d, MEM_ACTS, 1000, &p, err);
-    if (st == SL_OK) st = dev_kv_open(d, SHAPE(DEV_KV_BF16, 16, 1, 4, 1, 64, 64, 0), &kv, err);
+    if (st == SL_OK)
+        st = dev_kv_open(d, SHAPE(DEV_KV_BF16, 16, 1, 4, 1, 64, 64, 0, {{0}}), &kv, err);
     if (st == SL_OK)
         st = dev_reserve(d, all, BASE_COUNT_OF(all),
                          &(struct dev_limits){.n_tok = 8, .n_seq = 1, .n_ctx = 64}, err);
@@ -452,15 +453,18 @@ void check_faults(void)
     ints.rows = 0;
     want_status("no rows", dev_mat_load(d, &of, &m, &err), SL_FORMAT, &err);
     want_status("kv of 24 tokens",
-                dev_kv_open(d, SHAPE(DEV_KV_BF16, 24, 1, 4, 1, 64, 64, 0), &kv, &err), SL_REQUEST,
-                &err);
+                dev_kv_open(d, SHAPE(DEV_KV_BF16, 24, 1, 4, 1, 64, 64, 0, {{0}}), &kv, &err),
+                SL_REQUEST, &err);
     want_status("kv without blocks",
-                dev_kv_open(d, SHAPE(DEV_KV_BF16, 16, 1, 0, 1, 64, 64, 0), &kv, &err), SL_REQUEST,
-                &err);
+                dev_kv_open(d, SHAPE(DEV_KV_BF16, 16, 1, 0, 1, 64, 64, 0, {{0}}), &kv, &err),
+                SL_REQUEST, &err);
     want_status("kv beyond memory",
                 dev_kv_open(d,
                             &(struct dev_kv_shape){
-                                DEV_KV_F32, 1 << 14, 1, {{0, 1 << 20, 1 << 30, 64, 512, 512, 0}}},
+                                DEV_KV_F32,
+                                1 << 14,
+                                1,
+                                {{0, 1 << 20, 1 << 30, 64, 512, 512, 0, {{0}}}}},
                             &kv, &err),
                 SL_NOMEM, &err);
     want_status("empty limits", dev_reserve(d, NULL, 0, &(struct dev_limits){0}, &err), SL_REQUEST,
@@ -469,7 +473,8 @@ void check_faults(void)
     g.n_checked++;
     printf("         probes: read %.1f GB/s, int8 %.0f Gop/s\n", read, int8);
     if (!(read > 0.01 && read < 10000) || !(int8 > 0.01 && int8 < 1e6)) FAIL("probes");
-    want_status("kv", dev_kv_open(d, SHAPE(DEV_KV_F32, 16, 1, 4, 1, 64, 64, 0), &kv, &err), SL_OK,
+    want_status("kv",
+                dev_kv_open(d, SHAPE(DEV_KV_F32, 16, 1, 4, 1, 64, 64, 0, {{0}}), &kv, &err), SL_OK,
                 &err);
     double attn = dev_probe_attn_gops(d, kv, 20);
     if (!(attn > 0.01 && attn < 1e6)) FAIL("probe of attention's arithmetic");

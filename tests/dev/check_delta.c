@@ -211,7 +211,7 @@ static dev_kv *open_states(dev *d, int64_t n)
 {
     const struct dev_kv_group none = {.n_blk = 1, .n_head = 1, .d_k = 8};
     struct dev_kv_shape shape = {
-        DEV_KV_F32, 16, 3, {none, none, {DEV_KV_STATE, 2, PLACES, 1, (int)n, 0, 0}}};
+        DEV_KV_F32, 16, 3, {none, none, {DEV_KV_STATE, 2, PLACES, 1, (int)n, 0, 0, {{0}}}}};
     dev_kv *kv = NULL;
     MUST(dev_kv_open(d, &shape, &kv, &err_));
     for (int i = 0; i < PLACES; i++)

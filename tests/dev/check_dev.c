@@ -208,7 +208,8 @@ int main(int argc, char **argv)
                {"bits", check_bits},     {"prog", check_prog},     {"slots", check_slots},
                {"spread", check_spread}, {"shares", check_shares}, {"late", check_late},
                {"best", check_best},     {"faults", check_faults}, {"delta", check_delta},
-               {"index", check_index},   {"blocks", check_blocks}, {"streams", check_streams}};
+               {"index", check_index},   {"blocks", check_blocks}, {"streams", check_streams},
+               {"ckv", check_ckv}};
     for (int r = 0; r < g.repeat; r++, g.seed++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             if (g.filter && !strstr(all[i].name, g.filter)) continue;

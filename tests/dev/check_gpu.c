@@ -343,7 +343,7 @@ static void check_attn(enum dev_kv_type type, const struct attn_case *c)
     const struct heads h = c->h;
     char what[120];
     struct dev_kv_shape shape = {.type = type, .blk_tok = BLK, .n_group = 1};
-    shape.group[0] = (struct dev_kv_group){DEV_KV_PAGED, 2, N_BLK, h.C, h.d, h.dv, 0};
+    shape.group[0] = (struct dev_kv_group){DEV_KV_PAGED, 2, N_BLK, h.C, h.d, h.dv, 0, {{0}}};
     struct dev_op op = {.kind = DEV_OP_attn};
     op.u.attn = (struct dev_attn){.n_head = h.H, .d_k = h.d, .d_v = h.dv};
     dev_kv *kv[2];
@@ -503,7 +503,7 @@ static void check_mla(const struct format *f, enum dev_kv_type type, int T)
     make_mat(f, &(struct dev_image){.n = H, .rows = r, .cols = nope}, DEV_USE_EXACT, kb);
     make_mat(f, &(struct dev_image){.n = H, .rows = v, .cols = r}, DEV_USE_EXACT, vb);
     struct dev_kv_shape shape = {.type = type, .blk_tok = BLK, .n_group = 1};
-    shape.group[0] = (struct dev_kv_group){DEV_KV_PAGED, 2, N_BLK, 1, r + rope, 0, 0};
+    shape.group[0] = (struct dev_kv_group){DEV_KV_PAGED, 2, N_BLK, 1, r + rope, 0, 0, {{0}}};
     struct dev_attn_mla p = {.layer = 1, .n_head = H, .r = r, .nope = nope, .rope = rope, .v = v};
     p.scale = 1.0f / sqrtf((float)(nope + rope));
     struct dev_op op[2] = {{.kind = DEV_OP_attn_mla}, {.kind = DEV_OP_attn_mla}};

@@ -47,7 +47,7 @@ static void again_run(const struct again *t, int k, int n_step)
     uint64_t n[3] = {0}, n_new = n_step > 512 ? 2 : 0;
     dev_kv *kv;
     dev_prog *prog;
-    shape.group[0] = (struct dev_kv_group){DEV_KV_PAGED, 1, N_BLK, H, d, d, 0};
+    shape.group[0] = (struct dev_kv_group){DEV_KV_PAGED, 1, N_BLK, H, d, d, 0, {{0}}};
     MUST(dev_kv_open(g.d[k], &shape, &kv, &err_));
     MUST(dev_prog_open(g.d[k], t->op[k], AGAIN_OPS, &prog, &err_));
     tok0[1] = 1;

@@ -98,7 +98,8 @@ static void open_index(struct index_case *c, int trial)
                   &c->d, &err_));
     MUST(dev_kv_open(
         c->d,
-        &(struct dev_kv_shape){c->type, c->s.blk_tok, 1, {{0, LAYERS, c->s.n_blk, 1, w, 0, d_i}}},
+        &(struct dev_kv_shape){
+            c->type, c->s.blk_tok, 1, {{0, LAYERS, c->s.n_blk, 1, w, 0, d_i, {{0}}}}},
         &c->kv, &err_));
     p->kv = x->kv = c->kv;
     c->wk = get_mem(sizeof *c->wk * (size_t)p->n_head);
@@ -272,7 +273,7 @@ static void open_blocks(struct blocks_case *c, int trial)
     MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 3, .acts = acts[c->coarse]},
                   &c->d, &err_));
     struct dev_kv_shape shape = {
-        c->type, c->s.blk_tok, 1, {{0, LAYERS, c->s.n_blk, c->C, d, d, d_i}}};
+        c->type, c->s.blk_tok, 1, {{0, LAYERS, c->s.n_blk, c->C, d, d, d_i, {{0}}}}};
     MUST(dev_kv_open(c->d, &shape, &c->kv, &err_));
     c->p.kv = c->op.kv = c->kv;
     struct dev_op own[2] = {{.kind = DEV_OP_attn, .u.attn = c->op},

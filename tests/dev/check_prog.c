@@ -347,13 +347,14 @@ static void acts_open(struct rig *r)
 static void cache_open(struct rig *r)
 {
     enum dev_kv_type t = r->p->kv;
-    struct dev_kv_shape s = {t, BLK, 1, {{DEV_KV_PAGED, L, N_BLK, C, DH, DH, 0}}};
+    struct dev_kv_shape s = {t, BLK, 1, {{DEV_KV_PAGED, L, N_BLK, C, DH, DH, 0, {{0}}}}};
     if (r->p->n_window)
         s = (struct dev_kv_shape){
             t, BLK, 2,
-            {{DEV_KV_PAGED, 0, 1, C, DH, DH, 0}, {DEV_KV_WINDOW, L, N_BLK, C, DH, DH, 0}}};
+            {{DEV_KV_PAGED, 0, 1, C, DH, DH, 0, {{0}}},
+             {DEV_KV_WINDOW, L, N_BLK, C, DH, DH, 0, {{0}}}}};
     if (r->p->mixer != GQA)
-        s = (struct dev_kv_shape){t, BLK, 1, {{DEV_KV_PAGED, L, N_BLK, 1, R + RP, 0, 0}}};
+        s = (struct dev_kv_shape){t, BLK, 1, {{DEV_KV_PAGED, L, N_BLK, 1, R + RP, 0, 0, {{0}}}}};
     MUST(dev_kv_open(r->d, &s, &r->kv, &err_));
 }
 

@@ -232,9 +232,7 @@ static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct c
     }
 }
 
-/* What a row's values are multiplied by at the end: 1 / l, where m and l are its largest score and
- * the sum of exp(score - m). A sink is one more score, without a value. */
-static float weight_of(const struct cpu *c, float m, float l, const float *sink)
+float dev_cpu_weight_of(const struct cpu *c, float m, float l, const float *sink)
 {
     float f = 1.0f, none = 0.0f;
     if (sink) c->k.fold_f32(&m, &l, &f, *sink, 1.0f, &none, 1);
@@ -252,7 +250,7 @@ static void end(struct cpu *c, const struct cpu_span_job *j, const struct cpu_un
         int64_t row = (int64_t)(u->tok0 + r / a->group) * a->p->n_head + h;
         float *y = a->p->y + row * d;
         memcpy(y, in.o + (int64_t)r * j->ldo, sizeof(float) * (size_t)d);
-        c->k.scale_f32(y, weight_of(c, in.m[r], in.l[r], sink ? sink + h : NULL), d);
+        c->k.scale_f32(y, dev_cpu_weight_of(c, in.m[r], in.l[r], sink ? sink + h : NULL), d);
     }
 }
 

@@ -21,6 +21,10 @@ struct attn {
 void dev_cpu_attn_job(struct cpu *c, const struct dev_step *b, const struct dev_attn *p,
                       struct attn *a, struct cpu_span_job *j);
 
+/* What a row's values are multiplied by at the end: 1 / l, where m and l are its largest score and
+ * the sum of exp(score - m). A sink is one more score, without a value. */
+float dev_cpu_weight_of(const struct cpu *c, float m, float l, const float *sink);
+
 /* The blocks that token t of the step sees in the heads of a unit; NULL: all. */
 static inline const int32_t *dev_cpu_picked(const struct cpu_span_job *j, const struct cpu_unit *u,
                                             int t)

@@ -119,6 +119,9 @@ sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl
 void dev_cpu_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
 /* delta.c: values that a worker needs for it. */
 size_t dev_cpu_delta_floats(const struct dev_shapes *p);
+/* compress.c: the same; ckv.c: rows and row floats of a part too. */
+size_t dev_cpu_compress_floats(const struct dev_shapes *p);
+void dev_cpu_ckv_need(const struct dev_shapes *p, int *n_row, int *ldo, size_t *mem_floats);
 /* index.c: the same, and memory. */
 size_t dev_cpu_index_floats(const struct dev_shapes *p);
 sl_status dev_cpu_index_reserve(struct cpu *c, sl_err *err);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which positions a token's attention sees, or which blocks each of its heads does. Scores are made
- * in chunks of positions, so that one token's work is shared out too; then the largest are found by
- * their bits, eleven at a time. A score is a chain of its own, heads rising, so it does not depend
- * on the others; a block's is one of its positions'. Products are on what attention's are: bf16
- * where the CPU has it, else f32. */
+/* Which positions a token's attention sees, or which blocks each of its heads does, or which
+ * entries, that are counted here as positions are. Scores are made in chunks of positions, so that
+ * one token's work is shared out too; then the largest are found by their bits, eleven at a time.
+ * A score is a chain of its own, heads rising, so it does not depend on the others; a block's is
+ * one of its positions'. Products are on what attention's are: bf16 where the CPU has it, else f32.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #define CHUNK 512 /* positions of a unit of work: whole blocks */
 #define PIECE 64  /* of these that are scored at a time */
 #define BITS 11   /* of a score that are looked at at a time, at most */
+#define WIDE (PIECE + 16) /* of a row of f32 keys */
 
 struct index_job {
     const struct dev_step *b;
@@ -25,14 +27,14 @@ struct index_job {
 
 /* Scratch of a worker: queries, keys of a piece, and their products. */
 struct piece {
-    uint16_t *q, *k; /* bf16: [n_head][pairs][2], [PIECE / 16][pairs][16][2] */
-    float *wide, *s; /* f32 keys [d][PIECE]; [n_head][PIECE] */
+    uint16_t *q, *k; /* bf16: [n_head][pairs][2], [PIECE / 16 and 1][pairs][16][2] */
+    float *wide, *s; /* f32 keys [d][WIDE]; [n_head][PIECE] */
 };
 
 static size_t carve(float *mem, int n_head, int d, struct piece *m)
 {
     size_t pair = (size_t)(d + 1) / 2, head = (size_t)n_head;
-    size_t size[] = {head * PIECE, (size_t)d * PIECE, head * pair, PIECE * pair}, at[5] = {0};
+    size_t size[] = {head * PIECE, (size_t)d * WIDE, head * pair, WIDE * pair}, at[5] = {0};
     for (int i = 0; i < 4; i++)
         at[i + 1] = at[i] + size_round(size[i], 16);
     if (mem)
@@ -80,10 +82,45 @@ static void put_queries(const struct index_job *j, int t, const struct piece *m)
     }
 }
 
+/* A group of 16 keys as bf16. */
+static void keys16(const struct cpu_kv *kv, const uint8_t *keys, int d, uint16_t *to)
+{
+    const struct kern *kn = kern_get();
+    if (kv->t == VEC_KV_BF16)
+        memcpy(to, keys, 64 * (size_t)((d + 1) / 2));
+    else
+        (kv->t == VEC_KV_Q8 ? kn->attn_q8_keys : kn->attn_f16_keys)(keys, d, to);
+}
+
+/* The keys of n entries from number p on side by side: lanes of m->k, or of m->wide. Those of a
+ * group are overwritten as far as they are of no entry. */
+static void gather(const struct cpu *c, const struct index_job *j, int seq, int p, int n,
+                   const struct piece *m)
+{
+    const struct cpu_kv *kv = j->kv;
+    const struct cpu_kv_part *part = dev_cpu_part(kv, j->p->layer);
+    int d = j->p->d, pair = (d + 1) / 2;
+    bool bf16 = dev_cpu_bf16_attn(c, kv->t);
+    uint16_t *one = m->k + (size_t)PIECE * 2 * (size_t)pair;
+    for (int i = 0, k; i < n; i += k) {
+        struct cpu_entry e = dev_cpu_entry_at(kv, j->p->layer, j->b, seq, p + i);
+        const uint8_t *keys = e.page + part->index_at + (size_t)(e.row / 16) * e.index_bytes;
+        k = BASE_MIN(BASE_MIN(n - i, part->n_row - e.row), 16);
+        if (!bf16) {
+            c->k.get_k(kv->t, keys, d, m->wide + i, WIDE);
+            continue;
+        }
+        keys16(kv, keys, d, one);
+        for (int l = 0; l < k; l++)
+            for (int x = 0; x < pair; x++)
+                memcpy(m->k + ((i + l) / 16 * pair + x) * 32 + (i + l) % 16 * 2,
+                       one + x * 32 + l * 2, 2 * sizeof *one);
+    }
+}
+
 static void products16(const struct index_job *j, const uint8_t *keys, int n_vec,
                        const struct piece *m)
 {
-    const struct kern *kn = kern_get();
     const struct cpu_kv *kv = j->kv;
     int d = j->p->d, pair = (d + 1) / 2;
     struct attn_mm mm = {.a = m->q,
@@ -97,24 +134,24 @@ static void products16(const struct index_job *j, const uint8_t *keys, int n_vec
                          .n_row = j->p->n_head,
                          .n_vec = n_vec,
                          .n_k = pair};
-    if (kv->t != VEC_KV_BF16) {
-        for (int g = 0; g < n_vec; g++)
-            (kv->t == VEC_KV_Q8 ? kn->attn_q8_keys : kn->attn_f16_keys)(
-                keys + (size_t)g * kv->index_bytes, d, m->k + 32 * g * pair);
+    if (!keys || kv->t != VEC_KV_BF16) {
+        for (int g = 0; g < n_vec && keys; g++)
+            keys16(kv, keys + (size_t)g * kv->index_bytes, d, m->k + 32 * g * pair);
         mm.b = m->k;
         mm.ldb_v = 32 * pair;
     }
-    kn->attn_dot_bf16(&mm);
+    kern_get()->attn_dot_bf16(&mm);
 }
 
+/* keys NULL, here as there: they are gathered. */
 static void products(const struct cpu *c, const struct index_job *j, int t, const uint8_t *keys,
                      int n_vec, const struct piece *m)
 {
     const struct cpu_kv *kv = j->kv;
     int d = j->p->d;
-    for (int g = 0; g < n_vec; g++)
-        c->k.get_k(kv->t, keys + (size_t)g * kv->index_bytes, d, m->wide + 16 * g, PIECE);
-    c->k.gemm_f32(j->p->q + (int64_t)t * j->p->n_head * d, d, 1, m->wide, PIECE, m->s, PIECE,
+    for (int g = 0; g < n_vec && keys; g++)
+        c->k.get_k(kv->t, keys + (size_t)g * kv->index_bytes, d, m->wide + 16 * g, WIDE);
+    c->k.gemm_f32(j->p->q + (int64_t)t * j->p->n_head * d, d, 1, m->wide, WIDE, m->s, PIECE,
                   j->p->n_head, n_vec, d, 0);
 }
 
@@ -122,6 +159,7 @@ static void products(const struct cpu *c, const struct index_job *j, int t, cons
  * not. */
 static int n_scored(const struct dev_index *p, int pos)
 {
+    if (p->every) return dev_index_seen(p, pos);
     return p->n_local ? (pos / p->blk + 1 - p->n_local) * p->blk : pos + 1;
 }
 
@@ -163,10 +201,15 @@ static void score_chunk(struct cpu *c, void *arg, int at, int worker)
     if (bf16 && p < end) put_queries(j, t, &m);
     for (; p < end; p += n) {
         int in = p % kv->blk_tok;
-        n = BASE_MIN(BASE_MIN(PIECE, end - p), kv->blk_tok - in);
+        const uint8_t *keys = NULL;
+        n = BASE_MIN(PIECE, end - p);
+        if (!j->p->every) n = BASE_MIN(n, kv->blk_tok - in);
         int n_vec = (n + 15) / 16;
-        const uint8_t *keys =
-            dev_cpu_page_of(kv, j->p->layer, j->b, c->seq_of[t], p) + dev_cpu_index_at(kv, in);
+        if (j->p->every)
+            gather(c, j, c->seq_of[t], p, n, &m);
+        else
+            keys = dev_cpu_page_of(kv, j->p->layer, j->b, c->seq_of[t], p) +
+                   dev_cpu_index_at(kv, in);
         if (bf16)
             products16(j, keys, n_vec, &m);
         else
@@ -214,8 +257,8 @@ static uint32_t kth(const float *x, int n, int k, int *n_equal)
 static void choose(struct cpu *c, void *arg, int at, int worker)
 {
     const struct index_job *j = arg;
-    int i = at / j->n_list, h = at % j->n_list, t = j->tok[i], pos = j->b->pos[t];
-    int n = j->p->blk ? pos / j->p->blk + 1 : pos + 1, top = j->p->top, n_equal;
+    int i = at / j->n_list, h = at % j->n_list, t = j->tok[i];
+    int n = dev_index_seen(j->p, j->b->pos[t]), top = j->p->top, n_equal;
     float *x = c->index.score + i * score_ld(c) + (int64_t)h * j->ld;
     int32_t *out = j->p->pick + ((int64_t)t * j->n_list + h) * top;
     (void)worker;
@@ -237,7 +280,8 @@ static void count(struct cpu *c, const struct index_job *j, int n)
     struct dev_cost *cost = &c->head.cost;
     for (int i = 0; i < n && c->head.timing; i++) {
         double n_pos = n_scored(j->p, j->b->pos[j->tok[i]]);
-        cost->bytes += n_pos * (double)j->kv->index_bytes / 16;
+        size_t group = vec_k_group_bytes(j->kv->t, j->p->d);
+        cost->bytes += n_pos * (double)group / 16;
         cost->flops += 2 * n_pos * j->p->n_head * j->p->d;
     }
 }
@@ -247,13 +291,15 @@ void dev_cpu_index(dev *d, const struct dev_step *b, const struct dev_index *p)
     struct cpu *c = dev_cpu_of(d);
     struct index_job j = {b, p, dev_cpu_kv_of(p->kv, p->group), c->index.tok, 0, 1, 0};
     int n = 0, all = p->top * BASE_MAX(p->blk, 1);
-    ASSERT(j.kv->s.d_i == p->d);
+    ASSERT((p->every ? dev_cpu_part(j.kv, p->layer)->d_i : j.kv->s.d_i) == p->d &&
+           (!p->every || dev_cpu_part(j.kv, p->layer)->every == p->every));
     if (p->blk) {
         j.n_list = p->n_head;
         j.ld = (c->most.max.n_ctx + p->blk - 1) / p->blk;
     }
     for (int t = 0; t < b->n_tok; t++)
-        if (b->pos[t] >= all) c->index.tok[n++] = t;
+        if (p->every ? dev_index_seen(p, b->pos[t]) > p->top : b->pos[t] >= all)
+            c->index.tok[n++] = t;
     count(c, &j, n);
     for (int m; n > 0; n -= m, j.tok += m) {
         int most = 0;

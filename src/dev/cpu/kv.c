@@ -10,6 +10,29 @@
 #include "dev/cpu/mem.h"
 #include "dev/cpu/rows.h"
 
+/* Pages of layers that are not alike. */
+static void layout_parts(const struct dev_kv_group *g, struct cpu_kv *kv)
+{
+    size_t blk = (size_t)kv->blk_tok;
+    int layer0 = 0;
+    kv->blk_bytes = 0;
+    while (kv->n_part < DEV_KV_PARTS && g->part[kv->n_part].every > 0) {
+        const struct dev_kv_part *of = &g->part[kv->n_part];
+        struct cpu_kv_part *p = &kv->part[kv->n_part++];
+        size_t n_row = BASE_MAX(blk / (size_t)of->every, 1), n_group = (n_row + 15) / 16;
+        *p = (struct cpu_kv_part){.layer0 = layer0, .every = of->every, .n_row = (int)n_row};
+        p->d_i = of->d_i;
+        p->d_raw = of->d_raw;
+        p->at = kv->blk_bytes;
+        p->index_at = size_round(kv->row_bytes * n_row, 64);
+        p->raw_at = p->index_at;
+        if (p->d_i) p->raw_at += vec_k_group_bytes(kv->t, p->d_i) * n_group;
+        p->page_bytes = size_round(p->raw_at + sizeof(float) * (size_t)p->d_raw * blk, 64);
+        kv->blk_bytes += p->page_bytes * (size_t)of->n_layer;
+        layer0 += of->n_layer;
+    }
+}
+
 static void layout(const struct dev_kv_shape *s, int group, struct cpu_kv *kv)
 {
     const struct dev_kv_group *g = &s->group[group];
@@ -35,7 +58,10 @@ static void layout(const struct dev_kv_shape *s, int group, struct cpu_kv *kv)
     bool alike = kv->k_head_bytes == kv->head_bytes || !kv->k_head_bytes;
     bool many = g->n_blk >= CPU_KV_NEAR && g->n_blk < INT_MAX / 2;
     bool near = g->kind != DEV_KV_STATE && !g->d_i && alike && many && kv->head_bytes % 64 == 0;
+    near = near && !g->part[0].every;
     kv->n_near = near ? CPU_KV_NEAR : 1;
+    kv->blk_bytes = kv->page_bytes * (size_t)g->n_layer;
+    if (g->part[0].every) layout_parts(g, kv);
     kv->s.n_blk = (g->n_blk + kv->n_near - 1) / kv->n_near * kv->n_near;
 }
 
@@ -44,16 +70,16 @@ struct runs {
     size_t n, bytes, step;
 };
 
-static struct runs runs_of(const struct cpu_kv *kv)
+static struct runs runs_of(const struct cpu_kv *kv, int layer)
 {
     size_t heads = (size_t)kv->s.n_head * (kv->k_head_bytes ? 2 : 1);
-    if (kv->n_near == 1) return (struct runs){1, kv->page_bytes, 0};
+    if (kv->n_near == 1) return (struct runs){1, dev_cpu_page_bytes(kv, layer), 0};
     return (struct runs){heads, kv->head_bytes, (size_t)kv->n_near * kv->head_bytes};
 }
 
 static void fill_page(const struct cpu_kv *kv, int layer, int blk, int value)
 {
-    struct runs r = runs_of(kv);
+    struct runs r = runs_of(kv, layer);
     for (size_t i = 0; i < r.n; i++)
         memset(dev_cpu_page(kv, layer, blk) + i * r.step, value, r.bytes);
 }
@@ -65,7 +91,7 @@ int64_t dev_cpu_kv_bytes(const dev *d, const struct dev_kv_shape *s)
     for (int i = 0; i < s->n_group; i++) {
         struct cpu_kv kv;
         layout(s, i, &kv);
-        n += (int64_t)kv.page_bytes * kv.s.n_layer * kv.s.n_blk;
+        n += (int64_t)kv.blk_bytes * kv.s.n_blk;
     }
     return n;
 }
@@ -86,10 +112,9 @@ static sl_status open_group(struct cpu *c, const struct dev_kv_shape *s, int gro
     const struct dev_kv_group *g = &s->group[group];
     uint64_t n;
     layout(s, group, kv);
-    if (!size_mul(kv->page_bytes, (uint64_t)g->n_layer * (uint64_t)kv->s.n_blk, &n) ||
-        n > SIZE_MAX / 4)
+    if (!size_mul(kv->blk_bytes, (uint64_t)kv->s.n_blk, &n) || n > SIZE_MAX / 4)
         return SL_FAIL(err, NOMEM, "kv cache: %d blocks of %zu bytes in %d layers do not fit",
-                       g->n_blk, kv->page_bytes, g->n_layer);
+                       g->n_blk, kv->blk_bytes, g->n_layer);
     return dev_cpu_mem(c, MEM_KV, n + 64, (void **)&kv->base, err);
 }
 
@@ -131,11 +156,12 @@ struct cpu_place dev_cpu_place(const struct cpu *c, const struct cpu_kv *kv, int
 
 void dev_cpu_kv_copy(const struct cpu_kv *kv, int src, int dst)
 {
-    struct runs r = runs_of(kv);
-    for (int l = 0; l < kv->s.n_layer; l++)
+    for (int l = 0; l < kv->s.n_layer; l++) {
+        struct runs r = runs_of(kv, l);
         for (size_t i = 0; i < r.n; i++)
             memcpy(dev_cpu_page(kv, l, dst) + i * r.step, dev_cpu_page(kv, l, src) + i * r.step,
                    r.bytes);
+    }
 }
 
 struct touch {
@@ -189,6 +215,7 @@ int64_t dev_cpu_kv_page(dev_kv *kv_, const struct dev_kv_at *at, void *page, boo
     size_t n = (size_t)kv->s.n_head, all = (size_t)at->n_all, h0 = (size_t)at->head0;
     size_t key = kv->k_head_bytes, value = value_bytes(kv), index = index_bytes(kv);
     ASSERT(h0 + n <= all && at->blk >= 0 && at->blk < kv->s.n_blk);
+    if (kv->n_part) return 0; /* pages of layers that are not alike stay */
     if (page) {
         uint8_t *own = dev_cpu_page(kv, at->layer, at->blk), *p = page;
         for (size_t h = 0; h < n; h++) {

@@ -15,6 +15,12 @@ struct cpu;
  * a head where there are any. n_near blocks in a row have theirs interleaved: the keys of a head of
  * all of them lie together, and so do its values, because memory is read faster in runs of some 32
  * KiB than of 8. */
+struct cpu_kv_part {
+    int layer0, every, n_row; /* n_row: of a page */
+    int d_i, d_raw;
+    size_t at, page_bytes;   /* where a block has the first of its pages; of one page */
+    size_t index_at, raw_at; /* of a page: index keys; rows in f32 of all its positions */
+};
 struct cpu_kv {
     struct dev_kv_group s;
     int id; /* which group */
@@ -23,7 +29,9 @@ struct cpu_kv {
     size_t group_bytes, row_bytes;   /* a group of 16 keys; a row of values, or of latents */
     size_t k_head_bytes, head_bytes; /* keys of one head in a page; rows of one head */
     size_t index_at, index_bytes;    /* of a page: its index keys; a group of 16 of them */
-    size_t page_bytes;
+    size_t page_bytes, blk_bytes;    /* of all layers */
+    int n_part;                      /* 0: all layers are alike */
+    struct cpu_kv_part part[DEV_KV_PARTS];
     int n_near;    /* CPU_KV_NEAR, or 1 */
     uint8_t *base; /* [n_blk / n_near][L][n_near] pages */
 };
@@ -37,10 +45,29 @@ static inline const struct cpu_kv *dev_cpu_kv_of(const dev_kv *kv, int group)
     return &((const struct cpu_cache *)kv)->group[group];
 }
 
+/* The part that a layer is of; there are some. */
+static inline const struct cpu_kv_part *dev_cpu_part(const struct cpu_kv *kv, int layer)
+{
+    const struct cpu_kv_part *p = kv->part + kv->n_part - 1;
+    while (p->layer0 > layer)
+        p--;
+    return p;
+}
+/* Bytes of a layer's page, and of those before it in a block. */
+static inline size_t dev_cpu_page_bytes(const struct cpu_kv *kv, int layer)
+{
+    return kv->n_part ? dev_cpu_part(kv, layer)->page_bytes : kv->page_bytes;
+}
+static inline size_t dev_cpu_layer_at(const struct cpu_kv *kv, int layer)
+{
+    if (!kv->n_part) return (size_t)layer * kv->page_bytes;
+    const struct cpu_kv_part *p = dev_cpu_part(kv, layer);
+    return p->at + (size_t)(layer - p->layer0) * p->page_bytes;
+}
 static inline uint8_t *dev_cpu_page(const struct cpu_kv *kv, int layer, int blk)
 {
     size_t near = (size_t)kv->n_near, first = (size_t)blk / near, in = (size_t)blk % near;
-    return kv->base + (first * (size_t)kv->s.n_layer + (size_t)layer) * near * kv->page_bytes +
+    return kv->base + (first * kv->blk_bytes + dev_cpu_layer_at(kv, layer)) * near +
            in * kv->head_bytes;
 }
 /* The block of position pos of sequence seq. */
@@ -48,6 +75,21 @@ static inline uint8_t *dev_cpu_page_of(const struct cpu_kv *kv, int layer, const
                                        int seq, int pos)
 {
     return dev_cpu_page(kv, layer, b->blk[kv->id][(int64_t)seq * b->ld_blk + pos / kv->blk_tok]);
+}
+/* Where an entry of a sequence has its row: in the block of its last token. */
+struct cpu_entry {
+    uint8_t *page;
+    int row;            /* of the page */
+    size_t index_bytes; /* a group of 16 index keys */
+};
+static inline struct cpu_entry dev_cpu_entry_at(const struct cpu_kv *kv, int layer,
+                                                const struct dev_step *b, int seq, int w)
+{
+    const struct cpu_kv_part *p = dev_cpu_part(kv, layer);
+    int last = (w + 1) * p->every - 1;
+    return (struct cpu_entry){dev_cpu_page_of(kv, layer, b, seq, last),
+                              last % kv->blk_tok / p->every,
+                              p->d_i ? vec_k_group_bytes(kv->t, p->d_i) : 0};
 }
 /* From a page on, to head h's position `in`: keys (of the group of 16 that it is in) and values. */
 static inline size_t dev_cpu_key_at(const struct cpu_kv *kv, int h, int in)

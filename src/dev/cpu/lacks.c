@@ -44,6 +44,7 @@ static const char *index_lacks(const struct cpu *c, const struct dev_index *p)
     if (p->n_head < 1 || p->d < 1 || p->top < 1) return "no heads, width or positions";
     if (p->blk && (p->blk < 16 || p->blk > VEC_SPAN || VEC_SPAN % p->blk))
         return "blocks of other than 16, 32, 64 or 128 positions";
+    if (p->every < 0 || (p->every && p->blk)) return "blocks of entries";
     if (p->n_local < 0 || p->n_local > p->top || !p->blk != !!p->w)
         return "blocks that are always seen, or weights, beside such a choice";
     bool wide = p->n_head > w->index_heads || p->d > w->index_d || some;
@@ -59,6 +60,25 @@ static const char *attn_lacks(const struct cpu *c, const struct dev_attn *p)
         return "no blocks, or chosen ones in a window";
     if (s->pick && s->n_pick > c->most.index_list) return "more chosen blocks than were reserved";
     return p->n_head > c->most.n_head ? "more heads than were reserved" : NULL;
+}
+
+static const char *compress_lacks(const struct cpu *c, const struct dev_compress *p)
+{
+    if (p->every < 1 || p->every * (p->overlap ? 2 : 1) > DEV_ENTRY_EVERY)
+        return "entries of more than 128 tokens, or of none";
+    if (p->d < 1 || p->d > DEV_ENTRY_WIDTH || p->n_rot > p->d || p->n_rot % 2)
+        return "entries of such a width";
+    return p->d > c->most.entry_d || p->n_rot > c->n_rot_max ? "wider entries than were reserved"
+                                                             : NULL;
+}
+
+static const char *ckv_lacks(const struct cpu *c, const struct dev_attn_ckv *p)
+{
+    if (p->n_window < 1 || p->every < 0 || (p->pick && (p->n_pick < 1 || !p->every)))
+        return "no window, or a choice of no entries";
+    return p->n_head > c->most.n_head || p->d > c->most.ckv_d
+               ? "more or wider heads than were reserved"
+               : NULL;
 }
 
 static const char *norm_lacks(const struct dev_norm *p)
@@ -103,6 +123,10 @@ const char *dev_cpu_lacks(const dev *d, const struct dev_op *op)
         return attn_lacks(c, &op->u.attn);
     case DEV_OP_attn_mla:
         return mla_lacks(c, &op->u.attn_mla);
+    case DEV_OP_compress:
+        return compress_lacks(c, &op->u.compress);
+    case DEV_OP_attn_ckv:
+        return ckv_lacks(c, &op->u.attn_ckv);
     case DEV_OP_norm:
         return norm_lacks(&op->u.norm);
     case DEV_OP_streams:

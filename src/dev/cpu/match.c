@@ -71,7 +71,8 @@ static const struct dev_rope *take_rope(struct reader *r, const float *x, int n_
 {
     const struct dev_op *op = take(r, DEV_OP_rope);
     const struct dev_rope *p = op ? &op->u.rope : NULL;
-    if (!p || p->x != x || p->n_head != n_head || p->ldx != ld[0] || p->ldx_h != ld[1]) return NULL;
+    if (!p || p->x != x || p->n_head != n_head || p->ldx != ld[0] || p->ldx_h != ld[1] || p->back)
+        return NULL;
     return p;
 }
 

@@ -280,9 +280,16 @@ static sl_status reserve_spans(struct cpu *c, size_t *mem, sl_err *err)
         n = size_round(dev_cpu_part_floats(n_row, ldo), 16);
         s->part_floats = BASE_MAX(s->part_floats, n);
     }
+    if (p->ckv_d) {
+        dev_cpu_ckv_need(p, &n_row, &ldo, &n);
+        *mem = BASE_MAX(*mem, n);
+        n = size_round(dev_cpu_part_floats(n_row, ldo), 16);
+        s->part_floats = BASE_MAX(s->part_floats, n);
+    }
     *mem += 2 * s->part_floats;
     *mem = BASE_MAX(*mem, dev_cpu_delta_floats(p));
     *mem = BASE_MAX(*mem, dev_cpu_index_floats(p));
+    *mem = BASE_MAX(*mem, dev_cpu_compress_floats(p));
     s->n_run = CPU_SPLIT * n_w;
     s->n_part = (CPU_SPLIT_ITEMS + CPU_SPLIT) * n_w;
     SL_TRY(dev_cpu_scratch(c, (size_t)(s->n_run + s->n_part) * s->part_floats, sizeof(float),

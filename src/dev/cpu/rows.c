@@ -148,11 +148,17 @@ struct rope_job {
 
 static void rope_row(struct cpu *c, void *arg, int t, int worker)
 {
-    (void)worker;
     struct rope_job *j = arg;
     const struct dev_rope *p = j->p;
     const float *cs = angles_at(c, j->a, j->b, t);
-    float *x = p->x + t * p->ldx;
+    float *x = p->x + t * p->ldx, *row = c->scratch[worker].row;
+    if (p->back) { /* the same cosines, and the other sines */
+        for (int i = 0, half = p->n_rot / 2; i < half; i++) {
+            row[i] = cs[i];
+            row[half + i] = -cs[half + i];
+        }
+        cs = row;
+    }
     for (int h = 0; h < p->n_head; h++, x += p->ldx_h)
         dev_cpu_rotate(&c->k, p->style, x, cs, p->n_rot);
 }

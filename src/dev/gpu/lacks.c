@@ -54,6 +54,8 @@ const char *dev_gpu_lacks(const dev *d, const struct dev_op *op)
         return op->u.norm.ranks ? "rows shared among ranks: --device cpu does that" : NULL;
     case DEV_OP_prep:
         return op->u.prep.ranks ? "rows shared among ranks: --device cpu does that" : NULL;
+    case DEV_OP_rope:
+        return op->u.rope.back ? "rotation back: --place attn=cpu does that" : NULL;
     case DEV_OP_add:
         return op->u.add.ranks ? "rows shared among ranks: --device cpu does that" : NULL;
     case DEV_OP_matmul:
