@@ -8,13 +8,18 @@
 
 /* ---- matrices that have no place for a bias ---- */
 
-/* Is there a bias of that matrix with anything in it? Old GPTQ files have some full of zeros. */
-static bool has_bias(const io_model *io, const char *name)
+/* Is there a bias of that matrix with anything in it? Old GPTQ files have some full of zeros. What
+ * chooses experts may be called the router's. */
+static bool has_bias(const struct model *m, const char *name)
 {
+    const io_model *io = m->io;
+    struct arch_name id;
     size_t n = strlen(name), k = strlen(".weight");
     if (n <= k || strcmp(name + n - k, ".weight") != 0) return false;
     const struct tensor *t = io_findf(io, "%.*s.bias", (int)(n - k), name);
-    return t && !tensor_is_zero(t);
+    if (!t || tensor_is_zero(t)) return false;
+    arch_name_parse(&m->cfg.naming, t->name, &id);
+    return id.role != ROLE_ROUTER_BIAS;
 }
 
 sl_status model_load_unbiased(const struct model *m, const char *name, enum arch_role role,
@@ -23,7 +28,7 @@ sl_status model_load_unbiased(const struct model *m, const char *name, enum arch
     void *p = NULL;
     bool any = false;
     if (arch_takes_bias(&m->cfg, role)) return SL_OK;
-    if (has_bias(m->io, name))
+    if (has_bias(m, name))
         return SL_FAIL(err, UNSUPPORTED, "%s: %.100s has a bias, which this layer has no place for",
                        io_path(m->io), name);
     if (w->scheme != TENSOR_SCHEME_GROUP) return SL_OK;
