@@ -8,13 +8,17 @@
 
 /* ---- matrices that have no place for a bias ---- */
 
-/* Is there a bias of that matrix with anything in it? Old GPTQ files have some full of zeros. */
-static bool has_bias(const io_model *io, const char *name)
+/* Is there a bias of that matrix with anything in it? Old GPTQ files have some full of zeros. What
+ * chooses experts may be called like the router's. */
+static bool has_bias(const struct model *m, const char *name)
 {
     size_t n = strlen(name), k = strlen(".weight");
+    struct arch_name id;
     if (n <= k || strcmp(name + n - k, ".weight") != 0) return false;
-    const struct tensor *t = io_findf(io, "%.*s.bias", (int)(n - k), name);
-    return t && !tensor_is_zero(t);
+    const struct tensor *t = io_findf(m->io, "%.*s.bias", (int)(n - k), name);
+    if (!t || tensor_is_zero(t)) return false;
+    arch_name_parse(&m->cfg.naming, t->name, &id);
+    return id.role != ROLE_ROUTER_BIAS;
 }
 
 sl_status model_load_unbiased(const struct model *m, const char *name, enum arch_role role,
@@ -23,7 +27,7 @@ sl_status model_load_unbiased(const struct model *m, const char *name, enum arch
     void *p = NULL;
     bool any = false;
     if (arch_takes_bias(&m->cfg, role)) return SL_OK;
-    if (has_bias(m->io, name))
+    if (has_bias(m, name))
         return SL_FAIL(err, UNSUPPORTED, "%s: %.100s has a bias, which this layer has no place for",
                        io_path(m->io), name);
     if (w->scheme != TENSOR_SCHEME_GROUP) return SL_OK;
