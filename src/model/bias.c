@@ -9,14 +9,13 @@
 /* ---- matrices that have no place for a bias ---- */
 
 /* Is there a bias of that matrix with anything in it? Old GPTQ files have some full of zeros. What
- * chooses experts may be called the router's. */
+ * chooses experts may be called like the router's. */
 static bool has_bias(const struct model *m, const char *name)
 {
-    const io_model *io = m->io;
-    struct arch_name id;
     size_t n = strlen(name), k = strlen(".weight");
+    struct arch_name id;
     if (n <= k || strcmp(name + n - k, ".weight") != 0) return false;
-    const struct tensor *t = io_findf(io, "%.*s.bias", (int)(n - k), name);
+    const struct tensor *t = io_findf(m->io, "%.*s.bias", (int)(n - k), name);
     if (!t || tensor_is_zero(t)) return false;
     arch_name_parse(&m->cfg.naming, t->name, &id);
     return id.role != ROLE_ROUTER_BIAS;
