@@ -237,6 +237,19 @@ static void put_values(struct str *s, const struct tensor *t)
         str_put(s, (const char *)p + i * t->col_bytes, bytes);
 }
 
+/* Of two dimensions, and no product's: a convolution, what streams and entries are made by, a table
+ * of experts; and biases, of which each expert has one. */
+static bool is_table(const char *name)
+{
+    static const char *const tail[] = {".bias",      "conv1d.weight",  "_fn",
+                                       "_fn.weight", ".fn",            ".ape",
+                                       "_ape.weight", ".position_bias", "tid2eid",
+                                       "tid2eid.weight"};
+    for (int i = 0; i < BASE_COUNT_OF(tail); i++)
+        if (io_ends_with(name, tail[i])) return true;
+    return false;
+}
+
 static void put_tensors(const io_pack_out *o, struct str *s)
 {
     const io_model *src = o->src;
@@ -247,8 +260,7 @@ static void put_tensors(const io_pack_out *o, struct str *s)
     str_put(s, str_c(&o->vectors), o->vectors.n);
     for (int i = 0; i < src->n_tensor; i++) {
         const struct tensor *t = &src->tensor[i];
-        bool stored = t->n_dim < 2 || io_ends_with(t->name, ".bias") || /* an expert's each */
-                      io_ends_with(t->name, "conv1d.weight"); /* no product's */
+        bool stored = t->n_dim < 2 || is_table(t->name);
         if (is_replaced(o, t->name)) continue;
         put_name(s, t->name);
         put_name(s, tensor_dtype(t->type)->text);

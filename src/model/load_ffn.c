@@ -187,7 +187,7 @@ static sl_status load_expert_of(struct model *m, int il, struct layer *l, sl_err
     bool mock = io_is_mock(m->io);
     if (!t && !mock) return io_missing(m->io, name, err);
     if (t && ((t->type != TENSOR_I64 && t->type != TENSOR_I32) || t->n_dim != 2 ||
-              t->shape[0] != V || t->shape[1] != K || t->row_bytes))
+              !t->data || t->shape[0] != V || t->shape[1] != K || t->row_bytes))
         return SL_FAIL(err, FORMAT, "%s: expected whole numbers [%lld, %lld]", name, (long long)V,
                        (long long)K);
     SL_TRY(mem_arena_array(&m->arena, (size_t)(V * K), sizeof(int32_t), &p, err));
