@@ -427,15 +427,27 @@ static sl_status is_doubled(const struct quant_plan *p, const char *name, bool *
     return find_bias(p, weight, &w, out, err);
 }
 
+/* In a target of the source's kind a name stays, unless that one has words of its own. */
+static const char *other_name(const struct quant_plan *p, const struct arch_name *id,
+                              const char *name, char buf[QUANT_MAX_NAME])
+{
+    buf[0] = 0;
+    if (p->into && p->into->naming.alias != p->naming[p->to].alias)
+        quant_name_in(&p->into->naming, id, buf, QUANT_MAX_NAME);
+    return buf[0] ? buf : name;
+}
+
 static sl_status add_tensor(struct quant_plan *p, const char *name, sl_err *err)
 {
+    char new_name[QUANT_MAX_NAME];
     enum io_kind from = io_model_kind(p->src);
     struct arch_name id;
     bool doubled;
     SL_TRY(is_doubled(p, name, &doubled, err));
     if (doubled) return SL_OK;
     arch_name_parse(&p->naming[from], name, &id);
-    SL_TRY(from == p->to ? add_same(p, name, &id, name, err) : add_cross(p, name, &id, err));
+    if (from != p->to) SL_TRY(add_cross(p, name, &id, err));
+    else SL_TRY(add_same(p, name, &id, other_name(p, &id, name, new_name), err));
     return add_bias(p, name, &id, err);
 }
 
@@ -447,6 +459,8 @@ sl_status quant_plan_make(struct quant_plan *p, sl_err *err)
     for (int i = 0; i < 2; i++)
         p->naming[i] = p->has_cfg ? arch_naming_in(&p->cfg, (enum io_kind)i)
                                   : (struct arch_naming){.kind = (enum io_kind)i};
+    if (p->into && (!p->has_cfg || strcmp(p->into->arch, p->cfg.arch) != 0)) p->into = NULL;
+    if (p->into && from != p->to) p->naming[p->to] = p->into->naming;
     if (from != p->to && !p->has_cfg) {
         if (err) *err = why;
         return why.code;

@@ -93,6 +93,8 @@ struct quant_plan {
     struct arch_cfg cfg;
     bool has_cfg;
     struct arch_naming naming[2]; /* by enum io_kind: of the source, and of the target */
+    const struct arch_cfg *into;  /* NULL, or the target's: one that is there already, of the same
+                                     architecture, may name things otherwise */
     struct quant_item *item;
     int n_item, cap_item;
     int64_t done_bytes;        /* of the source */

@@ -243,7 +243,7 @@ static sl_status compare_all(struct quant_plan *p, const io_model *b, par_team *
         char name[QUANT_MAX_NAME];
         struct arch_name id;
         if (!quant_weight_name(b, i, name, sizeof name)) continue;
-        arch_name_parse(&p->naming[io_model_kind(b)], name, &id);
+        arch_name_parse(p->into ? &p->into->naming : &p->naming[io_model_kind(b)], name, &id);
         bool beside = arch_is_beside_text(b, &id) || arch_is_mtp_left(&p->cfg, name, &id);
         if (io_model_kind(p->src) == io_model_kind(b) || !beside)
             SL_TRY(only_in_b(p, b, name, ix, v, err));
@@ -256,12 +256,14 @@ sl_status quant_compare(const io_model *a, const io_model *b, struct quant_verif
     struct quant_opts o = {.n_thread = v->n_thread};
     struct quant_report rep = {0};
     struct quant_plan p = {.src = a, .o = &o, .to = io_model_kind(b), .rep = &rep};
+    struct arch_cfg into; /* folders of some architectures have one of two sets of names */
     par_team *team = NULL;
     sl_status st = SL_OK;
     for (int c = 0; c < QUANT_N_CLASS; c++)
         o.type[c] = QUANT_AS_IS;
     mem_arena_init(&p.arena, MEM_MISC, 0);
     SL_TRY_OUT(par_open(&(struct par_opts){.n_worker = v->n_thread}, &team, err));
+    if (arch_cfg_read(b, &p.arena, &into, NULL) == SL_OK) p.into = &into;
     SL_TRY_OUT(quant_plan_make(&p, err));
     SL_TRY_OUT(compare_all(&p, b, team, v, err));
 out:
