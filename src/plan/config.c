@@ -175,6 +175,7 @@ void plan_model_from_arch(struct plan_model *m, const struct arch_cfg *c)
     m->nope = c->d_nope, m->rope = c->d_rope, m->v_dim = c->d_v;
     m->index_heads = c->n_index, m->index_dim = c->d_index, m->index_topk = c->index_top;
     if (c->o_groups) m->attn = PLAN_ATTN_V4;
+    m->n_stream = c->n_stream, m->stream_mean = c->stream_mean;
     m->o_groups = c->o_groups, m->o_lora = c->o_lora, m->n_c4 = m->n_c128 = 0;
     m->experts = c->n_expert, m->topk = c->n_expert_used, m->shared = c->n_shared;
     m->dense_inter = c->d_ff, m->moe_inter = c->d_ff_expert;

@@ -68,15 +68,23 @@ static void v4_params(const struct plan_model *m, double *split, double *repl)
     double low = m->o_lora ? m->o_lora : 1024, groups = m->o_groups ? m->o_groups : 8;
     double index = m->index_dim * 4 * D + m->index_heads * (D + (double)m->q_lora * m->index_dim);
     double entries = m->n_c4 * (4 * D * d + index) + m->n_c128 * 2 * D * d;
-    *repl += D * m->q_lora + D * d + entries / m->layers;
+    *repl += D * m->q_lora + m->q_lora + D * d + entries / m->layers;
     *split = m->q_lora * wide + wide * low + groups * low * D;
+}
+
+/* Of a layer the two matrices by which its blocks read and write streams, and its part of that of
+ * their head. */
+static double stream_params(const struct plan_model *m)
+{
+    double n = m->n_stream, head = m->stream_mean ? 0 : n * n * m->hidden;
+    return 2 * (2 + n) * n * n * m->hidden + head / m->layers;
 }
 
 /* Attention parameters of one layer: split by TP, and repeated on each rank. */
 static void attn_params(const struct plan_model *m, double *split, double *repl)
 {
     double D = m->hidden, H = m->heads;
-    *repl = 2 * D;
+    *repl = 2 * D + stream_params(m);
     if (m->attn == PLAN_ATTN_MLA) {
         mla_params(m, split, repl);
         return;

@@ -52,6 +52,8 @@ struct plan_model {
     int n_index; /* layers with an indexer of their own, of all that keep its keys; 0 = all. Of
                     GQA the others see everything */
     int n_c4, n_c128, window; /* V4: layers compressed 4 and 128 times, window length */
+    int n_stream;             /* rows of the residual stream; 0 = one */
+    bool stream_mean;         /* their head has no weights */
     int o_groups, o_lora;     /* V4: of the output; 0 = 8, 1024 */
     int n_window;             /* GQA: layers that see a window only (gpt-oss) */
     bool qk_norm;             /* GQA: queries and keys are normed */

@@ -70,7 +70,7 @@ static const char *const refused[][3] = {
     {AWQ ",\"format\":\"marlin\"", "format", "marlin"},
     {AWQ ",\"desc_act\":true", "desc_act", "true"},
     {AWQ ",\"rotate\":1", "rotate", "not known"},
-    {FP8 ",\"expert_dtype\":\"fp4\"", "expert_dtype", "fp4"},
+    {FP8 ",\"expert_dtype\":\"int4\"", "expert_dtype", "int4"},
     {FP8 ",\"rotation\":true", "rotation", "true"},
     {ROUND ",\"packing_format\":\"auto_round:auto_gptq\",\"extra_config\":{\"model.layers.0.mlp\":{"
            "\"bits\":8,\"group_size\":128}}",

@@ -34,7 +34,9 @@ static bool count(const io_model *io, const struct arch_cfg *c, double *total, d
         }
         mtp |= id.layer >= c->n_layer;
         if (id.layer >= c->n_layer || strcmp(id.suffix, "bias") == 0 || t->n_dim < 2 ||
-            id.role == ROLE_DELTA_DECAY || arch_is_beside_text(io, &id))
+            id.role == ROLE_DELTA_DECAY || id.role == ROLE_EXPERT_OF ||
+            id.role == ROLE_ENTRY_APE || id.role == ROLE_INDEX_ENTRY_APE ||
+            arch_is_beside_text(io, &id))
             continue;
         *total += n;
         bool expert = id.role == ROLE_GATE_EXPS || id.role == ROLE_UP_EXPS ||
