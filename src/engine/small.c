@@ -75,11 +75,6 @@ sl_status engine_small_check(sl_engine *e, sl_err *err)
     if (!s->has_cfg)
         return SL_FAIL(err, REQUEST, "draft_model: %.100s: opened for its vocabulary only",
                        s->name);
-    if (s->cfg.o_groups)
-        return SL_FAIL(err, UNSUPPORTED,
-                       "draft_model: %.100s keeps compressed entries, which follow the window of a "
-                       "model of its own: another model drafts",
-                       s->name);
     if (e->ranks)
         return SL_FAIL(err, UNSUPPORTED, "draft_model: not with layout: ranks share one model");
     return same_tokens(e->m, s, err);

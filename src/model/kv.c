@@ -29,25 +29,34 @@ struct dev_kv_shape model_kv_shape_on(const struct model_place *p, const struct 
     return s;
 }
 
-static struct model_kv_place here(const struct model *m, int il, int group)
+/* Layers of a model whose attention is on a side. */
+struct layers_on {
+    const struct model *m;
+    const struct side *s;
+};
+
+static bool is_on(const void *arg, int il)
 {
-    const struct arch_cfg *c = &m->cfg;
-    const struct side *s = model_side_in(m, il, MODEL_ATTN);
-    struct model_kv_place p = {group, 0};
-    for (int i = m->dims.layer0; i < c->n_layer + c->n_mtp; i++)
-        p.layer += model_has_layer(c, &m->dims, i) && model_kv_before(c, il, i, group) &&
-                   model_side_in(m, i, MODEL_ATTN) == s;
-    return p;
+    const struct layers_on *of = arg;
+    const struct model *m = of->m;
+    return il >= m->dims.layer0 && model_has_layer(&m->cfg, &m->dims, il) &&
+           model_side_in(m, il, MODEL_ATTN) == of->s;
+}
+
+static struct model_kv_place here(const struct model *m, int il, enum model_kv_what what)
+{
+    const struct layers_on of = {m, model_side_in(m, il, MODEL_ATTN)};
+    return model_kv_at(&m->cfg, il, what, is_on, &of);
 }
 
 struct model_kv_place model_kv_here(const struct model *m, int il)
 {
-    return here(m, il, model_kv_group(&m->cfg, il));
+    return here(m, il, MODEL_KV_ROWS);
 }
 
 struct model_kv_place model_kv_entries_here(const struct model *m, int il)
 {
-    return here(m, il, DEV_KV_PAGED);
+    return here(m, il, MODEL_KV_ENTRIES);
 }
 
 sl_status model_kv_open(model *m, const struct dev_kv_shape *all, dev_kv **out, sl_err *err)

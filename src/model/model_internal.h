@@ -470,9 +470,11 @@ struct model_kv_place model_kv_here(const struct model *m, int il);
 struct model_kv_place model_kv_entries_here(const struct model *m, int il);
 /* shape.c: one layer more, or with by -1 less, in the groups that it is in. */
 void model_kv_count(struct dev_kv_shape *s, const struct arch_cfg *c, int il, int by);
-/* Is the layer in a group, if only with its entries? Does i, if it is, come before il there? */
-bool model_kv_in(const struct arch_cfg *c, int il, int group);
-int model_kv_before(const struct arch_cfg *c, int il, int i, int group);
+/* What of a layer the cache has, and where: numbered among the layers that has() says are there. */
+enum model_kv_what { MODEL_KV_ROWS, MODEL_KV_ENTRIES, MODEL_N_KV };
+typedef bool model_kv_has(const void *arg, int il);
+struct model_kv_place model_kv_at(const struct arch_cfg *c, int il, enum model_kv_what what,
+                                  model_kv_has *has, const void *arg);
 /* Where a layer's state is, its blocks are of DEV_KV_STATE. */
 static inline bool model_has_state(const struct arch_cfg *c, int il)
 {

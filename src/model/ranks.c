@@ -221,7 +221,7 @@ static sl_status share(const struct shares *s, struct model_ranks *k, sl_err *er
 static sl_status check_mixers(const struct arch_cfg *c, sl_err *err)
 {
     for (int i = 0; i < c->n_layer; i++)
-        if (c->layer[i].mixer != ARCH_GQA && c->layer[i].mixer != ARCH_MLA)
+        if (c->layer[i].mixer == ARCH_SCAN || c->layer[i].mixer == ARCH_DELTA)
             return SL_FAIL(err, UNSUPPORTED, "layout: layer %d has a state that is not shared", i);
     return SL_OK;
 }

@@ -56,7 +56,6 @@ int model_kv_group(const struct arch_cfg *c, int il)
 {
     const struct arch_layer *l = &c->layer[il];
     if (l->mixer == ARCH_SCAN || l->mixer == ARCH_DELTA) return DEV_KV_STATE;
-    if (l->mixer == ARCH_CKV) return DEV_KV_WINDOW;
     return l->n_window && !c->paged ? DEV_KV_WINDOW : DEV_KV_PAGED;
 }
 
@@ -67,46 +66,52 @@ int model_kv_window(const struct arch_cfg *c, int il)
     return l->mixer == ARCH_CKV ? BASE_MAX(l->n_window, open) : l->n_window;
 }
 
-bool model_kv_in(const struct arch_cfg *c, int il, int group)
-{
-    bool entries = c->layer[il].mixer == ARCH_CKV && c->layer[il].ratio > 0;
-    return model_kv_group(c, il) == group || (entries && group == DEV_KV_PAGED);
-}
-
-/* Of a group of layers that are not alike the part of layer il (dev_kv_part): those without
- * entries, those whose entries an indexer chooses, the others. */
-static int part_of(const struct arch_cfg *c, int il, int group)
+/* Where a layer's rows of positions are, or its entries: the part is that of a group whose layers
+ * are not alike (dev_kv_part), else 0. False: it has none. */
+struct slot {
+    int group, part;
+};
+static bool slot_of(const struct arch_cfg *c, int il, enum model_kv_what what, struct slot *out)
 {
     const struct arch_layer *l = &c->layer[il];
-    if (l->mixer != ARCH_CKV) return 0;
-    return !l->ratio ? 0 : (l->index != ARCH_INDEX_OWN) + (group == DEV_KV_WINDOW);
+    bool ckv = l->mixer == ARCH_CKV, own = l->index == ARCH_INDEX_OWN;
+    *out = (struct slot){model_kv_group(c, il), 0};
+    if (what == MODEL_KV_ENTRIES) {
+        *out = (struct slot){DEV_KV_PAGED, !own};
+        return ckv && l->ratio > 0;
+    }
+    if (ckv) out->part = (c->paged ? 2 : 0) + (!l->ratio ? 0 : own ? 1 : 2);
+    return true;
 }
 
-static struct dev_kv_part part_like(const struct arch_cfg *c, int il, int group)
+static struct dev_kv_part part_like(const struct arch_cfg *c, int il, enum model_kv_what what)
 {
     const struct arch_layer *l = &c->layer[il];
     bool own = l->index == ARCH_INDEX_OWN;
-    if (group == DEV_KV_PAGED) return (struct dev_kv_part){0, l->ratio, own ? c->d_index : 0, 0};
+    if (what == MODEL_KV_ENTRIES)
+        return (struct dev_kv_part){0, l->ratio, own ? c->d_index : 0, 0};
     int raw = l->ratio ? dev_compress_raw(c->d_head, own) : 0;
     return (struct dev_kv_part){0, 1, 0, raw + (own ? dev_compress_raw(c->d_index, true) : 0)};
 }
 
 void model_kv_count(struct dev_kv_shape *s, const struct arch_cfg *c, int il, int by)
 {
-    for (int g = 0; g < DEV_KV_GROUPS; g++) {
-        if (!model_kv_in(c, il, g)) continue;
-        s->group[g].n_layer += by;
-        if (c->layer[il].mixer == ARCH_CKV) s->group[g].part[part_of(c, il, g)].n_layer += by;
+    struct slot at;
+    for (int w = 0; w < MODEL_N_KV; w++) {
+        if (!slot_of(c, il, (enum model_kv_what)w, &at)) continue;
+        s->group[at.group].n_layer += by;
+        if (c->layer[il].mixer == ARCH_CKV) s->group[at.group].part[at.part].n_layer += by;
     }
 }
 
-/* A part without layers is like one of another size: pages are counted by its layers. */
+/* A part without layers may be like any: pages are counted by its layers. */
 static void open_parts(struct dev_kv_shape *s, const struct arch_cfg *c)
 {
+    struct slot at;
     for (int il = 0; il < c->n_layer + c->n_mtp; il++)
-        for (int g = 0; g < DEV_KV_GROUPS && c->layer[il].mixer == ARCH_CKV; g++)
-            if (model_kv_in(c, il, g))
-                s->group[g].part[part_of(c, il, g)] = part_like(c, il, g);
+        for (int w = 0; w < MODEL_N_KV && c->layer[il].mixer == ARCH_CKV; w++)
+            if (slot_of(c, il, (enum model_kv_what)w, &at))
+                s->group[at.group].part[at.part] = part_like(c, il, (enum model_kv_what)w);
     for (int g = 0; g < DEV_KV_GROUPS; g++) {
         int last = DEV_KV_PARTS - 1;
         while (last >= 0 && !s->group[g].part[last].every)
@@ -147,17 +152,34 @@ struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_
     return s;
 }
 
-int model_kv_before(const struct arch_cfg *c, int il, int i, int group)
+struct model_kv_place model_kv_at(const struct arch_cfg *c, int il, enum model_kv_what what,
+                                  model_kv_has *has, const void *arg)
 {
-    if (!model_kv_in(c, i, group)) return 0;
-    int part = part_of(c, i, group), of = part_of(c, il, group);
-    return part < of || (part == of && i < il);
+    struct slot of, at;
+    (void)slot_of(c, il, what, &of);
+    struct model_kv_place p = {of.group, 0};
+    for (int i = 0; i < c->n_layer + c->n_mtp; i++)
+        for (int w = 0; w < MODEL_N_KV; w++) {
+            if (!slot_of(c, i, (enum model_kv_what)w, &at) || at.group != of.group) continue;
+            bool before = at.part < of.part || (at.part == of.part && i < il);
+            p.layer += before && has(arg, i);
+        }
+    return p;
+}
+
+/* Layers of a configuration that a rank has. */
+struct layers_of {
+    const struct arch_cfg *c;
+    const struct model_dims *d;
+};
+
+static bool is_there(const void *arg, int il)
+{
+    const struct layers_of *of = arg;
+    return il >= of->d->layer0 && model_has_layer(of->c, of->d, il);
 }
 
 struct model_kv_place model_kv_place(const struct arch_cfg *c, const struct model_dims *d, int il)
 {
-    struct model_kv_place p = {model_kv_group(c, il), 0};
-    for (int i = d->layer0; i < c->n_layer + c->n_mtp; i++)
-        p.layer += model_has_layer(c, d, i) && model_kv_before(c, il, i, p.group);
-    return p;
+    return model_kv_at(c, il, MODEL_KV_ROWS, is_there, &(struct layers_of){c, d});
 }
