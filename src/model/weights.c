@@ -325,7 +325,8 @@ sl_status model_load_rows(struct model *m, const char *name, const struct load_r
     const struct tensor *t = io_find(m->io, name);
     void *host = NULL;
     if (!t) return io_missing(m->io, name, err);
-    if (!t->data || t->n_dim != 2 || t->shape[0] != rows || t->shape[1] != cols || t->row_bytes || t->col_bytes)
+    if (!t->data || t->n_dim != 2 || t->shape[0] != rows || t->shape[1] != cols || t->row_bytes ||
+        t->col_bytes)
         return SL_FAIL(err, FORMAT, "%s: expected [%lld, %lld]", name, (long long)rows,
                        (long long)cols);
     struct tensor flat = *t;
