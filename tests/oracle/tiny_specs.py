@@ -556,7 +556,7 @@ SPECS = {
     # as its makers store it: FP8 with powers of two, experts in MXFP4
     "deepseek_v4_fp4": dict(
         dtype="BF16", tok="deepseek-v3", gguf=[], v4_forms=True,
-        config=deepseek4(num_hidden_layers=2, compress_ratios=[0, 0, 0], num_hash_layers=1,
+        config=deepseek4(num_hidden_layers=2, compress_ratios=[0, 0, 0], num_hash_layers=2,
                          n_routed_experts=8, num_experts_per_tok=3, expert_dtype="fp4",
                          quantization_config=dict(
                              quant_method="fp8", fmt="e4m3", scale_fmt="ue8m0",
