@@ -47,7 +47,8 @@ static sl_status check(const struct arch_cfg *c, sl_err *err)
         int most = l->index == ARCH_INDEX_OWN ? ENTRY_MOST / 2 : ENTRY_MOST;
         if (l->ratio > most || (l->ratio && ENTRY_MOST % l->ratio))
             return SL_FAIL(err, UNSUPPORTED,
-                           "layer %d has entries of %d tokens: powers of two up to %d are supported",
+                           "layer %d has entries of %d tokens: powers of two up to %d are "
+                           "supported",
                            i, l->ratio, most);
         while (k > c->layer && (!k->ratio || k->index != l->index || k == l))
             k--;

@@ -63,6 +63,13 @@ sl_status model_load_vector(struct model *m, const char *name, enum arch_role ro
 /* The same of all of a plain matrix. */
 sl_status model_load_read_rows(const io_model *io, const char *name, int64_t rows, int64_t cols,
                                float *p, sl_err *err) BASE_MUST_USE;
+/* To the device of the role's part, as f32. */
+struct load_rows {
+    enum arch_role role;
+    int64_t rows, cols;
+};
+sl_status model_load_role_rows(struct model *m, int il, const struct load_rows *of, float **out,
+                               sl_err *err) BASE_MUST_USE;
 /* Of a layer, and of the head, how blocks read and write streams (streams.c). */
 sl_status model_load_streams(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
 sl_status model_load_stream_head(struct model *m, sl_err *err) BASE_MUST_USE;

@@ -1,31 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrices and vectors of attention over rows that are keys and values at once, and of entries. */
-#include <string.h>
-
 #include "model/load.h"
-
-/* Rows of n values each, one after another. */
-static sl_status load_rows(struct model *m, int il, enum arch_role role, int64_t n_row, int64_t n,
-                           float **out, sl_err *err)
-{
-    char name[LOAD_NAME];
-    void *host = NULL;
-    arch_tensor_name(&m->cfg.naming, role, il, "weight", name, sizeof name);
-    const struct tensor *t = io_find(m->io, name);
-    if (!t) return io_missing(m->io, name, err);
-    if (t->n_dim != 2 || t->shape[0] != n_row || t->shape[1] != n || t->col_bytes || !t->data ||
-        !tensor_dtype_is_weight(t->type) || n % tensor_dtype(t->type)->block)
-        return SL_FAIL(err, FORMAT, "%s: %lld values in %d dimensions, expected [%lld, %lld]", name,
-                       (long long)tensor_count(t), t->n_dim, (long long)n_row, (long long)n);
-    SL_TRY(mem_alloc_array(MEM_WEIGHTS, (size_t)(n_row * n), sizeof(float), &host, err));
-    uint64_t row = t->n_bytes / (uint64_t)n_row;
-    for (int64_t i = 0; i < n_row; i++)
-        tensor_dequant(t->type, (const uint8_t *)t->data + (uint64_t)i * row, n,
-                       (float *)host + i * n);
-    sl_status st = model_load_put(m, role, host, n_row * n, out, err);
-    mem_free(host);
-    return st;
-}
 
 /* What makes entries of d values, or with an indexer both halves of them. */
 struct entry_roles {
@@ -41,7 +16,7 @@ static sl_status load_entries(struct model *m, int il, const struct entry_roles 
     struct want gate = model_want(m, il, r->gate, wide, D, DEV_USE_LATENT);
     SL_TRY(model_load_matrix(m, &kv, &x->kv, err));
     SL_TRY(model_load_matrix(m, &gate, &x->gate, err));
-    SL_TRY(load_rows(m, il, r->ape, al->ratio, wide, &x->ape, err));
+    SL_TRY(model_load_role_rows(m, il, &(struct load_rows){r->ape, al->ratio, wide}, &x->ape, err));
     return model_load_role_vector(m, il, r->norm, d, &x->norm, err);
 }
 

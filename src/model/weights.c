@@ -323,13 +323,28 @@ sl_status model_load_read_rows(const io_model *io, const char *name, int64_t row
 {
     const struct tensor *t = io_find(io, name);
     if (!t) return io_missing(io, name, err);
-    if (!t->data || t->n_dim != 2 || t->shape[0] != rows || t->shape[1] != cols || t->row_bytes || t->col_bytes)
+    if (!t->data || t->n_dim != 2 || t->shape[0] != rows || t->shape[1] != cols || t->row_bytes ||
+        t->col_bytes)
         return SL_FAIL(err, FORMAT, "%s: expected [%lld, %lld]", name, (long long)rows,
                        (long long)cols);
     struct tensor flat = *t;
     flat.n_dim = 1;
     flat.shape[0] = rows * cols;
     return read_vector(&flat, name, rows * cols, p, err);
+}
+
+sl_status model_load_role_rows(struct model *m, int il, const struct load_rows *of, float **out,
+                               sl_err *err)
+{
+    char name[LOAD_NAME];
+    int64_t n = of->rows * of->cols;
+    void *host = NULL;
+    arch_tensor_name(&m->cfg.naming, of->role, il, "weight", name, sizeof name);
+    SL_TRY(mem_alloc_array(MEM_WEIGHTS, (size_t)n, sizeof(float), &host, err));
+    sl_status st = model_load_read_rows(m->io, name, of->rows, of->cols, host, err);
+    if (!st) st = model_load_put(m, of->role, host, n, out, err);
+    mem_free(host);
+    return st;
 }
 
 sl_status model_load_role_vector(struct model *m, int il, enum arch_role role, int64_t n,

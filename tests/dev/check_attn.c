@@ -348,10 +348,9 @@ void check_mla(void)
                       &(struct dev_opts){.n_thread = 1 + trial % 3,
                                          .acts = bf16 || trial % 2 ? DEV_ACTS_AUTO : DEV_ACTS_F32},
                       &d, &err_));
-        MUST(dev_kv_open(
-            d,
-            &(struct dev_kv_shape){type, s.blk_tok, 1, {{0, LAYERS, s.n_blk, 1, w, 0, 0, {{0}}}}},
-            &kv, &err_));
+        struct dev_kv_shape shape = {
+            type, s.blk_tok, 1, {{0, LAYERS, s.n_blk, 1, w, 0, 0, {{0}}}}};
+        MUST(dev_kv_open(d, &shape, &kv, &err_));
         MUST(dev_mat_load(d, &(struct dev_weights){.first = wk, .n = H, .use = DEV_USE_EXACT}, &wkb,
                           &err_));
         MUST(dev_mat_load(d, &(struct dev_weights){.first = wv, .n = H, .use = DEV_USE_EXACT}, &wvb,

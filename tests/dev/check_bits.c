@@ -460,11 +460,7 @@ void check_faults(void)
                 SL_REQUEST, &err);
     want_status("kv beyond memory",
                 dev_kv_open(d,
-                            &(struct dev_kv_shape){
-                                DEV_KV_F32,
-                                1 << 14,
-                                1,
-                                {{0, 1 << 20, 1 << 30, 64, 512, 512, 0, {{0}}}}},
+                            SHAPE(DEV_KV_F32, 1 << 14, 1 << 20, 1 << 30, 64, 512, 512, 0, {{0}}),
                             &kv, &err),
                 SL_NOMEM, &err);
     want_status("empty limits", dev_reserve(d, NULL, 0, &(struct dev_limits){0}, &err), SL_REQUEST,

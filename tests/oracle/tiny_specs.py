@@ -564,7 +564,7 @@ SPECS = {
     # all kinds of layers, in its makers' words
     "deepseek_v4": dict(
         dtype="BF16", tok="deepseek-v3", shards=2, gguf=["plain"], mid=280,
-        config=deepseek4(num_hidden_layers=5, compress_ratios=[0, 4, 128, 4, 0, 0],
+        config=deepseek4(num_hidden_layers=5, compress_ratios=[0, 4, 128, 0, 4, 0],
                          num_hash_layers=2)),
 }
 

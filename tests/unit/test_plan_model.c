@@ -80,9 +80,12 @@ TEST(plan_kv_of_mla_is_not_split_by_tp)
     near(plan_kv_bytes(q, 1000, 16, 1), 192512e3, 1e-9);
     near(plan_kv_bytes(q, 1000, 16, 8), 192512e3 / 4, 1e-9); /* four KV heads */
     near(plan_kv_bytes(model("deepseek-v3.2"), 1, 16, 8), 70272 + 128 * 2 * 61, 1e-9);
-    const struct plan_model *f =
-        model("deepseek-v4-flash"); /* 2 B of 512 in windows and compressed, 256 B of index */
-    double want = 1024 * (128.0 * 43 + 21 * 1e6 / 4 + 20 * 1e6 / 128) + 256 * 21 * 1e6 / 4;
+    /* 256 positions of windows: 2 B of 512, in f32 what entries are made of; blocks of 32 with 8
+       entries and a group of 16 keys of 128, or one entry */
+    const struct plan_model *f = model("deepseek-v4-flash");
+    double blk = 21 * (8 * 1024 + 16 * 128 * 2) + 20 * 1024.0;
+    double win = 43 * 1024 + 21 * 4 * 4 * (512 + 128.0) + 20 * 4 * 2 * 512;
+    double want = 256 * win + blk * 1e6 / 32;
     near(plan_kv_bytes(f, 1e6, 16, 1), want, 1e-9);
 }
 
