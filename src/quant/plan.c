@@ -345,6 +345,10 @@ static sl_status add_cross(struct quant_plan *p, const char *name, const struct 
     bool done = false;
     if (is_cross_delta(p)) SL_TRY(add_delta(p, name, id, &done, err));
     if (done) return SL_OK;
+    if (p->cfg.n_mtp_left && arch_is_mtp_left(&p->cfg, name, id)) {
+        p->left_mtp = true;
+        return SL_OK;
+    }
     if (p->to == IO_GGUF && id->expert >= 0 && id->role >= 0) return add_stack(p, name, id, err);
     if (p->to == IO_HF && is_stack(id->role)) return add_all_unstacked(p, name, id, err);
     if (p->to == IO_GGUF && id->role == ROLE_KV_B) {
