@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define DEV_STREAMS_MAX 8  /* streams */
-#define DEV_STREAMS_COLS 128 /* of all streams, whose sums are one part of a token's */
+#define DEV_STREAMS_MAX 8   /* streams */
+#define DEV_STREAMS_COLS 64 /* of all streams, whose sums are one part of a token's */
 
 /* Between two blocks, of every token: its N streams X [N, n] take the output r of the block before,
  * and give the input y of the next one.
@@ -30,7 +30,7 @@ struct dev_streams {
     const float *r; /* [T, n] or NULL */
     bool begin, head;
     float *mix;                     /* [T, N + N N] */
-    const float *fn, *base, *scale; /* [(2 + N) N, N n], [(2 + N) N], [3] */
+    const float *fn, *base, *scale; /* [(2 + N) N, N n] packed, [(2 + N) N], [3] */
     float eps, norm_eps;
     int rounds;
     float *y;    /* [T, n], or NULL: nothing but X is wanted */
@@ -39,6 +39,16 @@ struct dev_streams {
 static inline int dev_streams_rows(int n_stream, bool head)
 {
     return head ? n_stream : (2 + n_stream) * n_stream;
+}
+/* fn as it is read: of every DEV_STREAMS_COLS columns of all streams what all rows have, one row
+ * after the other, for the rows of a plain [n_row, n_stream n] lie so far apart that caches have no
+ * place for all. */
+static inline void dev_streams_pack(const float *fn, int n_row, int n_stream, int n, float *out)
+{
+    for (int c0 = 0; c0 < n; c0 += DEV_STREAMS_COLS)
+        for (int64_t row = 0; row < (int64_t)n_row * n_stream; row++)
+            for (int c = c0; c < n && c < c0 + DEV_STREAMS_COLS; c++)
+                *out++ = fn[row * n + c];
 }
 /* Of a token, sums over parts of its columns. */
 static inline int64_t dev_streams_parts(int n_stream, int n)

@@ -34,7 +34,7 @@
  *                  n gates and ups, or both NULL.
  * streams_f32      row k of x [n_row, ldx] = mix[k] r + sum_j mix[n_row + j n_row + k] x_j, j
  *                  rising, over n columns, in place; n_row <= 8.
- * dots_f32         y[i] = sum of x[s ld + k] w[i ldw + s ld + k] over k < n of n_seg segments, i <
+ * dots_f32         y[i] = sum of x[s ldx + k] w[i ldw + s ld + k] over k < n of n_seg segments, i <
  *                  n_row.
  * wsum_f32         y = ((w[0] row[0] + w[1] row[1]) + ...) (+ add last, may be NULL) over n.
  * rope_half_f32    pairs (i, i + n/2) of x rotated by (cos, sin) = (cs[i], cs[n/2 + i]), i < n/2,
@@ -83,8 +83,8 @@
     X(streams_f32, void,                                                                           \
       (float *x, int64_t ldx, const float *r, const float *mix, int n_row, int n))                 \
     X(dots_f32, void,                                                                              \
-      (float *y, const float *x, const float *w, int64_t ldw, int n_row, int64_t ld, int n_seg,    \
-       int n))                                                                                     \
+      (float *y, const float *x, int64_t ldx, const float *w, int64_t ldw, int64_t ld, int n_row,  \
+       int n_seg, int n))                                                                          \
     X(wsum_f32, void,                                                                              \
       (float *y, const float *const *row, const float *w, int n_row, const float *add, int n))     \
     X(rope_half_f32, void, (float *x, const float *cs, int n))                                     \

@@ -60,13 +60,14 @@ sl_status model_load_put(struct model *m, enum arch_role role, const float *host
 /* The vector called name of n values, one for each row of the role's matrix: those of our rows. */
 sl_status model_load_vector(struct model *m, const char *name, enum arch_role role, int64_t n,
                             float **out, sl_err *err) BASE_MUST_USE;
-/* All of a plain matrix of [rows, cols], as f32, to the device of the role's part. */
+/* The same of all of a plain matrix. */
+sl_status model_load_read_rows(const io_model *io, const char *name, int64_t rows, int64_t cols,
+                               float *p, sl_err *err) BASE_MUST_USE;
+/* To the device of the role's part, as f32. */
 struct load_rows {
     enum arch_role role;
     int64_t rows, cols;
 };
-sl_status model_load_rows(struct model *m, const char *name, const struct load_rows *of,
-                          float **out, sl_err *err) BASE_MUST_USE;
 sl_status model_load_role_rows(struct model *m, int il, const struct load_rows *of, float **out,
                                sl_err *err) BASE_MUST_USE;
 /* Of a layer, and of the head, how blocks read and write streams (streams.c). */

@@ -58,17 +58,33 @@ void model_streams_end(struct emit *e, const struct left *left)
     model_op(e, DEV_OP_streams)->u.streams = op_of(e, left->r != NULL);
 }
 
+/* n_row rows as wide as all streams, packed. */
+static sl_status load_fn(struct model *m, const char *name, int n_row, float **out, sl_err *err)
+{
+    const struct arch_cfg *c = &m->cfg;
+    int64_t n = n_row * model_x_cols(c);
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_WEIGHTS, 2 * (size_t)n, sizeof(float), &p, err));
+    float *fn = p;
+    sl_status st = model_load_read_rows(m->io, name, n_row, model_x_cols(c), fn, err);
+    if (!st) dev_streams_pack(fn, n_row, c->n_stream, c->d_model, fn + n);
+    if (!st) st = model_load_put(m, ROLE_HC_FFN_FN, fn + n, n, out, err);
+    mem_free(p);
+    return st;
+}
+
 sl_status model_load_streams(struct model *m, int il, struct layer *l, sl_err *err)
 {
     static const enum arch_role role[2][3] = {
         {ROLE_HC_ATTN_FN, ROLE_HC_ATTN_BASE, ROLE_HC_ATTN_SCALE},
         {ROLE_HC_FFN_FN, ROLE_HC_FFN_BASE, ROLE_HC_FFN_SCALE}};
     const struct arch_cfg *c = &m->cfg;
-    int64_t n = dev_streams_rows(c->n_stream, false);
+    int n = dev_streams_rows(c->n_stream, false);
     for (int i = 0; i < 2 && c->n_stream; i++) {
         struct stream_in *s = &l->streams[i];
-        struct load_rows fn = {role[i][0], n, model_x_cols(c)};
-        SL_TRY(model_load_role_rows(m, il, &fn, &s->fn, err));
+        char fn[LOAD_NAME];
+        arch_tensor_name(&c->naming, role[i][0], il, "weight", fn, sizeof fn);
+        SL_TRY(load_fn(m, fn, n, &s->fn, err));
         SL_TRY(model_load_role_vector(m, il, role[i][1], n, &s->base, err));
         SL_TRY(model_load_role_vector(m, il, role[i][2], 3, &s->scale, err));
     }
@@ -81,9 +97,8 @@ sl_status model_load_stream_head(struct model *m, sl_err *err)
     struct stream_in *s = &m->stream_head;
     const char *base = arch_global_name(&c->naming, GLOBAL_HC_BASE),
                *scale = arch_global_name(&c->naming, GLOBAL_HC_SCALE);
-    const struct load_rows fn = {ROLE_HC_FFN_FN, c->n_stream, model_x_cols(c)};
     if (!c->n_stream || c->stream_mean) return SL_OK;
-    SL_TRY(model_load_rows(m, arch_global_name(&c->naming, GLOBAL_HC_FN), &fn, &s->fn, err));
+    SL_TRY(load_fn(m, arch_global_name(&c->naming, GLOBAL_HC_FN), c->n_stream, &s->fn, err));
     SL_TRY(model_load_vector(m, base, ROLE_HC_FFN_BASE, c->n_stream, &s->base, err));
     return model_load_vector(m, scale, ROLE_HC_FFN_SCALE, 1, &s->scale, err);
 }

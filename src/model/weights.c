@@ -318,13 +318,11 @@ out:
     return st;
 }
 
-sl_status model_load_rows(struct model *m, const char *name, const struct load_rows *of,
-                          float **out, sl_err *err)
+sl_status model_load_read_rows(const io_model *io, const char *name, int64_t rows, int64_t cols,
+                               float *p, sl_err *err)
 {
-    int64_t rows = of->rows, cols = of->cols;
-    const struct tensor *t = io_find(m->io, name);
-    void *host = NULL;
-    if (!t) return io_missing(m->io, name, err);
+    const struct tensor *t = io_find(io, name);
+    if (!t) return io_missing(io, name, err);
     if (!t->data || t->n_dim != 2 || t->shape[0] != rows || t->shape[1] != cols || t->row_bytes ||
         t->col_bytes)
         return SL_FAIL(err, FORMAT, "%s: expected [%lld, %lld]", name, (long long)rows,
@@ -332,19 +330,21 @@ sl_status model_load_rows(struct model *m, const char *name, const struct load_r
     struct tensor flat = *t;
     flat.n_dim = 1;
     flat.shape[0] = rows * cols;
-    SL_TRY(mem_alloc_array(MEM_WEIGHTS, (size_t)(rows * cols), sizeof(float), &host, err));
-    sl_status st = read_vector(&flat, name, rows * cols, host, err);
-    if (!st) st = model_load_put(m, of->role, host, rows * cols, out, err);
-    mem_free(host);
-    return st;
+    return read_vector(&flat, name, rows * cols, p, err);
 }
 
 sl_status model_load_role_rows(struct model *m, int il, const struct load_rows *of, float **out,
                                sl_err *err)
 {
     char name[LOAD_NAME];
+    int64_t n = of->rows * of->cols;
+    void *host = NULL;
     arch_tensor_name(&m->cfg.naming, of->role, il, "weight", name, sizeof name);
-    return model_load_rows(m, name, of, out, err);
+    SL_TRY(mem_alloc_array(MEM_WEIGHTS, (size_t)n, sizeof(float), &host, err));
+    sl_status st = model_load_read_rows(m->io, name, of->rows, of->cols, host, err);
+    if (!st) st = model_load_put(m, of->role, host, n, out, err);
+    mem_free(host);
+    return st;
 }
 
 sl_status model_load_role_vector(struct model *m, int il, enum arch_role role, int64_t n,

@@ -13,7 +13,7 @@ struct streams_case {
     float eps, norm_eps;
     bool mean; /* is the head? */
     float *r[BLOCKS];
-    float *fn[BLOCKS], *base[BLOCKS], *scale[BLOCKS];
+    float *fn[BLOCKS], *packed[BLOCKS], *base[BLOCKS], *scale[BLOCKS];
 };
 
 static void make(struct streams_case *c)
@@ -31,6 +31,8 @@ static void make(struct streams_case *c)
         c->fn[i] = rand_array((int64_t)q * c->N * c->D);
         for (int k = 0; k < q * c->N * c->D; k++)
             c->fn[i][k] *= 2.0f / sqrtf((float)(c->N * c->D));
+        c->packed[i] = rand_array((int64_t)q * c->N * c->D);
+        dev_streams_pack(c->fn[i], q, c->N, c->D, c->packed[i]);
         c->base[i] = rand_array(q);
         c->scale[i] = rand_array(3);
     }
@@ -50,7 +52,7 @@ static struct dev_streams before(const struct streams_case *c, int i, int t0, fl
                                 .begin = i == 0,
                                 .head = head,
                                 .mix = mix,
-                                .fn = mean ? NULL : c->fn[i],
+                                .fn = mean ? NULL : c->packed[i],
                                 .base = c->base[i],
                                 .scale = c->scale[i],
                                 .eps = c->eps,

@@ -368,20 +368,20 @@ static void check_streams_f32(void (*f)(float *, int64_t, const float *, const f
     }
 }
 
-static void check_dots_f32(void (*f)(float *, const float *, const float *, int64_t, int, int64_t,
-                                     int, int))
+static void check_dots_f32(void (*f)(float *, const float *, int64_t, const float *, int64_t,
+                                     int64_t, int, int, int))
 {
     int n = rand_size(), n_row = rand_int(1, 26), n_seg = rand_int(1, 4), ld = n + rand_int(0, 9),
-        ldw = n_seg * ld + rand_int(0, 9);
-    float *x = rand_v(n_seg * ld, 1), *w = rand_v(n_row * ldw, 1), *a = rand_v(n_row, 1),
+        ldw = n_seg * ld + rand_int(0, 9), ldx = n + rand_int(0, 9);
+    float *x = rand_v(n_seg * ldx, 1), *w = rand_v(n_row * ldw, 1), *a = rand_v(n_row, 1),
           *b = rand_v(n_row, 1);
-    f(a, x, w, ldw, n_row, ld, n_seg, n);
-    kern_dots_f32_ref(b, x, w, ldw, n_row, ld, n_seg, n);
+    f(a, x, ldx, w, ldw, ld, n_row, n_seg, n);
+    kern_dots_f32_ref(b, x, ldx, w, ldw, ld, n_row, n_seg, n);
     same(a, b, 4 * (size_t)n_row);
     for (int i = 0; i < n_row; i++) {
         double s = 0, m = 0;
         for (int k = 0; k < n_seg * ld; k++) {
-            double v = k % ld < n ? (double)x[k] * w[i * ldw + k] : 0;
+            double v = k % ld < n ? (double)x[k / ld * ldx + k % ld] * w[i * ldw + k] : 0;
             s += v;
             m += fabs(v);
         }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define ROWS_MAX ((2 + DEV_STREAMS_MAX) * DEV_STREAMS_MAX)
+#define TOKENS 64    /* that are mixed together: their streams are 4 MiB of wide models */
 #define PIECE 512    /* columns of y that are worth a worker of their own, at least */
 #define NS_MIX 0.08  /* of a value of the streams, about; and of one by a row of fn */
 #define NS_DOT 0.02
@@ -28,14 +29,16 @@ static int64_t part_floats(const struct dev_streams *p)
     return dev_streams_parts(p->n_stream, p->n);
 }
 
-/* Columns of all streams of a token: all tokens one after another, so that the same columns of fn
- * are at hand. */
+/* Columns of all streams of a token: some tokens one after another, so that the same columns of fn
+ * are at hand, and then others of these tokens, whose streams still are. */
 static void mix_unit(struct cpu *c, void *arg, int at, int worker)
 {
     const struct streams_job *j = arg;
     const struct dev_streams *p = j->p;
-    int N = p->n_stream, part = at / j->n_tok, t = at % j->n_tok, c0 = part * DEV_STREAMS_COLS,
-        n = BASE_MIN(DEV_STREAMS_COLS, p->n - c0);
+    int some = at / (TOKENS * j->n_part), in = at % (TOKENS * j->n_part),
+        n_tok = BASE_MIN(TOKENS, j->n_tok - some * TOKENS);
+    int N = p->n_stream, part = in / n_tok, t = some * TOKENS + in % n_tok,
+        c0 = part * DEV_STREAMS_COLS, n = BASE_MIN(DEV_STREAMS_COLS, p->n - c0);
     float *x = p->x + (int64_t)t * N * p->n + c0;
     const float *r = p->r ? p->r + (int64_t)t * p->n + c0 : NULL;
     (void)worker;
@@ -44,8 +47,8 @@ static void mix_unit(struct cpu *c, void *arg, int at, int worker)
     if (r && !p->begin) c->k.streams_f32(x, p->n, r, p->mix + (int64_t)t * N * (1 + N), N, n);
     if (!p->y || !p->fn) return;
     float *sum = p->part + t * part_floats(p) + (int64_t)part * (j->n_row + 1);
-    c->k.dots_f32(sum, x, p->fn + c0, (int64_t)N * p->n, j->n_row, p->n, N, n);
-    c->k.dots_f32(sum + j->n_row, x, x, 0, 1, p->n, N, n);
+    c->k.dots_f32(sum, x, p->n, p->fn + (int64_t)c0 * N * j->n_row, N * n, n, j->n_row, N, n);
+    c->k.dots_f32(sum + j->n_row, x, p->n, x, 0, p->n, 1, N, n);
 }
 
 /* m, of all columns. */
