@@ -167,6 +167,17 @@ CONFIGS = {
                           moe_intermediate_size=256, routed_scaling_factor=2.446,
                           moe_router_activation_func="sigmoid", num_expert_group=1, topk_group=1,
                           topk_method="noaux_tc", moe_renormalize=True, rope_scaling=None, **MLA),
+    "deepseek_v4": config("DeepseekV4ForCausalLM", "deepseek_v4", hidden_size=768,
+                          num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=1,
+                          head_dim=128, qk_rope_head_dim=64, q_lora_rank=512, o_groups=2,
+                          o_lora_rank=256, moe_intermediate_size=256, n_routed_experts=6,
+                          num_experts_per_tok=2, n_shared_experts=1, num_hash_layers=1,
+                          routed_scaling_factor=1.5, swiglu_limit=1.5, hc_mult=4,
+                          hc_sinkhorn_iters=20, sliding_window=32, index_n_heads=6,
+                          index_head_dim=128, index_topk=9, compress_ratios=[0, 32, 4],
+                          compress_rate_hca=32, num_nextn_predict_layers=0,
+                          rope_scaling=dict(type="yarn", factor=4.0, beta_fast=32, beta_slow=1,
+                                            original_max_position_embeddings=64)),
 }
 INT4 = dict(quant_method="compressed-tensors", format="pack-quantized",
             ignore=["re:.*self_attn.*", "re:.*shared_experts.*", "re:.*lm_head",
@@ -189,7 +200,8 @@ SOME = {"long": ("q4_0", "int8"),  # which is slow
         "qwen3_5": ("q4_k", "awq"),
         "deepseek_v32": ("q4_k", "int8"),
         "glm_moe_dsa": ("q6_k",),
-        "minimax_m3": ("q4_k", "int8"), "kimi_linear": ("q4_k", "int8")}
+        "minimax_m3": ("q4_k", "int8"), "kimi_linear": ("q4_k", "int8"),
+        "deepseek_v4": ("q4_k", "int8")}
 TOKENIZER = {"qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3_moe",
              "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3"}
 
@@ -398,12 +410,65 @@ def kimi_experts(w, c, p, n):
     mlp(w, c, p + "shared_experts.", c["num_shared_experts"] * c["moe_intermediate_size"])
 
 
+def v4_streams(w, c, p, rows, n):
+    w.mat(p + "fn", rows, c["hc_mult"] * c["hidden_size"], 2.0)
+    w.vec(p + "base", rows, 0.0, 0.7, dtype="F32")
+    w.vec(p + "scale", n, 0.7, 0.3, dtype="F32")
+
+
+def v4_entries(w, c, p, d, ratio):
+    n = 2 * d if ratio == 4 else d
+    w.mat(p + "kv_proj.weight", n, c["hidden_size"])
+    w.mat(p + "gate_proj.weight", n, c["hidden_size"])
+    w.mat(p + "position_bias", ratio, n, n**0.5)
+    w.vec(p + "kv_norm.weight", d)
+
+
+def v4_layer(w, c, i):
+    """In the words of transformers."""
+    p, D, N = f"model.layers.{i}.", c["hidden_size"], c["hc_mult"]
+    a, h, d, q = p + "self_attn.", c["num_attention_heads"], c["head_dim"], c["q_lora_rank"]
+    ratio, n = c["compress_ratios"][i], c["n_routed_experts"]
+    w.vec(p + "input_layernorm.weight", D, outliers=8)
+    w.vec(p + "post_attention_layernorm.weight", D, outliers=8)
+    for x in ("attn_hc.", "ffn_hc."):
+        v4_streams(w, c, p + x, (2 + N) * N, 3)
+    w.mat(a + "q_a_proj.weight", q, D)
+    w.vec(a + "q_a_norm.weight", q)
+    w.mat(a + "q_b_proj.weight", h * d, q)
+    w.mat(a + "kv_proj.weight", d, D)
+    w.vec(a + "kv_norm.weight", d)
+    w.mat(a + "o_a_proj.weight", c["o_groups"] * c["o_lora_rank"], h * d // c["o_groups"])
+    w.mat(a + "o_b_proj.weight", D, c["o_groups"] * c["o_lora_rank"])
+    w.vec(a + "sinks", h, 0.0, 1.0, dtype="F32")
+    if ratio:
+        v4_entries(w, c, a + "compressor.", d, ratio)
+    if ratio == 4:
+        x = a + "compressor.indexer."
+        w.mat(x + "q_b_proj.weight", c["index_n_heads"] * c["index_head_dim"], q)
+        w.mat(x + "scorer.weights_proj.weight", c["index_n_heads"], D)
+        v4_entries(w, c, x, c["index_head_dim"], ratio)
+    w.mat(p + "mlp.gate.weight", n, D, 2.0)
+    if i < c["num_hash_layers"]:
+        ids = [w.rng.sample(range(n), c["num_experts_per_tok"]) for _ in range(V)]
+        raw = struct.pack(f"<{V * len(ids[0])}q", *(e for row in ids for e in row))
+        w.out.append((p + "mlp.gate.tid2eid", [V, len(ids[0])], "I64", raw))
+    else:
+        w.vec(p + "mlp.gate.e_score_correction_bias", n, 0.0, 0.1, dtype="F32")
+    for e in range(n):
+        mlp(w, c, f"{p}mlp.experts.{e}.", c["moe_intermediate_size"])
+    mlp(w, c, p + "mlp.shared_experts.", c["moe_intermediate_size"])
+
+
 def is_dense(c, i):
     kinds = c.get("mlp_layer_types")
     return kinds[i] == "dense" if kinds else i < c.get("first_k_dense_replace", 0)
 
 
 def layer(w, c, i):
+    if "hc_mult" in c:
+        v4_layer(w, c, i)
+        return
     p, D = f"model.layers.{i}.", c["hidden_size"]
     n = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
     w.norm(p + "input_layernorm.weight", D, outliers=8)
@@ -450,6 +515,8 @@ def write_folder(path, name):
     w.mat("model.embed_tokens.weight", V, D, D**0.5)
     for i in range(L + c.get("num_nextn_predict_layers", 0)):
         layer(w, c, i)
+    if "hc_mult" in c:
+        v4_streams(w, c, "model.hc_head.hc_", c["hc_mult"], 1)
     w.norm("model.norm.weight", D)
     w.mat("lm_head.weight", V, D, 2.0)
     for i in range(L, L + c.get("num_nextn_predict_layers", 0)):
