@@ -117,6 +117,19 @@ TEST(arch_refuses_deepseek_v4_by_name)
     }
 }
 
+/* What MTP layers have is no part of the model. */
+TEST(arch_leaves_the_mtp_layers_of_deepseek_v4)
+{
+    struct read r;
+    struct arch_name id;
+    read_well(OLD(RATIOS ",\"num_nextn_predict_layers\":1"), &r);
+    arch_name_parse(&r.cfg.naming, "mtp.0.attn.wq_a.weight", &id);
+    assert_true(arch_is_mtp_left(&r.cfg, "mtp.0.attn.wq_a.weight", &id));
+    arch_name_parse(&r.cfg.naming, "layers.3.attn.wq_a.weight", &id);
+    assert_false(arch_is_mtp_left(&r.cfg, "layers.3.attn.wq_a.weight", &id));
+    mem_arena_fini(&r.arena);
+}
+
 /* The same tensor in three spellings. */
 TEST(arch_names_deepseek_v4_in_three_spellings)
 {
