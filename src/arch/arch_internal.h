@@ -33,6 +33,6 @@ sl_status arch_keys_gguf(const io_model *m, const struct arch_cfg *c, sl_err *er
 
 /* Has a folder a head of its own, that differs from its embedding? Then it is used, as by
  * transformers, whatever tie_word_embeddings says. */
-bool arch_head_differs(const io_model *m);
+bool arch_head_differs(const io_model *m, const struct arch_cfg *c);
 
 #endif

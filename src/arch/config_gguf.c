@@ -178,10 +178,10 @@ sl_status arch_gguf_common(const io_model *m, struct arch_cfg *c, sl_err *err)
     double scale = 0;
     SL_TRY(arch_gguf_real(m, "attention.scale", ARCH_RANGE(0, 0, 1e6), &scale, err));
     c->attn_scale = scale > 0 ? scale : 1.0 / sqrt((double)c->d_head);
-    const struct tensor *emb = io_find(m, arch_global_name(IO_GGUF, GLOBAL_EMBED));
+    const struct tensor *emb = io_find(m, arch_global_name(&c->naming, GLOBAL_EMBED));
     SL_TRY(arch_gguf_int(m, "vocab_size", ARCH_RANGE(0, 0, 1 << 28), &c->n_vocab, err));
     if (emb && emb->n_dim == 2) c->n_vocab = (int)BASE_MIN(emb->shape[0], 1 << 28);
-    c->tied_head = !io_find(m, arch_global_name(IO_GGUF, GLOBAL_HEAD));
+    c->tied_head = !io_find(m, arch_global_name(&c->naming, GLOBAL_HEAD));
     return SL_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/arch.h"
 #include "base/str.h"
 
 #define MAX_NAME 256
@@ -20,13 +21,33 @@ static const struct {
 #undef X
 };
 
-const char *arch_role_name(const struct arch_naming *by, enum arch_role role)
+/* The name that a list has; NULL: none. */
+static const char *alias_of(const struct arch_alias *a, enum io_kind kind, enum arch_role role)
 {
-    for (const struct arch_alias *a = by->alias; a && a->role != N_ROLE; a++) {
-        const char *name = by->kind == IO_GGUF ? a->gguf : a->hf;
+    for (; a && a->role != N_ROLE; a++) {
+        const char *name = kind == IO_GGUF ? a->gguf : a->hf;
         if (a->role == role && name) return name;
     }
-    return by->kind == IO_GGUF ? roles[role].gguf : roles[role].hf;
+    return NULL;
+}
+
+const char *arch_role_name(const struct arch_naming *by, enum arch_role role)
+{
+    const char *name = alias_of(by->alias, by->kind, role);
+    return name ? name : by->kind == IO_GGUF ? roles[role].gguf : roles[role].hf;
+}
+
+const char *arch_role_name_at(const struct arch_naming *by, enum arch_role role, int layer)
+{
+    bool delta = layer >= 0 && layer < by->n_layer && by->layer[layer].mixer == ARCH_DELTA;
+    const char *name = delta ? alias_of(by->in_delta, by->kind, role) : NULL;
+    return name ? name : arch_role_name(by, role);
+}
+
+/* The suffix of the bias that chooses. */
+static const char *selects(const struct arch_naming *by)
+{
+    return by->kind == IO_GGUF ? "bias" : by->selects ? by->selects : selection_bias;
 }
 
 /* Has the layer names of its own (mtp_from)? */
@@ -56,8 +77,8 @@ void arch_name_put(const struct arch_naming *by, const struct arch_name *id, cha
 {
     char part[64], head[32];
     enum arch_role role = (enum arch_role)id->role;
-    const char *name = arch_role_name(by, role), *suffix = id->suffix;
-    if (role == ROLE_ROUTER_BIAS) suffix = by->kind == IO_GGUF ? "bias" : selection_bias;
+    const char *name = arch_role_name_at(by, role, id->layer), *suffix = id->suffix;
+    if (role == ROLE_ROUTER_BIAS) suffix = selects(by);
     const char *hole = strstr(name, "%d");
     put_head(by, id, head, sizeof head);
     if (hole)
@@ -79,13 +100,14 @@ void arch_tensor_name(const struct arch_naming *by, enum arch_role role, int lay
     arch_name_put(by, &id, buf, n);
 }
 
-const char *arch_global_name(enum io_kind kind, enum arch_global g)
+const char *arch_global_name(const struct arch_naming *by, enum arch_global g)
 {
     static const char *const names[2][3] = {
         {"token_embd.weight", "output_norm.weight", "output.weight"},
         {"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"},
     };
-    return names[kind == IO_HF][g];
+    if (by->kind == IO_HF && g == GLOBAL_EMBED && by->embed) return by->embed;
+    return names[by->kind == IO_HF][g];
 }
 
 /* "PREFIX%dREST": the number; false when s does not begin so. */
@@ -129,9 +151,8 @@ static const char *cut_expert(const char *s, char *buf, size_t n, int *expert)
 /* The router and its selection bias may have one name, and differ in the suffix. */
 static bool is_suffix_of(const struct arch_naming *by, int role, const char *suffix)
 {
-    bool selects = strcmp(suffix, selection_bias) == 0;
     if (by->kind == IO_GGUF || (role != ROLE_ROUTER && role != ROLE_ROUTER_BIAS)) return true;
-    return selects == (role == ROLE_ROUTER_BIAS);
+    return (strcmp(suffix, selects(by)) == 0) == (role == ROLE_ROUTER_BIAS);
 }
 
 /* The layer that a name begins with, and what comes after that with its point before it. beside: it
@@ -161,7 +182,7 @@ void arch_name_parse(const struct arch_naming *by, const char *name, struct arch
     bool gguf = by->kind == IO_GGUF, beside;
     *id = (struct arch_name){.global = -1, .role = -1, .layer = -1, .expert = -1};
     for (int g = 0; g < 3; g++)
-        if (strcmp(name, arch_global_name(by->kind, (enum arch_global)g)) == 0) {
+        if (strcmp(name, arch_global_name(by, (enum arch_global)g)) == 0) {
             id->global = g;
             snprintf(id->suffix, sizeof id->suffix, "weight");
             return;
@@ -172,7 +193,8 @@ void arch_name_parse(const struct arch_naming *by, const char *name, struct arch
     if (gguf && strcmp(rest, arch_role_name(by, ROLE_ROUTER_BIAS)) == 0)
         rest = "exp_probs_b.bias"; /* some files leave it out */
     for (int r = 0; r < N_ROLE; r++) {
-        if (!is_part(rest, arch_role_name(by, (enum arch_role)r), id->suffix, sizeof id->suffix) ||
+        const char *part = arch_role_name_at(by, (enum arch_role)r, id->layer);
+        if (!is_part(rest, part, id->suffix, sizeof id->suffix) ||
             !is_suffix_of(by, r, id->suffix) ||
             (is_mtp(by, by->mtp_from) && is_beside_layer(r) != beside))
             continue;

@@ -83,6 +83,8 @@ static bool attention_reads(const struct arch_cfg *c, enum arch_role role)
     case ROLE_K_B:
     case ROLE_V_B: /* kv_b beside its parts says the same */
         return c->kv_lora > 0;
+    case ROLE_HEAD_GATE:
+        return c->head_gate;
     default:
         return c->per_head >> role & 1;
     }
@@ -103,6 +105,7 @@ static bool delta_reads(const struct arch_cfg *c, int role)
     case ROLE_DELTA_NORM:
         return true;
     default:
+        if (c->kda_whole && (role == ROLE_KDA_F_B || role == ROLE_KDA_G_B)) return false;
         if (c->kda) return is_attention(role) || role >= ROLE_KDA_CONV_Q;
         return is_delta(role) && role <= ROLE_DELTA_O;
     }
@@ -205,11 +208,11 @@ static bool same_values(const struct tensor *a, const struct tensor *b)
     return true;
 }
 
-bool arch_head_differs(const io_model *m)
+bool arch_head_differs(const io_model *m, const struct arch_cfg *c)
 {
-    const char *head = arch_global_name(IO_HF, GLOBAL_HEAD);
+    const char *head = arch_global_name(&c->naming, GLOBAL_HEAD);
     const struct tensor *t = io_find(m, head),
-                        *e = io_find(m, arch_global_name(IO_HF, GLOBAL_EMBED));
+                        *e = io_find(m, arch_global_name(&c->naming, GLOBAL_EMBED));
     if (io_model_pack(m)) return io_pack_find(io_model_pack(m), head) != NULL;
     if (!t) return io_has_weight(m, head);
     return e && e->data && t->data && tensor_dtype_is_weight(t->type) &&

@@ -208,7 +208,8 @@ static sl_status load_mla(struct model *m, int il, struct layer *l, sl_err *err)
                                   {ROLE_Q_B, nq, c->q_lora, DEV_USE_LATENT, &l->q_b}},
                          plain[] = {{ROLE_Q, nq, D, DEV_USE_MATMUL, &l->q}},
                          kv[] = {{ROLE_KV_A, nl, D, DEV_USE_LATENT, &l->kv_a}},
-                         o[] = {{ROLE_O, D, c->n_head * c->d_v, DEV_USE_MATMUL, &l->o}};
+                         o[] = {{ROLE_O, D, c->n_head * c->d_v, DEV_USE_MATMUL, &l->o}},
+                         gate[] = {{ROLE_HEAD_GATE, c->n_head, D, DEV_USE_EXACT, &l->head_gate}};
     if (c->q_lora) {
         SL_TRY(matrices(m, il, low, 2, err));
         SL_TRY(model_load_role_vector(m, il, ROLE_Q_A_NORM, c->q_lora, &l->q_a_norm, err));
@@ -219,6 +220,7 @@ static sl_status load_mla(struct model *m, int il, struct layer *l, sl_err *err)
     SL_TRY(model_load_role_vector(m, il, ROLE_KV_A_NORM, c->kv_lora, &l->kv_a_norm, err));
     SL_TRY(load_kv_b(m, il, l, err));
     SL_TRY(load_index(m, il, l, err));
+    if (c->head_gate) SL_TRY(matrices(m, il, gate, 1, err));
     return matrices(m, il, o, 1, err);
 }
 
@@ -246,7 +248,7 @@ struct want model_want_global(const struct model *m, enum arch_global g, enum ar
 {
     struct want w = {
         .role = role, .n = 1, .rows = m->cfg.n_vocab, .cols = m->cfg.d_model, .use = use};
-    snprintf(w.name, sizeof w.name, "%s", arch_global_name(m->kind, g));
+    snprintf(w.name, sizeof w.name, "%s", arch_global_name(&m->cfg.naming, g));
     return w;
 }
 
@@ -263,7 +265,7 @@ sl_status model_load_globals(struct model *m, sl_err *err)
     if (model_has_global(c, &m->dims, GLOBAL_EMBED))
         SL_TRY(load_global(m, GLOBAL_EMBED, ROLE_MTP_EMBED, DEV_USE_EMBED, &m->embed, err));
     if (!model_has_global(c, &m->dims, GLOBAL_HEAD)) return SL_OK;
-    SL_TRY(model_load_vector(m, arch_global_name(m->kind, GLOBAL_NORM), ROLE_MTP_HEAD_NORM,
+    SL_TRY(model_load_vector(m, arch_global_name(&m->cfg.naming, GLOBAL_NORM), ROLE_MTP_HEAD_NORM,
                              c->d_model, &m->norm, err));
     m->head = m->embed;
     if (!c->tied_head)
@@ -289,7 +291,8 @@ static sl_status load_mtp_embed(struct model *m, int il, dev_mat **out, sl_err *
     const struct arch_cfg *c = &m->cfg;
     struct want w = model_want(m, il, ROLE_MTP_EMBED, c->n_vocab, c->d_model, DEV_USE_EMBED);
     *out = m->embed;
-    if (!model_load_differs(m, w.name, arch_global_name(m->kind, GLOBAL_EMBED))) return SL_OK;
+    const char *usual = arch_global_name(&m->cfg.naming, GLOBAL_EMBED);
+    if (!model_load_differs(m, w.name, usual)) return SL_OK;
     return model_load_matrix(m, &w, out, err);
 }
 

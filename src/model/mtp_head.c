@@ -117,7 +117,7 @@ sl_status model_load_mtp_head(struct model *m, int i, sl_err *err)
     enum arch_global same = c->tied_head ? GLOBAL_EMBED : GLOBAL_HEAD;
     struct want w =
         model_want(m, c->n_layer + i, ROLE_MTP_HEAD, c->n_vocab, c->d_model, DEV_USE_MATMUL);
-    t->has_head = model_load_differs(m, w.name, arch_global_name(m->kind, same));
+    t->has_head = model_load_differs(m, w.name, arch_global_name(&m->cfg.naming, same));
     if (!t->has_head && shared(m, i)) {
         t->head = shared(m, i);
         return SL_OK;
@@ -140,7 +140,7 @@ sl_status model_load_mtp_head(struct model *m, int i, sl_err *err)
 int64_t model_small_head_bytes(const struct arch_cfg *c, const io_model *io)
 {
     const struct tensor *t =
-        io_find(io, arch_global_name(io_model_kind(io), c->tied_head ? GLOBAL_EMBED : GLOBAL_HEAD));
+        io_find(io, arch_global_name(&c->naming, c->tied_head ? GLOBAL_EMBED : GLOBAL_HEAD));
     if (!t || !is_wide(t->n_bytes, c->n_vocab, c->d_model)) return 0;
     return (int64_t)c->n_vocab * c->d_model / 32 * 18;
 }

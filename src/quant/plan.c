@@ -121,6 +121,8 @@ static sl_status add_same(struct quant_plan *p, const char *name, const struct a
         memcpy(it->shape, t->shape, sizeof it->shape);
     }
     it->cls = quant_class_of(id, name, it->n_dim);
+    if (p->has_cfg && p->cfg.kda_whole && id->role == ROLE_KDA_F_A && it->n_dim == 2)
+        it->cls = QUANT_CLASS_ATTN;
     it->perm = perm_of(p, id);
     if (id->role == ROLE_V && p->has_cfg && !p->cfg.kv_lora)
         it->v_heads = p->cfg.n_head / p->cfg.n_head_kv;
@@ -292,7 +294,7 @@ static bool is_own_table(const struct quant_plan *p, const char *name, const str
     enum arch_global g = embed || p->cfg.tied_head ? GLOBAL_EMBED : GLOBAL_HEAD;
     if (p->to != IO_HF || (!embed && id->role != ROLE_MTP_HEAD)) return false;
     const struct tensor *t = io_find(p->src, name),
-                        *same = io_find(p->src, arch_global_name(IO_GGUF, g));
+                        *same = io_find(p->src, arch_global_name(&p->naming[IO_GGUF], g));
     if (!t || !same || t->type != same->type || t->n_bytes != same->n_bytes ||
         memcmp(t->data, same->data, t->n_bytes) != 0)
         quant_note(p->rep, "%.100s is left out: in folders of %s it is the model's", name,

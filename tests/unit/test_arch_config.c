@@ -461,7 +461,7 @@ TEST(arch_names_follow_the_architecture)
         {IO_HF, ROLE_DOWN_EXPS, 12, "weight", "model.layers.7.mlp.experts.12.down_proj.weight"},
     };
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
-        struct arch_naming by = {row[i].kind, alias, 0};
+        struct arch_naming by = {.kind = row[i].kind, .alias = alias};
         struct arch_name id;
         char name[128];
         id = (struct arch_name){.global = -1, .role = row[i].role, .layer = 7};
@@ -475,7 +475,7 @@ TEST(arch_names_follow_the_architecture)
         assert_int_equal(id.expert, row[i].expert);
         assert_string_equal(id.suffix, row[i].suffix);
     }
-    struct arch_naming plain = {IO_GGUF, alias, 0};
+    struct arch_naming plain = {.kind = IO_GGUF, .alias = alias};
     struct arch_name id;
     arch_name_parse(&plain, "blk.7.ffn_norm.weight", &id); /* the usual name is not its own */
     assert_int_equal(id.role, -1);
