@@ -43,6 +43,8 @@ struct arch_layer {
     int ratio;    /* CKV: tokens of a compressed entry, 0 = there are none. With index OWN its
                      indexer chooses the entries, whose windows overlap */
     bool hash;    /* MOE: experts are chosen by the token's id (ROLE_EXPERT_OF) */
+    /* of silu(gate) and up of experts, and of shared ones; 0 = as the configuration's glu */
+    float limit, limit_shared;
 };
 
 /* Hyperparameters of every architecture, checked: those of the file, whatever part of it a process
@@ -84,6 +86,7 @@ struct arch_cfg {
     /* MLA */
     int q_lora, kv_lora, d_nope, d_rope, d_v; /* q_lora 0 = plain q projection */
     bool no_rope; /* nothing is rotated: the d_rope values of queries and keys are as projected */
+    bool head_gate; /* a head's output is multiplied by sigmoid of a number, of [H, D] W x */
     /* the lightning indexer of sparse attention (DeepSeek-V3.2): heads, their width of which the
      * first d_rope values are rotated, and how many positions a token sees; 0 = there is none */
     int n_index, d_index, index_top;
@@ -98,6 +101,8 @@ struct arch_cfg {
     bool kda; /* they are Kimi Delta Attention's: a decay for each key channel, made by way of
                  d_delta_k values, as the gate of d_delta_v; queries, keys and values have matrices
                  and convolutions of their own, under the names that other layers' have */
+    bool kda_whole;    /* decays and gates are made at once, [n_delta_v d_delta_k, D] W x */
+    float delta_bound; /* what logarithms of decays are above (dev_delta); 0 = they have no bound */
     bool delta_tiled; /* value head h goes with key head h mod n_delta_k, else with h div (n_delta_v
                          / n_delta_k) */
     bool attn_gate; /* GQA: q is, head by head, the query and a gate as wide, [2 H d, D]: the output
@@ -170,6 +175,8 @@ int64_t arch_d_shared(const struct arch_cfg *c);
 bool arch_packs_delta(const struct arch_cfg *c);
 /* Do GGUF files of the architecture have the value heads tiled (delta_tiled)? */
 bool arch_tiles_delta(const struct arch_cfg *c);
+/* Do GGUF files of the architecture have exp(A_log), where others have it negative? */
+bool arch_decay_plain(const struct arch_cfg *c);
 /* Do folders of the architecture have the weights of that norm less 1? GGUF files do not. */
 bool arch_is_less(const struct arch_cfg *c, const struct arch_name *id);
 /* Has the role's matrix a place for a bias? */
@@ -177,6 +184,8 @@ bool arch_takes_bias(const struct arch_cfg *c, enum arch_role role);
 /* Is a plain bias of that matrix part of the model? In folders only where the configuration says
  * so. */
 bool arch_reads_bias(const io_model *m, const struct arch_cfg *c, enum arch_role role);
+/* The unit that a pair of matrices of that layer ends with; role: of its first. */
+struct glu arch_glu(const struct arch_cfg *c, int layer, enum arch_role role);
 /* Must one that is part of the model be there? Else none is one of zeros. */
 bool arch_must_bias(const struct arch_cfg *c, enum arch_role role);
 /* Is a tensor of that name of another part of a model that does more than text, whose configuration

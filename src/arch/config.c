@@ -288,9 +288,30 @@ sl_status arch_cfg_read_json(const struct json *config, struct arena *a, struct 
 struct arch_naming arch_naming_in(const struct arch_cfg *c, enum io_kind kind)
 {
     bool renamed = kind == IO_HF && c->renamed;
-    return (struct arch_naming){kind, renamed ? c->row->renamed : c->row->alias,
+    return (struct arch_naming){kind,
+                                renamed ? c->row->renamed : c->row->alias,
                                 c->row->mtp_apart ? c->n_layer : 0,
-                                kind == IO_HF && c->row->bare && !renamed};
+                                kind == IO_HF && c->row->bare && !renamed,
+                                c->row->in_delta,
+                                c->layer,
+                                c->layer ? c->n_layer + c->n_mtp : 0,
+                                c->row->embed,
+                                c->row->selects};
+}
+
+struct glu arch_glu(const struct arch_cfg *c, int layer, enum arch_role role)
+{
+    const struct arch_layer *l = &c->layer[layer];
+    bool routed = role == ROLE_GATE_EXPS || role == ROLE_UP_EXPS || role == ROLE_GATE_UP_EXPS;
+    bool shared = role == ROLE_GATE_SHEXP || role == ROLE_UP_SHEXP;
+    float own = routed ? l->limit : shared ? l->limit_shared : 0;
+    if (own > 0) return (struct glu){.limit = own, .after = 1.0f};
+    return routed || c->glu_all ? c->glu : (struct glu){0};
+}
+
+bool arch_decay_plain(const struct arch_cfg *c)
+{
+    return c->row->decay_plain;
 }
 
 bool arch_permutes_qk(const struct arch_cfg *c)

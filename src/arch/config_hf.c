@@ -377,6 +377,19 @@ sl_status arch_hf_mla(const struct json *o, struct arch_cfg *c, sl_err *err)
     return arch_hf_rope(o, c->d_rope, c, err);
 }
 
+/* A switch by either of its names; true where neither is there. */
+static sl_status either(const struct json *o, const char *key, const char *other, bool *out,
+                        sl_err *err)
+{
+    bool a = true, b = true, has = text_json_get(o, key), has_other = text_json_get(o, other);
+    SL_TRY(arch_hf_bool(o, key, true, &a, err));
+    SL_TRY(arch_hf_bool(o, other, true, &b, err));
+    if (has && has_other && a != b)
+        return SL_FAIL(err, FORMAT, "%s and %s differ, which mean the same", key, other);
+    *out = has ? a : b;
+    return SL_OK;
+}
+
 sl_status arch_hf_moe_v3(const struct json *o, const struct arch_moe_v3 *def, struct arch_cfg *c,
                          sl_err *err)
 {
@@ -387,19 +400,20 @@ sl_status arch_hf_moe_v3(const struct json *o, const struct arch_moe_v3 *def, st
                        &c->n_dense_lead, err));
     for (int i = c->n_dense_lead; i < c->n_layer; i++)
         c->layer[i].ffn = ARCH_MOE;
-    SL_TRY(arch_hf_int(o, "num_experts_per_tok", ARCH_RANGE(def->n_used, 1, 64), &c->n_expert_used,
-                       err));
+    SL_TRY(arch_hf_alias(o, "num_experts_per_token|num_experts_per_tok",
+                         ARCH_RANGE(def->n_used, 1, 64), &c->n_expert_used, err));
     SL_TRY(arch_hf_int(o, "moe_intermediate_size", ARCH_RANGE(def->d_ff_expert, 1, 1 << 22),
                        &c->d_ff_expert, err));
-    SL_TRY(arch_hf_int(o, "n_shared_experts", ARCH_RANGE(1, 0, 64), &c->n_shared, err));
-    SL_TRY(arch_hf_int(o, "n_group", ARCH_RANGE(def->n_group, 1, 4096), &c->n_group, err));
+    SL_TRY(arch_hf_alias(o, "num_shared_experts|n_shared_experts", ARCH_RANGE(1, 0, 64),
+                         &c->n_shared, err));
+    SL_TRY(arch_hf_alias(o, "num_expert_group|n_group", ARCH_RANGE(def->n_group, 1, 4096),
+                         &c->n_group, err));
     SL_TRY(arch_hf_int(o, "topk_group", ARCH_RANGE(def->n_group_used, 1, 4096), &c->n_group_used,
                        err));
     SL_TRY(arch_hf_real(o, "routed_scaling_factor", ARCH_RANGE(def->scale, 0, 1e6), &scale, err));
     c->route_scale = (float)scale;
-    SL_TRY(arch_hf_bool(o, "norm_topk_prob", true, &c->route_norm, err));
     c->route_sigmoid = c->route_bias = true;
-    return SL_OK;
+    return either(o, "moe_renormalize", "norm_topk_prob", &c->route_norm, err);
 }
 
 sl_status arch_hf_mlp_types(const struct json *o, struct arch_cfg *c, sl_err *err)

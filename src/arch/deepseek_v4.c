@@ -419,13 +419,14 @@ static sl_status check_layers(const struct arch_cfg *c, const char *path, sl_err
 static sl_status write_gguf(const struct arch_cfg *c, const struct arch_keys *k, sl_err *err)
 {
     int32_t ratio[1024] = {0};
+    float limit[1024];
     SL_TRY(check_layers(c, k->path, err));
     if (c->yarn_mscale != 1)
         return SL_FAIL(err, UNSUPPORTED,
                        "%s: config.json: attention_factor %g, which GGUF can not say", k->path,
                        c->yarn_mscale);
     for (int i = 0; i < c->n_layer; i++)
-        ratio[i] = c->layer[i].ratio;
+        ratio[i] = c->layer[i].ratio, limit[i] = c->glu.limit;
     arch_put_int(k, "attention.q_lora_rank", c->q_lora);
     arch_put_int(k, "attention.output_group_count", c->o_groups);
     arch_put_int(k, "attention.output_lora_rank", c->o_lora);
@@ -444,8 +445,8 @@ static sl_status write_gguf(const struct arch_cfg *c, const struct arch_keys *k,
     arch_put_int(k, "expert_shared_count", c->n_shared);
     arch_put_real(k, "expert_weights_scale", (double)c->route_scale);
     arch_put_int(k, "expert_gating_func", ROOT);
-    arch_put_reals(k, "swiglu_clamp_exp", (double)c->glu.limit, c->n_layer);
-    arch_put_reals(k, "swiglu_clamp_shexp", (double)c->glu.limit, c->n_layer);
+    arch_put_reals(k, "swiglu_clamp_exp", limit, c->n_layer);
+    arch_put_reals(k, "swiglu_clamp_shexp", limit, c->n_layer);
     return SL_OK;
 }
 

@@ -272,3 +272,47 @@ sl_status arch_jw_delta(const struct arch_cfg *c, const io_model *src, struct js
     text_jw_key_int(w, "shared_expert_intermediate_size", arch_d_shared(c));
     return SL_OK;
 }
+
+/* ---- Kimi Delta Attention (Kimi-Linear, Ling) ---- */
+
+/* Layers without keys are delta layers. */
+static sl_status kda_layers(const io_model *m, struct arch_cfg *c, sl_err *err)
+{
+    struct io_array arr;
+    int64_t v = 0;
+    if (!arch_gguf_array(m, "attention.head_count_kv", &arr)) return SL_OK;
+    if (arr.n < (uint64_t)c->n_layer)
+        return SL_FAIL(err, FORMAT, "%s: attention.head_count_kv has %llu entries for %d layers",
+                       io_path(m), (unsigned long long)arr.n, c->n_layer);
+    for (int i = 0; i < c->n_layer; i++)
+        c->layer[i].mixer = io_array_i64(&arr, (uint64_t)i, &v) && v > 0 ? ARCH_MLA : ARCH_DELTA;
+    return SL_OK;
+}
+
+sl_status arch_gguf_kda(const io_model *m, struct arch_cfg *c, sl_err *err)
+{
+    SL_TRY(arch_gguf_int(m, "ssm.conv_kernel", ARCH_RANGE(-1, 1, 1024), &c->n_conv, err));
+    SL_TRY(arch_gguf_int(m, "kda.head_dim", ARCH_RANGE(-1, 1, 65536), &c->d_delta_k, err));
+    c->n_delta_k = c->n_delta_v = c->n_head;
+    c->d_delta_v = c->d_delta_k;
+    SL_TRY(kda_layers(m, c, err));
+    SL_TRY(arch_gguf_moe(m, c, err));
+    SL_TRY(arch_gguf_router(m, true, true, c, err));
+    if (c->n_expert && !c->route_sigmoid)
+        return SL_FAIL(err, UNSUPPORTED, "%s: expert_gating_func is not 2 (sigmoid)", io_path(m));
+    SL_TRY(arch_gguf_int(m, "expert_group_count", ARCH_RANGE(1, 1, 4096), &c->n_group, err));
+    return arch_gguf_int(m, "expert_group_used_count", ARCH_RANGE(1, 1, 4096), &c->n_group_used,
+                         err);
+}
+
+sl_status arch_put_kda(const struct arch_cfg *c, const struct arch_keys *k, sl_err *err)
+{
+    if (c->n_delta_k != c->n_head)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: config.json: %d heads of delta attention, %d of the other, which GGUF "
+                       "can not say",
+                       k->path, c->n_delta_k, c->n_head);
+    arch_put_int(k, "ssm.conv_kernel", c->n_conv);
+    arch_put_int(k, "kda.head_dim", c->d_delta_k);
+    return arch_put_moe_shared(c, k, err);
+}

@@ -128,48 +128,20 @@ static sl_status hf_delta(const struct json *o, struct arch_cfg *c, sl_err *err)
     return hf_layers(o, c, err);
 }
 
-/* A switch by either of its names. */
-static sl_status either(const struct json *o, const char *key, const char *other, bool *out,
-                        sl_err *err)
-{
-    bool a = true, b = true, has = text_json_get(o, key), has_other = text_json_get(o, other);
-    SL_TRY(arch_hf_bool(o, key, true, &a, err));
-    SL_TRY(arch_hf_bool(o, other, true, &b, err));
-    if (has && has_other && a != b)
-        return SL_FAIL(err, FORMAT, "%s and %s differ, which mean the same", key, other);
-    *out = has ? a : b;
-    return SL_OK;
-}
-
 static sl_status hf_experts(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
-    double scale = 1;
+    static const struct arch_moe_v3 def = {256, 8, 1, 1024, 1, 1, 2.446};
     int freq = 1;
     bool grouped = true;
     SL_TRY(arch_hf_must_be(o, "moe_router_activation_func", "sigmoid", err));
     SL_TRY(arch_hf_must_be(o, "scoring_func", "sigmoid", err));
     SL_TRY(arch_hf_must_be(o, "topk_method", "noaux_tc", err));
     SL_TRY(arch_hf_int(o, "moe_layer_freq", ARCH_RANGE(1, 1, 1), &freq, err));
-    SL_TRY(arch_hf_alias(o, "num_experts|num_local_experts", ARCH_RANGE(256, 1, 4096),
-                         &c->n_expert, err));
-    SL_TRY(arch_hf_alias(o, "num_experts_per_token|num_experts_per_tok", ARCH_RANGE(8, 1, 64),
-                         &c->n_expert_used, err));
-    SL_TRY(arch_hf_alias(o, "num_shared_experts|n_shared_experts", ARCH_RANGE(1, 0, 64),
-                         &c->n_shared, err));
-    SL_TRY(arch_hf_int(o, "moe_intermediate_size", ARCH_RANGE(1024, 1, 1 << 22), &c->d_ff_expert,
-                       err));
-    SL_TRY(arch_hf_alias(o, "num_expert_group|n_group", ARCH_RANGE(1, 1, 4096), &c->n_group, err));
-    SL_TRY(arch_hf_int(o, "topk_group", ARCH_RANGE(1, 1, 4096), &c->n_group_used, err));
+    SL_TRY(arch_hf_moe_v3(o, &def, c, err));
     SL_TRY(arch_hf_bool(o, "use_grouped_topk", true, &grouped, err));
     if (!grouped && c->n_group > 1)
         return SL_FAIL(err, UNSUPPORTED, "use_grouped_topk false, but %d groups of experts",
                        c->n_group);
-    SL_TRY(arch_hf_real(o, "routed_scaling_factor", ARCH_RANGE(2.446, 0, 1e6), &scale, err));
-    c->route_scale = (float)scale;
-    SL_TRY(either(o, "moe_renormalize", "norm_topk_prob", &c->route_norm, err));
-    SL_TRY(arch_hf_int(o, "first_k_dense_replace", ARCH_RANGE(1, 0, 1024), &c->n_dense_lead, err));
-    for (int i = c->n_dense_lead; i < c->n_layer; i++)
-        c->layer[i].ffn = ARCH_MOE;
     return arch_hf_mlp_types(o, c, err);
 }
 
@@ -192,53 +164,16 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
 
 /* ---- GGUF ---- */
 
-/* Layers without keys are delta layers. */
-static sl_status gguf_layers(const io_model *m, struct arch_cfg *c, sl_err *err)
-{
-    struct io_array arr;
-    int64_t v = 0;
-    if (!arch_gguf_array(m, "attention.head_count_kv", &arr)) return SL_OK;
-    if (arr.n < (uint64_t)c->n_layer)
-        return SL_FAIL(err, FORMAT, "%s: attention.head_count_kv has %llu entries for %d layers",
-                       io_path(m), (unsigned long long)arr.n, c->n_layer);
-    for (int i = 0; i < c->n_layer; i++)
-        c->layer[i].mixer = io_array_i64(&arr, (uint64_t)i, &v) && v > 0 ? ARCH_MLA : ARCH_DELTA;
-    return SL_OK;
-}
-
 static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
     SL_TRY(arch_gguf_latents(m, c, err));
     SL_TRY(check_rope(c, err));
-    SL_TRY(arch_gguf_int(m, "ssm.conv_kernel", ARCH_RANGE(-1, 1, 1024), &c->n_conv, err));
-    SL_TRY(arch_gguf_int(m, "kda.head_dim", ARCH_RANGE(-1, 1, 65536), &c->d_delta_k, err));
-    c->n_delta_k = c->n_delta_v = c->n_head;
-    c->d_delta_v = c->d_delta_k;
-    SL_TRY(gguf_layers(m, c, err));
-    SL_TRY(arch_gguf_moe(m, c, err));
-    SL_TRY(arch_gguf_router(m, true, true, c, err));
-    if (c->n_expert && !c->route_sigmoid)
-        return SL_FAIL(err, UNSUPPORTED, "%s: expert_gating_func is not 2 (sigmoid)", io_path(m));
-    SL_TRY(arch_gguf_int(m, "expert_group_count", ARCH_RANGE(1, 1, 4096), &c->n_group, err));
-    SL_TRY(
-        arch_gguf_int(m, "expert_group_used_count", ARCH_RANGE(1, 1, 4096), &c->n_group_used, err));
+    SL_TRY(arch_gguf_kda(m, c, err));
     set_fixed(c);
     return SL_OK;
 }
 
 /* ---- writing ---- */
-
-static sl_status write_gguf(const struct arch_cfg *c, const struct arch_keys *k, sl_err *err)
-{
-    if (c->n_delta_k != c->n_head)
-        return SL_FAIL(err, UNSUPPORTED,
-                       "%s: config.json: %d heads of delta attention, %d of the other, which GGUF "
-                       "can not say",
-                       k->path, c->n_delta_k, c->n_head);
-    arch_put_int(k, "ssm.conv_kernel", c->n_conv);
-    arch_put_int(k, "kda.head_dim", c->d_delta_k);
-    return arch_put_moe_shared(c, k, err);
-}
 
 static void put_list(struct json_w *w, const char *key, const struct arch_cfg *c,
                      enum arch_mixer mixer)
@@ -260,18 +195,6 @@ static void put_delta(const struct arch_cfg *c, struct json_w *w)
     text_jw_key_int(w, "num_heads", c->n_delta_k);
     text_jw_key_int(w, "short_conv_kernel_size", c->n_conv);
     text_jw_obj_end(w);
-}
-
-/* How many layers in front are dense; where others are too, which. */
-static void put_dense(const struct arch_cfg *c, struct json_w *w)
-{
-    int lead = 0, n = 0;
-    while (lead < c->n_layer && c->layer[lead].ffn == ARCH_DENSE)
-        lead++;
-    for (int i = 0; i < c->n_layer; i++)
-        n += c->layer[i].ffn == ARCH_DENSE;
-    text_jw_key_int(w, "first_k_dense_replace", lead);
-    if (n > lead) arch_jw_mlp_types(c, w);
 }
 
 static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,
@@ -296,7 +219,7 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
     text_jw_key_strz(w, "topk_method", "noaux_tc");
     text_jw_key_int(w, "moe_layer_freq", 1);
     arch_jw_real(w, "routed_scaling_factor", (double)c->route_scale);
-    put_dense(c, w);
+    arch_jw_dense_lead(c, w);
     if (c->n_vocab < 163840) text_jw_key_null(w, "pad_token_id"); /* else the class has one */
     return SL_OK;
 }
@@ -344,6 +267,6 @@ const struct arch arch_kimi_linear = {
     .unsaid = {.eps = 1e-5},
     .read_gguf = read_gguf,
     .read_hf = read_hf,
-    .write_gguf = write_gguf,
+    .write_gguf = arch_put_kda,
     .write_hf = write_hf,
 };

@@ -133,6 +133,7 @@ static sl_status mla(struct list *l, sl_err *err)
                               {ROLE_Q_B, nq, c->q_lora, low},
                               {ROLE_KV_A, c->kv_lora + c->d_rope, D, true},
                               {ROLE_KV_B, H * (c->d_nope + c->d_v), c->kv_lora, true},
+                              {ROLE_HEAD_GATE, H, D, c->head_gate},
                               {ROLE_O, D, H * c->d_v, true}};
     const struct row norm[] = {{ROLE_Q_A_NORM, c->q_lora, 0, low},
                                {ROLE_KV_A_NORM, c->kv_lora, 0, true}};
@@ -146,11 +147,16 @@ static sl_status kda(struct list *l, sl_err *err)
     const struct arch_cfg *c = l->c;
     int64_t D = c->d_model, n = c->n_delta_v, dk = c->d_delta_k, dv = c->d_delta_v,
             k = c->n_delta_k * dk, v = n * dv;
-    const struct row mat[] = {{ROLE_Q, k, D, true},          {ROLE_K, k, D, true},
-                              {ROLE_V, v, D, true},          {ROLE_O, D, v, true},
-                              {ROLE_DELTA_B, n, D, true},    {ROLE_KDA_F_A, dk, D, true},
-                              {ROLE_KDA_F_B, n * dk, dk, true}, {ROLE_KDA_G_A, dv, D, true},
-                              {ROLE_KDA_G_B, v, dv, true}};
+    bool low = !c->kda_whole;
+    const struct row mat[] = {{ROLE_Q, k, D, true},
+                              {ROLE_K, k, D, true},
+                              {ROLE_V, v, D, true},
+                              {ROLE_O, D, v, true},
+                              {ROLE_DELTA_B, n, D, true},
+                              {ROLE_KDA_F_A, low ? dk : n * dk, D, true},
+                              {ROLE_KDA_F_B, n * dk, dk, low},
+                              {ROLE_KDA_G_A, low ? dv : v, D, true},
+                              {ROLE_KDA_G_B, v, dv, low}};
     const struct row conv[] = {{ROLE_KDA_CONV_Q, k, c->n_conv, true},
                                {ROLE_KDA_CONV_K, k, c->n_conv, true},
                                {ROLE_KDA_CONV_V, v, c->n_conv, true}};

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/arch.h"
 #include "base/str.h"
 
 #define MAX_NAME 256
@@ -20,13 +21,33 @@ static const struct {
 #undef X
 };
 
-const char *arch_role_name(const struct arch_naming *by, enum arch_role role)
+/* The name that a list has; NULL: none. */
+static const char *alias_of(const struct arch_alias *a, enum io_kind kind, enum arch_role role)
 {
-    for (const struct arch_alias *a = by->alias; a && a->role != N_ROLE; a++) {
-        const char *name = by->kind == IO_GGUF ? a->gguf : a->hf;
+    for (; a && a->role != N_ROLE; a++) {
+        const char *name = kind == IO_GGUF ? a->gguf : a->hf;
         if (a->role == role && name) return name;
     }
-    return by->kind == IO_GGUF ? roles[role].gguf : roles[role].hf;
+    return NULL;
+}
+
+const char *arch_role_name(const struct arch_naming *by, enum arch_role role)
+{
+    const char *name = alias_of(by->alias, by->kind, role);
+    return name ? name : by->kind == IO_GGUF ? roles[role].gguf : roles[role].hf;
+}
+
+const char *arch_role_name_at(const struct arch_naming *by, enum arch_role role, int layer)
+{
+    bool delta = layer >= 0 && layer < by->n_layer && by->layer[layer].mixer == ARCH_DELTA;
+    const char *name = delta ? alias_of(by->in_delta, by->kind, role) : NULL;
+    return name ? name : arch_role_name(by, role);
+}
+
+/* The suffix of the bias that chooses. */
+static const char *selects(const struct arch_naming *by)
+{
+    return by->kind == IO_GGUF ? "bias" : by->selects ? by->selects : selection_bias;
 }
 
 /* Has the layer names of its own (mtp_from)? */
@@ -62,8 +83,8 @@ void arch_name_put(const struct arch_naming *by, const struct arch_name *id, cha
 {
     char part[64], head[32];
     enum arch_role role = (enum arch_role)id->role;
-    const char *name = arch_role_name(by, role), *suffix = id->suffix;
-    if (role == ROLE_ROUTER_BIAS) suffix = by->kind == IO_GGUF ? "bias" : selection_bias;
+    const char *name = arch_role_name_at(by, role, id->layer), *suffix = id->suffix;
+    if (role == ROLE_ROUTER_BIAS) suffix = selects(by);
     const char *hole = strstr(name, "%d");
     put_head(by, id, head, sizeof head);
     if (hole)
@@ -95,6 +116,7 @@ const char *arch_global_name(const struct arch_naming *by, enum arch_global g)
         {"embed.weight", "norm.weight", "head.weight", "hc_head_fn", "hc_head_base",
          "hc_head_scale"},
     };
+    if (by->kind == IO_HF && g == GLOBAL_EMBED && by->embed) return by->embed;
     return names[by->kind == IO_HF ? 1 + by->bare : 0][g];
 }
 
@@ -141,9 +163,8 @@ static const char *cut_expert(const char *s, char *buf, size_t n, int *expert)
 static bool is_suffix_of(const struct arch_naming *by, int role, const char *suffix)
 {
     if (str_ends(arch_role_name(by, ROLE_ROUTER_BIAS), ".")) return true;
-    bool selects = strcmp(suffix, selection_bias) == 0;
     if (by->kind == IO_GGUF || (role != ROLE_ROUTER && role != ROLE_ROUTER_BIAS)) return true;
-    return selects == (role == ROLE_ROUTER_BIAS);
+    return (strcmp(suffix, selects(by)) == 0) == (role == ROLE_ROUTER_BIAS);
 }
 
 /* The layer that a name begins with, and what comes after that with its point before it. beside: it
@@ -169,12 +190,12 @@ static bool cut_layer(const struct arch_naming *by, const char *name, struct arc
 
 /* The role that has the name, and the suffix; -1 = none. A name without a suffix comes before one
  * that the same word is a suffix of. */
-static int find_role(const struct arch_naming *by, const char *name, bool beside, char *suffix,
-                     size_t n_suffix)
+static int find_role(const struct arch_naming *by, const char *name, int layer, bool beside,
+                     char *suffix, size_t n_suffix)
 {
     for (int k = 0; k < 2 * N_ROLE; k++) {
         int r = k % N_ROLE;
-        const char *part = arch_role_name(by, (enum arch_role)r);
+        const char *part = arch_role_name_at(by, (enum arch_role)r, layer);
         if (str_ends(part, ".") != (k < N_ROLE) || !is_part(name, part, suffix, n_suffix) ||
             !is_suffix_of(by, r, suffix) ||
             (is_mtp(by, by->mtp_from) && is_beside_layer(r) != beside))
@@ -201,7 +222,7 @@ void arch_name_parse(const struct arch_naming *by, const char *name, struct arch
     if (!gguf) rest = cut_expert(rest, cut, sizeof cut, &id->expert);
     if (gguf && strcmp(rest, arch_role_name(by, ROLE_ROUTER_BIAS)) == 0)
         rest = "exp_probs_b.bias"; /* some files leave it out */
-    id->role = find_role(by, rest, beside, id->suffix, sizeof id->suffix);
+    id->role = find_role(by, rest, id->layer, beside, id->suffix, sizeof id->suffix);
     if (id->role < 0) id->suffix[0] = 0;
     if (id->role == ROLE_ROUTER_BIAS) snprintf(id->suffix, sizeof id->suffix, "bias");
 }

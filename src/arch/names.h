@@ -32,6 +32,7 @@
     X(KV_B, "attn_kv_b", "self_attn.kv_b_proj")                                                    \
     X(K_B, "attn_k_b", "")                                                                         \
     X(V_B, "attn_v_b", "")                                                                         \
+    X(HEAD_GATE, "", "")                                                                           \
     X(INDEX_Q, "indexer.attn_q_b", "self_attn.indexer.wq_b")                                       \
     X(INDEX_Q_NORM, "indexer.q_norm", "self_attn.indexer.q_norm")                                  \
     X(INDEX_K, "indexer.attn_k", "self_attn.indexer.wk")                                           \
@@ -130,6 +131,8 @@ struct arch_alias {
     const char *gguf, *hf;
 };
 
+struct arch_layer; /* arch/arch.h */
+
 /* How the tensors of a file are called: what kind it is, and whose names differ. */
 struct arch_naming {
     enum io_kind kind;
@@ -138,10 +141,20 @@ struct arch_naming {
                      layer has beside a layer's is once in "mtp."; 0 = they are like the others */
     bool bare;    /* folders: nothing is before "layers", and what is outside of them has names of
                      its own ("embed.weight") */
+    /* names that layers with a state have otherwise; NULL: none does. layer: [n_layer], which those
+     * are */
+    const struct arch_alias *in_delta;
+    const struct arch_layer *layer;
+    int n_layer;
+    /* folders: the embedding's name; the suffix of the bias that chooses; NULL = the usual ones */
+    const char *embed, *selects;
 };
 
-/* The tensor's name within its block or layer, without a suffix; "" = that kind has none. */
+/* The tensor's name within its block or layer, without a suffix; "" = that kind has none. In layers
+ * without a state, where others differ. */
 const char *arch_role_name(const struct arch_naming *by, enum arch_role role);
+/* The same in that layer. */
+const char *arch_role_name_at(const struct arch_naming *by, enum arch_role role, int layer);
 /* The tensor's name with suffix ("weight", "bias"; the router's selection bias has its own); of
  * experts that have tensors of their own, the first one's. */
 void arch_tensor_name(const struct arch_naming *by, enum arch_role role, int layer,

@@ -94,12 +94,15 @@ struct arch {
     const struct arch_alias *alias; /* names that differ from the usual ones; NULL = none */
     /* The whole list where a folder has the name of its first role in some layer; NULL = none. */
     const struct arch_alias *renamed;
+    const struct arch_alias *in_delta; /* see arch_naming; NULL = none */
+    const char *embed, *selects;       /* the same */
     bool permutes_qk;               /* see arch_permutes_qk */
     bool ff_of_experts;             /* intermediate_size of folders is the width of an expert */
     bool norm_one;                  /* see arch_is_less */
     enum arch_rope_style index_rope; /* of an indexer; GGUF files can not say it */
     bool ffn_scale_unused;          /* by llama.cpp: see arch_scale_used */
     bool delta_packed, delta_tiled; /* see arch_packs_delta, arch_tiles_delta */
+    bool decay_plain;               /* see arch_decay_plain */
     bool mtp_apart; /* see mtp_from of arch_naming: folders have one such layer at most */
     bool bare;    /* see struct arch_naming */
     bool no_keys; /* layers without keys: attention.head_count_kv may have zeros */
@@ -149,6 +152,8 @@ sl_status arch_gguf_router(const io_model *m, bool norm, bool sigmoid, struct ar
 bool arch_gguf_array(const io_model *m, const char *key, struct io_array *out);
 /* Gated delta layers, and the gate of attention in the others. */
 sl_status arch_gguf_delta(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* Kimi Delta Attention, in layers without keys, and the experts beside it. */
+sl_status arch_gguf_kda(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* The same with their experts, and the shared one. */
 sl_status arch_gguf_delta_moe(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* A lightning indexer in every layer. UNSUPPORTED: none has its tensors. */
@@ -247,12 +252,12 @@ struct arch_keys {
     io_out *out;
     const char *arch; /* before every key */
     const char *path; /* of the folder, for messages */
+    int n_mtp;        /* MTP layers that are written */
 };
 void arch_put_int(const struct arch_keys *k, const char *key, int64_t v);
 void arch_put_real(const struct arch_keys *k, const char *key, double v);
 void arch_put_ints(const struct arch_keys *k, const char *key, const int32_t *v, int n);
-/* n times that number. */
-void arch_put_reals(const struct arch_keys *k, const char *key, double v, int n);
+void arch_put_reals(const struct arch_keys *k, const char *key, const float *v, int n);
 void arch_put_flag(const struct arch_keys *k, const char *key, bool v);
 /* Experts: how many, used, how wide, expert_weights_norm. Errors of a row's write_gguf: none. */
 sl_status arch_put_moe(const struct arch_cfg *c, const struct arch_keys *k,
@@ -265,6 +270,10 @@ sl_status arch_put_moe_shared(const struct arch_cfg *c, const struct arch_keys *
  * not say. */
 sl_status arch_put_delta(const struct arch_cfg *c, const struct arch_keys *k,
                          sl_err *err) BASE_MUST_USE;
+/* Keys of Kimi Delta Attention and of the experts beside it. UNSUPPORTED: other heads of it than of
+ * attention. */
+sl_status arch_put_kda(const struct arch_cfg *c, const struct arch_keys *k,
+                       sl_err *err) BASE_MUST_USE;
 /* Keys of a lightning indexer, and of the experts beside it. UNSUPPORTED: a rope of it that GGUF
  * can not say. */
 sl_status arch_put_index(const struct arch_cfg *c, const struct arch_keys *k,
@@ -289,6 +298,8 @@ void arch_jw_moe_shared(const struct arch_cfg *c, const char *func, const char *
                         struct json_w *w);
 /* decoder_sparse_step and mlp_only_layers. */
 void arch_jw_sparse_layers(const struct arch_cfg *c, struct json_w *w);
+/* first_k_dense_replace, and mlp_layer_types where other layers are dense too. */
+void arch_jw_dense_lead(const struct arch_cfg *c, struct json_w *w);
 /* mlp_layer_types: a word for every layer. */
 void arch_jw_mlp_types(const struct arch_cfg *c, struct json_w *w);
 /* Members of gated delta layers and of their experts; UNSUPPORTED as arch_jw_heads, but for what a

@@ -83,6 +83,8 @@ static bool attention_reads(const struct arch_cfg *c, enum arch_role role)
     case ROLE_K_B:
     case ROLE_V_B: /* kv_b beside its parts says the same */
         return c->kv_lora > 0;
+    case ROLE_HEAD_GATE:
+        return c->head_gate;
     default:
         return arch_in(c->per_head, role);
     }
@@ -103,6 +105,7 @@ static bool delta_reads(const struct arch_cfg *c, int role)
     case ROLE_DELTA_NORM:
         return true;
     default:
+        if (c->kda_whole && (role == ROLE_KDA_F_B || role == ROLE_KDA_G_B)) return false;
         if (c->kda) return is_attention(role) || role >= ROLE_KDA_CONV_Q;
         return is_delta(role) && role <= ROLE_DELTA_O;
     }

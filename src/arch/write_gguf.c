@@ -32,12 +32,12 @@ void arch_put_ints(const struct arch_keys *k, const char *key, const int32_t *v,
         io_out_elem_i32(k->out, v[i]);
 }
 
-void arch_put_reals(const struct arch_keys *k, const char *key, double v, int n)
+void arch_put_reals(const struct arch_keys *k, const char *key, const float *v, int n)
 {
     char buf[128];
     io_out_array(k->out, full(k, key, buf, sizeof buf), IO_F32, (uint64_t)n);
     for (int i = 0; i < n; i++)
-        io_out_elem_f32(k->out, (float)v);
+        io_out_elem_f32(k->out, v[i]);
 }
 
 static sl_status put_rope(const struct arch_cfg *c, const io_model *src, const struct arch_keys *k,
@@ -131,13 +131,14 @@ static void put_window(const struct arch_cfg *c, const struct arch_keys *k)
 static void put_latent_heads(const struct arch_cfg *c, const struct arch_keys *k)
 {
     char buf[128];
+    int n = c->n_layer + k->n_mtp;
     if (!c->n_delta_k) {
         arch_put_int(k, "attention.head_count_kv", 1);
         return;
     }
     io_out_array(k->out, full(k, "attention.head_count_kv", buf, sizeof buf), IO_I32,
-                 (uint64_t)c->n_layer);
-    for (int i = 0; i < c->n_layer; i++)
+                 (uint64_t)n);
+    for (int i = 0; i < n; i++)
         io_out_elem_i32(k->out, c->layer[i].mixer == ARCH_MLA);
 }
 
@@ -165,7 +166,7 @@ sl_status arch_write_gguf(const struct arch_cfg *c, const io_model *src, int n_m
                           sl_err *err)
 {
     char arch[32];
-    struct arch_keys k = {out, arch, io_path(src)};
+    struct arch_keys k = {out, arch, io_path(src), n_mtp};
     if (c->kv_lora && c->rope_style != ARCH_ROPE_PAIRS)
         return SL_FAIL(err, UNSUPPORTED,
                        "%s: config.json: rope_interleave false, which GGUF can not say",

@@ -186,6 +186,17 @@ sl_status arch_write_hf(const struct arch_cfg *c, const io_model *src, struct js
     return SL_OK;
 }
 
+void arch_jw_dense_lead(const struct arch_cfg *c, struct json_w *w)
+{
+    int lead = 0, n = 0;
+    while (lead < c->n_layer && c->layer[lead].ffn == ARCH_DENSE)
+        lead++;
+    for (int i = 0; i < c->n_layer; i++)
+        n += c->layer[i].ffn == ARCH_DENSE;
+    text_jw_key_int(w, "first_k_dense_replace", lead);
+    if (n > lead) arch_jw_mlp_types(c, w);
+}
+
 void arch_jw_mlp_types(const struct arch_cfg *c, struct json_w *w)
 {
     text_jw_key(w, "mlp_layer_types");

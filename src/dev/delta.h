@@ -22,10 +22,10 @@ struct dev_heads {
  * sqrt(d_k) too. Then, of a value head, whose state s is [d_k, d_v]: s = e^g s with g = decay *
  * softplus(a + dt); s += k (sigmoid(b) (v - s^T k))^T; y = rmsnorm(s^T q) * norm * silu(z). With
  * each (Kimi Delta Attention, arXiv 2510.26692) a is [T, n_v, d_k] and dt [n_v, d_k]: each row of s
- * has a g of its own. The state lies in block seat of a group of states, with the inputs of the
- * n_conv - 1 tokens before it, and those of drafts after it (dev_step.n_draft), of which the next
- * step takes as many as its position says; a sequence whose first token is at position 0 begins
- * with zeros. */
+ * has a g of its own. With a bound, g = bound * sigmoid(-decay * (a + dt)). The state lies in block
+ * seat of a group of states, with the inputs of the n_conv - 1 tokens before it, and those of
+ * drafts after it (dev_step.n_draft), of which the next step takes as many as its position says; a
+ * sequence whose first token is at position 0 begins with zeros. */
 struct dev_delta {
     dev_kv *kv;
     int group, layer;
@@ -37,6 +37,7 @@ struct dev_delta {
     const float *conv;              /* [n_conv, 2 n_k d_k + n_v d_v]: q, k, v */
     const float *decay, *dt, *norm; /* [n_v]; [n_v], or [n_v, d_k]; [d_v] */
     float eps;                      /* of the norm */
+    float bound;                    /* what g is above, below 0; 0 = none */
     float *y;                       /* [T, n_v, d_v] */
 };
 #define DEV_DELTA_WIDTH 256 /* of a head, at most */
@@ -53,7 +54,7 @@ static inline int64_t dev_scan_state(int n)
     return (1ll + DEV_STATE_BACK) * n + 1;
 }
 /* x *= sigmoid(g) over n_head heads of n values each: x [T, n_head, n], g at t * ldg + h * ldg_h;
- * with one, g has one value for all of a token's. */
+ * with one, g has one value for all of a head's. */
 struct dev_gate {
     float *x;
     const float *g;

@@ -45,6 +45,7 @@
  * gate_f32         x *= 1 / (1 + exp(-g)) over n, in place.
  * softplus_f32     x = log(1 + exp(x)) over n, in place.
  * decay_f32        x = exp(a log(1 + exp(x))) over n, in place.
+ * decay_in_f32     x = exp(to / (1 + exp(a x))) over n, in place; to, a <= 0.
  * conv_silu_f32    y = silu(sum_i w[i * ldw + .] * row[i][.]) over n, i < n_row rising.
  * relu_sum_f32     y[i] = sum_r w[r] * max(0, s[r * ld + i]) for 16 * n_vec values, r < n_row
  *                  rising.
@@ -94,6 +95,7 @@
     X(gate_f32, void, (float *x, const float *g, int n))                                           \
     X(softplus_f32, void, (float *x, int n))                                                       \
     X(decay_f32, void, (float *x, float a, int n))                                                 \
+    X(decay_in_f32, void, (float *x, float a, float to, int n))                                    \
     X(conv_silu_f32, void,                                                                         \
       (float *y, const float *const *row, const float *w, int64_t ldw, int n_row, int n))          \
     X(relu_sum_f32, void,                                                                          \

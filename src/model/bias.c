@@ -148,8 +148,8 @@ static void sort_bias(struct dev_epilogue *e, float *host, int n_slot)
 sl_status model_load_end(struct model *m, const struct want *w, dev_mat *mat, sl_err *err)
 {
     struct model_slice s = model_slice_of(&m->cfg, &m->dims, w->role, w->rows);
-    bool limits = w->pair && (is_experts(w) || m->cfg.glu_all);
-    struct dev_epilogue e = {.glu = limits ? m->cfg.glu : (struct glu){0}};
+    struct dev_epilogue e = {0};
+    if (w->pair) e.glu = arch_glu(&m->cfg, w->layer, w->role);
     int64_t n = (int64_t)w->n * s.n_row * (w->pair ? 2 : 1);
     int n_here = 0;
     void *p = NULL;

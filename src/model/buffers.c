@@ -33,6 +33,7 @@ static void add_layer(struct mats *s, int il, const struct layer *l, enum input 
         add(s, il, MODEL_ATTN, l->v);
         add(s, il, MODEL_ATTN, l->q_a);
         add(s, il, MODEL_ATTN, l->kv_a);
+        add(s, il, MODEL_ATTN, l->head_gate);
         add(s, il, MODEL_ATTN, l->index_k);
         add(s, il, MODEL_ATTN, l->index_w);
         add(s, il, MODEL_ATTN, l->q_b ? NULL : l->index_q);
@@ -285,7 +286,8 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->y, B_ATTN, T, many && !m->opts.plain ? 0 : wide_y(c)},
         {&s->qg, B_ATTN, T, c->attn_gate ? 2 * nq : 0},
         {&s->mix, B_ATTN, T, model_delta_cols(c)},
-        {&s->low, B_ATTN, T, c->kda ? c->d_delta_k + c->d_delta_v : 0},
+        {&s->low, B_ATTN, T, c->kda && !c->kda_whole ? c->d_delta_k + c->d_delta_v : 0},
+        {&s->head_gate, B_ATTN, T, c->head_gate ? d->n_head : 0},
         {&s->share, B_SHARED, T, c->shared_gate},
         {&s->qa, B_ATTN, T, c->q_lora},
         {&s->index_q, B_ATTN, T, (int64_t)c->n_index * c->d_index},

@@ -79,7 +79,7 @@ static void through(struct emit *e, int at, int n, dev_act *act, const dev_mat *
     EMIT(e, matmul, .act = act, .n_mat = 1, .w = {w}, .y = {y}, .ldy = {model_delta_cols(c)});
 }
 
-/* Each from a matrix of its own; a and z by way of a few values. */
+/* Each from a matrix of its own; a and z, where they are not whole, by way of a few values. */
 static void kda_inputs(struct emit *e, const struct layer *l, const struct dev_delta *p)
 {
     const struct side *s = e->side;
@@ -87,6 +87,11 @@ static void kda_inputs(struct emit *e, const struct layer *l, const struct dev_d
     EMIT(e, matmul, .act = s->a_attn, .n_mat = 4, .w = {l->in[0], l->in[1], l->in[2], l->in[3]},
          .y = {at_of(e, &p->q), at_of(e, &p->k), at_of(e, &p->v), at_of(e, &p->b)},
          .ldy = {ld, ld, ld, ld});
+    if (!l->a_of) {
+        EMIT(e, matmul, .act = s->a_attn, .n_mat = 2, .w = {l->in[4], l->in[5]},
+             .y = {at_of(e, &p->a), at_of(e, &p->z)}, .ldy = {ld, ld});
+        return;
+    }
     EMIT(e, matmul, .act = s->a_attn, .n_mat = 2, .w = {l->in[4], l->in[5]},
          .y = {s->low, s->low + p->d_k}, .ldy = {low, low});
     through(e, 0, p->d_k, s->a_a, l->a_of, at_of(e, &p->a));
@@ -113,6 +118,7 @@ void model_delta_emit(struct emit *e, const struct layer *l)
                           .dt = l->dt,
                           .norm = l->out_norm,
                           .eps = c->norm_eps,
+                          .bound = c->delta_bound,
                           .y = s->y};
     place_apart(e, &p);
     if (c->kda) {

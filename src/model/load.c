@@ -208,7 +208,8 @@ static sl_status load_mla(struct model *m, int il, struct layer *l, sl_err *err)
                                   {ROLE_Q_B, nq, c->q_lora, DEV_USE_LATENT, &l->q_b}},
                          plain[] = {{ROLE_Q, nq, D, DEV_USE_MATMUL, &l->q}},
                          kv[] = {{ROLE_KV_A, nl, D, DEV_USE_LATENT, &l->kv_a}},
-                         o[] = {{ROLE_O, D, c->n_head * c->d_v, DEV_USE_MATMUL, &l->o}};
+                         o[] = {{ROLE_O, D, c->n_head * c->d_v, DEV_USE_MATMUL, &l->o}},
+                         gate[] = {{ROLE_HEAD_GATE, c->n_head, D, DEV_USE_EXACT, &l->head_gate}};
     if (c->q_lora) {
         SL_TRY(matrices(m, il, low, 2, err));
         SL_TRY(model_load_role_vector(m, il, ROLE_Q_A_NORM, c->q_lora, &l->q_a_norm, err));
@@ -219,6 +220,7 @@ static sl_status load_mla(struct model *m, int il, struct layer *l, sl_err *err)
     SL_TRY(model_load_role_vector(m, il, ROLE_KV_A_NORM, c->kv_lora, &l->kv_a_norm, err));
     SL_TRY(load_kv_b(m, il, l, err));
     SL_TRY(load_index(m, il, l, err));
+    if (c->head_gate) SL_TRY(matrices(m, il, gate, 1, err));
     return matrices(m, il, o, 1, err);
 }
 

@@ -47,25 +47,28 @@ static sl_status shared_name(struct model *m, int il, enum arch_role name, int64
     return model_load_matrix(m, &w, out, err);
 }
 
-/* Kimi Delta Attention: errors of what decays are made of are in all that is remembered. */
+/* Kimi Delta Attention: errors of what decays are made of are in all that is remembered, where all
+ * of them come from a few values. */
 static sl_status kda_inputs(struct model *m, int il, struct layer *l, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     int64_t dk = c->d_delta_k, dv = c->d_delta_v, n = c->n_delta_v, D = c->d_model;
+    bool low = !c->kda_whole;
     const struct {
         enum arch_role role;
         int64_t rows, cols;
         enum dev_use use;
         dev_mat **out;
     } rest[] = {{ROLE_DELTA_B, n, D, DEV_USE_EXACT, &l->in[3]},
-                {ROLE_KDA_F_A, dk, D, DEV_USE_EXACT, &l->in[4]},
-                {ROLE_KDA_G_A, dv, D, DEV_USE_MATMUL, &l->in[5]},
+                {ROLE_KDA_F_A, low ? dk : n * dk, D, low ? DEV_USE_EXACT : DEV_USE_MATMUL,
+                 &l->in[4]},
+                {ROLE_KDA_G_A, low ? dv : n * dv, D, DEV_USE_MATMUL, &l->in[5]},
                 {ROLE_KDA_F_B, n * dk, dk, DEV_USE_EXACT, &l->a_of},
                 {ROLE_KDA_G_B, n * dv, dv, DEV_USE_MATMUL, &l->z_of}};
     SL_TRY(shared_name(m, il, ROLE_Q, c->n_delta_k * dk, &l->in[0], err));
     SL_TRY(shared_name(m, il, ROLE_K, c->n_delta_k * dk, &l->in[1], err));
     SL_TRY(shared_name(m, il, ROLE_V, n * dv, &l->in[2], err));
-    for (int i = 0; i < BASE_COUNT_OF(rest); i++) {
+    for (int i = 0; i < (low ? 5 : 3); i++) {
         struct want w =
             model_want(m, il, rest[i].role, rest[i].rows, rest[i].cols, rest[i].use);
         SL_TRY(model_load_matrix(m, &w, rest[i].out, err));
@@ -127,7 +130,7 @@ out:
     return st;
 }
 
-/* -exp(A_log), which GGUF files have as it is. */
+/* -exp(A_log), which GGUF files have as it is, or without the sign. */
 static sl_status load_decay(struct model *m, int il, struct layer *l, sl_err *err)
 {
     struct want w = model_want(m, il, ROLE_DELTA_DECAY, 1, 1, DEV_USE_EXACT);
@@ -136,8 +139,11 @@ static sl_status load_decay(struct model *m, int il, struct layer *l, sl_err *er
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof(float), &p, err));
     float *x = p;
     sl_status st = model_load_read_line(m->io, w.name, n, x, err);
-    for (int64_t i = 0; i < n && !st && m->kind != IO_GGUF; i++)
-        x[i] = (float)-exp((double)x[i]);
+    for (int64_t i = 0; i < n && !st; i++)
+        if (m->kind != IO_GGUF)
+            x[i] = (float)-exp((double)x[i]);
+        else if (arch_decay_plain(&m->cfg))
+            x[i] = -x[i];
     for (int64_t i = 0; i < n && !st; i++)
         if (!(x[i] <= 0 && isfinite(x[i])))
             st = SL_FAIL(err, FORMAT, "%s[%lld]: a state that grows by %g", w.name, (long long)i,

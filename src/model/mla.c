@@ -90,6 +90,16 @@ static void queries(struct emit *e, const struct layer *l)
          .y = {s->q, l->index_q ? s->index_q : NULL});
 }
 
+/* What heads said is multiplied by. */
+static void gate(struct emit *e, const struct layer *l, float *y)
+{
+    const struct side *s = e->side;
+    int H = e->m->dims.n_head;
+    EMIT(e, matmul, .act = s->a_attn, .n_mat = 1, .w = {l->head_gate}, .y = {s->head_gate});
+    EMIT(e, gate, .x = y, .g = s->head_gate, .n = e->m->cfg.d_v, .n_head = H, .ldg = H, .ldg_h = 1,
+         .one = true);
+}
+
 /* The key that all heads share, and their queries' part of it. */
 static void rotate(struct emit *e, const struct side *s, int n_head)
 {
@@ -126,4 +136,5 @@ void model_mla_emit(struct emit *e, const struct layer *l)
          .n_mask = sparse ? model_mla_mask_until(c) : 0,
          .next = {l->o, l->is_moe ? model_if_here(e, MODEL_ROUTER, l->router) : NULL,
                   model_if_here(e, gated, l->gate_up), model_if_here(e, gated, l->down)});
+    if (l->head_gate) gate(e, l, s->y);
 }

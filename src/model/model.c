@@ -47,6 +47,7 @@ static void count_bytes(struct model *m)
         b += (double)(mat_bytes(l->q) + mat_bytes(l->k) + mat_bytes(l->v) + mat_bytes(l->o) +
                       mat_bytes(l->q_a) + mat_bytes(l->q_b) + mat_bytes(l->kv_a) +
                       mat_bytes(l->k_b) + mat_bytes(l->v_b) + mat_bytes(l->gate_up) +
+                      mat_bytes(l->head_gate) +
                       mat_bytes(l->index_q) + mat_bytes(l->index_k) + mat_bytes(l->index_w) +
                       mat_bytes(l->down) + mat_bytes(l->router) + mat_bytes(l->a_of) +
                       mat_bytes(l->z_of) + mat_bytes(l->o_a) + mat_bytes(l->entry.kv) +

@@ -26,6 +26,7 @@ struct layer {
     dev_mat *q, *k, *v, *o;    /* GQA; q also MLA without q_lora */
     dev_mat *q_a, *q_b, *kv_a; /* MLA */
     dev_mat *k_b, *v_b;        /* MLA: stacks of H: [r, nope], [v, r] */
+    dev_mat *head_gate;        /* [H, D], or NULL */
     /* queries, key and weights (MLA) of an indexer, or NULL; of the norm of its keys, and of its
      * queries (GQA) or its bias (MLA), device f32 */
     dev_mat *index_q, *index_k, *index_w;
@@ -118,6 +119,7 @@ struct side {
                                 keys: kv, gate of each */
     float *mix;           /* [T, model_delta_cols] what a delta layer takes */
     float *low;           /* [T, d_k + d_v] what a_of and z_of take */
+    float *head_gate;     /* [T, H] what the outputs of heads are gated by */
     float *share;         /* [T] what shared experts are gated by */
     float *logit_r, *weight_r, *shared; /* [T, E], [T, K], [T, D] */
     float *rows;   /* [T, D] the feed-forward block's input, where some of the block is elsewhere */

@@ -199,11 +199,11 @@ static sl_status match_part(struct placing *g, const struct pattern *r, int il,
 static sl_status match_all(struct placing *g, const struct pattern *r, uint8_t to, sl_err *err)
 {
     static const enum model_part global[] = {MODEL_EMBED, MODEL_HEAD};
-    static const struct arch_naming gguf = {.kind = IO_GGUF};
+    const struct arch_naming by = arch_naming_in(g->c, IO_GGUF);
     int n = 0;
     for (int i = 0; i < BASE_COUNT_OF(global); i++) {
         bool found = false;
-        SL_TRY(matches(r, arch_global_name(&gguf, i ? GLOBAL_HEAD : GLOBAL_EMBED), &found, err));
+        SL_TRY(matches(r, arch_global_name(&by, i ? GLOBAL_HEAD : GLOBAL_EMBED), &found, err));
         if (found) set_all(g, global[i], to);
         n += found;
     }

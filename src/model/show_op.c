@@ -32,6 +32,7 @@ static const char *name_of(const struct model *m, const void *p)
                                {d->qg, "q_gate"},
                                {d->mix, "mix"},
                                {d->low, "low"},
+                               {d->head_gate, "head_gate"},
                                {d->share, "share"},
                                {d->h, "h"},
                                {d->hidden, "hidden"},
@@ -339,9 +340,11 @@ static void show_delta(struct shown *s, const struct dev_delta *p)
     yes(s, "tiled", p->tiled);
     yes(s, "each", p->each);
     yes(s, "sigmoid", p->sigmoid);
+    put(s, "bound", (double)p->bound, SHOWN_REAL);
     SAY(s, "%s = gated delta rule of %s: %d heads of %d x %d, %d of keys, %d taps%s%s",
         NAME(s, p->y), NAME(s, p->q.p), p->n_v, p->d_k, p->d_v, p->n_k, p->n_conv,
         p->each ? ", a decay for each row" : "", p->sigmoid ? ", sigmoid gate" : "");
+    if (p->bound < 0) SAY(s, ", decays above e^%g", (double)p->bound);
 }
 
 static void show_gate(struct shown *s, const struct dev_gate *p)
@@ -352,7 +355,7 @@ static void show_gate(struct shown *s, const struct dev_gate *p)
     whole(s, "heads", p->n_head);
     yes(s, "one", p->one);
     SAY(s, "%s times sigmoid of %s%s", NAME(s, p->x), NAME(s, p->g),
-        p->one ? ", one number a token" : "");
+        !p->one ? "" : p->n_head > 1 ? ", one number a head" : ", one number a token");
 }
 
 static void show_pair(struct shown *s, const dev_mat *gate_up, const dev_mat *down)

@@ -164,7 +164,7 @@ void plan_model_from_arch(struct plan_model *m, const struct arch_cfg *c)
     m->attn = c->kv_lora ? PLAN_ATTN_MLA : c->n_delta_k ? PLAN_ATTN_HYB : PLAN_ATTN_GQA;
     m->lin_k = c->n_delta_k, m->lin_v = c->n_delta_v, m->lin_d = c->d_delta_v;
     m->lin_key = c->d_delta_k, m->lin_conv = c->n_conv, m->n_lin = 0;
-    m->lin_each = c->kda;
+    m->lin_each = c->kda, m->lin_whole = c->kda_whole, m->head_gate = c->head_gate;
     m->shared_gate = c->shared_gate;
     m->shared_inter = c->n_shared ? (int)(arch_d_shared(c) / c->n_shared) : 0;
     m->layers = c->n_layer, m->mtp_layers = c->n_mtp;
@@ -202,9 +202,10 @@ static enum class_of classify(const char *n, int layers)
     if (!strncmp(n, "blk.", 4) && layers > 0 && atoi(n + 4) >= layers) return C_MTP;
     if (strstr(n, "shared_expert") || strstr(n, "shexp")) return C_SHARED;
     if (strstr(n, ".experts.") || strstr(n, "_exps")) return C_EXPERT;
-    if (strstr(n, "attn") || strstr(n, "self_attn") || strstr(n, "ssm") || strstr(n, "indexer"))
+    if (strstr(n, "attn") || strstr(n, ".attention.") || strstr(n, "ssm") || strstr(n, "indexer"))
         return C_ATTN;
-    if (strstr(n, "embed_tokens") || strstr(n, "token_embd")) return C_EMBED;
+    if (strstr(n, "embed_tokens") || strstr(n, "word_embeddings") || strstr(n, "token_embd"))
+        return C_EMBED;
     if (strstr(n, "lm_head") || !strncmp(n, "output.", 7)) return C_HEAD;
     return C_DENSE;
 }

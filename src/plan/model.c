@@ -34,6 +34,7 @@ static double lin_params(const struct plan_model *m)
     double values = (double)m->lin_v * m->lin_d, conv = (keys + values) * m->lin_conv;
     if (!m->lin_each) return D * (keys + 3 * values + 2.0 * m->lin_v) + conv;
     double low = (D + m->lin_v * dk) * dk + (D + values) * m->lin_d; /* of decays, of gates */
+    if (m->lin_whole) low = D * (m->lin_v * dk + values);
     return D * (keys + 2 * values + m->lin_v) + low + conv;
 }
 
@@ -47,7 +48,7 @@ static double lin_layers(const struct plan_model *m)
 static void mla_params(const struct plan_model *m, double *split, double *repl)
 {
     double D = m->hidden, H = m->heads, qd = m->nope + m->rope, lin = lin_layers(m) / m->layers;
-    double each = D * (m->kv_lora + m->rope) + m->kv_lora;
+    double each = D * (m->kv_lora + m->rope) + m->kv_lora + (m->head_gate ? D * H : 0);
     *split = (double)m->kv_lora * H * (m->nope + m->v_dim) + H * m->v_dim * D;
     if (m->q_lora > 0) {
         each += D * m->q_lora + m->q_lora;
@@ -123,7 +124,7 @@ double plan_mtp_attn(const struct plan_model *m)
 
 double plan_mtp_tables(const struct plan_model *m)
 {
-    return m->attn == PLAN_ATTN_HYB ? 0 : m->p_embed + m->p_head;
+    return lin_layers(m) > 0 ? 0 : m->p_embed + m->p_head;
 }
 
 static bool bad_shape(const struct plan_model *m, const char **field)

@@ -46,6 +46,8 @@ struct plan_model {
     int lin_k, lin_v, lin_d; /* linear-attention key heads, value heads, width; 0 unknown */
     int lin_key, lin_conv, n_lin; /* width of keys, 0 = lin_d; taps; such layers, HYB: 0 = 3 of 4 */
     bool lin_each;                /* a decay for each key channel (Kimi Delta Attention) */
+    bool lin_whole;               /* which is made at once, as gates are (Ling) */
+    bool head_gate;               /* MLA: a row more for each head */
     bool shared_gate;             /* a row more beside the shared experts */
     /* sparse indexer (V3.2, GLM-5, V4; GQA: MiniMax-M3); 0 none. index_topk: in positions */
     int index_heads, index_dim, index_topk;

@@ -198,16 +198,17 @@ static int norm_role(enum quant_input in)
 }
 
 /* Is the input's maker linear in it? Not an up before a unit that limits it or adds to it. */
-static bool is_even(const struct arch_cfg *c, enum quant_input in)
+static bool is_even(const struct arch_cfg *c, const struct group *g)
 {
-    bool down = in == QUANT_IN_DOWN || in == QUANT_IN_DOWN_SHEXP;
-    if (in != QUANT_IN_DOWN_EXPS && !(down && c->glu_all)) return true;
-    return glu_is_even(&c->glu);
+    bool routed = g->in == QUANT_IN_DOWN_EXPS, shared = g->in == QUANT_IN_DOWN_SHEXP;
+    enum arch_role role = routed ? ROLE_GATE_EXPS : shared ? ROLE_GATE_SHEXP : ROLE_GATE;
+    struct glu unit = arch_glu(c, g->layer, role);
+    return (!routed && !shared && g->in != QUANT_IN_DOWN) || glu_is_even(&unit);
 }
 
 static bool is_maker(const struct quant_plan *p, const struct group *g, const struct quant_item *it)
 {
-    if (strcmp(it->id.suffix, "weight") != 0 || !is_even(&p->cfg, g->in)) return false;
+    if (strcmp(it->id.suffix, "weight") != 0 || !is_even(&p->cfg, g)) return false;
     switch (g->in) {
     case QUANT_IN_O:
         return it->id.role == ROLE_V || it->id.role == ROLE_V_B || it->id.role == ROLE_KV_B;

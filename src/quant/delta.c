@@ -118,7 +118,9 @@ static sl_status kda_item(const struct quant_plan *p, struct quant_item *it, sl_
                        io_path(p->src), it->src, (long long)it->rows, (long long)it->cols,
                        decay ? (long long)n : (long long)taps);
     if (decay) it->decay = to_hf ? -1 : 1;
-    if (decay && to_hf) set_shape(it, 4, (const int64_t[]){1, 1, n, 1});
+    if (decay && to_hf && arch_decay_plain(&p->cfg)) set_shape(it, 1, &n);
+    if (decay && to_hf && !arch_decay_plain(&p->cfg))
+        set_shape(it, 4, (const int64_t[]){1, 1, n, 1});
     if (decay && !to_hf) set_shape(it, 2, (const int64_t[]){n, 1});
     if (conv) set_shape(it, 3, (const int64_t[]){it->rows, 1, it->cols});
     if ((decay || conv) && !to_hf) it->store = TENSOR_F32;
@@ -210,12 +212,19 @@ static void move_cols(const struct quant_rows *r, float *x)
     }
 }
 
+/* Of exp(A_log) in GGUF files. */
+static double sign_of(const struct quant_rows *r)
+{
+    return arch_decay_plain(&r->p->cfg) ? 1 : -1;
+}
+
 void quant_delta_values(const struct quant_rows *r, float *x)
 {
     const struct quant_item *it = r->it;
     if (it->move == QUANT_COLS) move_cols(r, x);
+    double sign = sign_of(r);
     for (int64_t j = 0; it->decay && j < it->cols; j++)
-        x[j] = (float)(it->decay > 0 ? -exp((double)x[j]) : log(-(double)x[j]));
+        x[j] = (float)(it->decay > 0 ? sign * exp((double)x[j]) : log(sign * (double)x[j]));
     for (int64_t j = 0; it->add != 0.0f && j < it->cols; j++)
         x[j] += it->add;
 }
@@ -228,9 +237,10 @@ sl_status quant_delta_check_decay(const struct quant_rows *r, sl_err *err)
     for (int64_t i = 0; i < it->rows; i++) {
         weight_dequant(&r->w[0], i, 0, it->cols, x);
         for (int64_t j = 0; j < it->cols; j++)
-            if (!(x[j] < 0.0f))
-                return SL_FAIL(err, FORMAT, "%s: tensor %.100s: value %lld is %g, not below 0",
-                               io_path(r->p->src), it->src, (long long)(i + j), (double)x[j]);
+            if (!(sign_of(r) * (double)x[j] > 0))
+                return SL_FAIL(err, FORMAT, "%s: tensor %.100s: value %lld is %g, not %s 0",
+                               io_path(r->p->src), it->src, (long long)(i + j), (double)x[j],
+                               sign_of(r) < 0 ? "below" : "above");
     }
     return SL_OK;
 }

@@ -97,14 +97,16 @@ static const char *const delta_target[QUANT_CLASS_OTHER] = {
     [QUANT_CLASS_FFN] = "re:.*\\.mlp\\.(shared_expert\\.)?(gate|up|down)_proj$",
 };
 
-/* In those with Kimi Delta Attention. */
+/* In those with Kimi Delta Attention; in those of them that call it so. */
 static const char kda_ffn[] =
     "re:.*\\.(mlp|block_sparse_moe\\.shared_experts)\\.(gate|up|down)_proj$";
+static const char ling_attn[] = "re:.*\\.attention\\.([a-z_]*proj[a-z_]*|dense)$";
 
 static const char *target_of(const struct quant_plan *p, int c)
 {
     bool kda = p->has_cfg && p->cfg.kda;
     bool delta = p->has_cfg && p->cfg.n_delta_k && !kda && delta_target[c];
+    if (kda && p->cfg.kda_whole) return c == QUANT_CLASS_ATTN ? ling_attn : class_target[c];
     if (kda && c == QUANT_CLASS_FFN) return kda_ffn;
     return delta ? delta_target[c] : class_target[c];
 }

@@ -55,7 +55,7 @@ void quant_name_in(const struct arch_naming *by, const struct arch_name *id, cha
     buf[0] = 0;
     if (id->global >= 0)
         snprintf(buf, (size_t)n, "%s", arch_global_name(by, (enum arch_global)id->global));
-    else if (id->role >= 0 && arch_role_name(by, (enum arch_role)id->role)[0])
+    else if (id->role >= 0 && arch_role_name_at(by, (enum arch_role)id->role, id->layer)[0])
         arch_name_put(by, id, buf, n);
 }
 
@@ -142,6 +142,7 @@ bool quant_input_of(const struct arch_cfg *c, const struct arch_name *id, enum q
     case ROLE_DELTA_B:
     case ROLE_DELTA_A:
     case ROLE_DELTA_BA:
+    case ROLE_HEAD_GATE:
     case ROLE_KDA_F_A:
     case ROLE_KDA_G_A:
         *in = QUANT_IN_ATTN;

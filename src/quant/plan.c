@@ -137,6 +137,8 @@ static sl_status add_same(struct quant_plan *p, const char *name, const struct a
         memcpy(it->shape, t->shape, sizeof it->shape);
     }
     it->cls = quant_class_of(id, name, it->n_dim);
+    if (p->has_cfg && p->cfg.kda_whole && id->role == ROLE_KDA_F_A && it->n_dim == 2)
+        it->cls = QUANT_CLASS_ATTN;
     it->perm = perm_of(p, id);
     if (id->role == ROLE_V && p->has_cfg && !p->cfg.kv_lora)
         it->v_heads = p->cfg.n_head / p->cfg.n_head_kv;

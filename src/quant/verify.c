@@ -135,6 +135,16 @@ static const char *shown(const struct quant_item *it)
     return it->sub < 0 && it->n_src == 1 && it->from != QUANT_BIAS ? it->src : it->name;
 }
 
+/* Files may store a vector of floats as a column. */
+static void turn_vector(const struct quant_item *it, struct weight *w)
+{
+    bool flat = (it->rows == 1 || it->cols == 1) && (w->rows == 1 || w->cols == 1);
+    if (w->type != TENSOR_F32 || !flat || it->rows * it->cols != w->rows * w->cols) return;
+    w->rows = it->rows;
+    w->cols = it->cols;
+    w->row_bytes = 4 * (uint64_t)w->cols;
+}
+
 static sl_status compare_item(struct quant_plan *p, const struct quant_item *it, const io_model *b,
                               par_team *team, struct quant_diff *d, sl_err *err)
 {
@@ -148,6 +158,7 @@ static sl_status compare_item(struct quant_plan *p, const struct quant_item *it,
     }
     SL_TRY(stored_bias(b, it->name, &p->arena, &w, &stored, err));
     if (!stored) SL_TRY(quant_weight(b, it->name, &w, err));
+    turn_vector(it, &w);
     if (w.rows != it->rows || w.cols != it->cols)
         return SL_FAIL(err, FORMAT, "tensor %.80s is [%lld, %lld] in %.50s, [%lld, %lld] in %.50s",
                        it->src, (long long)it->rows, (long long)it->cols, str_base(io_path(p->src)),

@@ -7,19 +7,22 @@
 #include <stdbool.h>
 
 /* Of a gate and an up: g = min(gate, limit), u = clamp(up, -limit, limit),
- * h = g * sigmoid(alpha * g) * (u + plus). All zero: silu(gate) * up. NaN stays. Three words, in
- * this order, in the kernels of devices too (dev/gpu/kernel/glu.inc). */
+ * h = g * sigmoid(alpha * g) * (u + plus); after: h = min(gate * sigmoid(alpha * gate), limit) *
+ * (u + plus). All zero: silu(gate) * up. NaN stays. Four words, in this order, in the kernels of
+ * devices too (dev/gpu/kernel/glu.inc). */
 struct glu {
     float limit; /* 0 = none */
     float alpha; /* 0 = 1 */
     float plus;
+    float after; /* 0 or 1 */
 };
 /* X(member, key of `inspect --program`, REAL or BOOL there, its value where the member is 0, what
  * it says where it is not) */
 #define GLU_LIST(X)                                                                                \
     X(limit, "limit", REAL, 0, ", values to +-%g")                                                 \
     X(alpha, "alpha", REAL, 1, ", sigmoid of %g g")                                                \
-    X(plus, "plus1", BOOL, 0, ", up + %g")
+    X(plus, "plus1", BOOL, 0, ", up + %g")                                                         \
+    X(after, "limit_after", BOOL, 0, " after silu (%g)")
 
 static inline bool glu_same(const struct glu *a, const struct glu *b)
 {

@@ -39,7 +39,8 @@ def config(arch, kind, **kw):
 # whose widths differ, and no experts; indexers with the two forms of rope, the MTP layer's among
 # them, and layers that share what one below them has chosen; blocks that key heads choose, clamped
 # units in dense layers and a shared expert too; Kimi Delta Attention, a decay for each key channel,
-# beside latents of which nothing is rotated.
+# beside latents of which nothing is rotated; the same with bounded decays and all of their matrices
+# whole, beside latents with a gate for each head, limits of some units after silu, an MTP layer.
 CONFIGS = {
     "llama": config("LlamaForCausalLM", "llama", hidden_size=768, intermediate_size=768,
                     num_hidden_layers=2, num_attention_heads=10, num_key_value_heads=2,
@@ -167,6 +168,16 @@ CONFIGS = {
                           moe_intermediate_size=256, routed_scaling_factor=2.446,
                           moe_router_activation_func="sigmoid", num_expert_group=1, topk_group=1,
                           topk_method="noaux_tc", moe_renormalize=True, rope_scaling=None, **MLA),
+    "bailing_hybrid": config("BailingMoeV3ForCausalLM", "bailing_hybrid", hidden_size=768,
+                             intermediate_size=512, num_hidden_layers=3, num_attention_heads=5,
+                             num_key_value_heads=5, head_dim=128, q_lora_rank=None,
+                             layer_group_size=3, short_conv_kernel_size=4, kda_lower_bound=-5,
+                             no_kda_lora=True, num_experts=8, num_experts_per_tok=3,
+                             num_shared_experts=1, moe_intermediate_size=256, n_group=2,
+                             topk_group=1, norm_topk_prob=True, routed_scaling_factor=2.5,
+                             num_nextn_predict_layers=1, expert_swiglu_limit_list=[0, 0.5, 0],
+                             share_expert_swiglu_limit_list=[0, 0, 0.5],
+                             **{k: v for k, v in MLA.items() if k != "moe_layer_freq"}),
     "deepseek_v4": config("DeepseekV4ForCausalLM", "deepseek_v4", hidden_size=768,
                           num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=1,
                           head_dim=128, qk_rope_head_dim=64, q_lora_rank=512, o_groups=2,
@@ -201,7 +212,7 @@ SOME = {"long": ("q4_0", "int8"),  # which is slow
         "deepseek_v32": ("q4_k", "int8"),
         "glm_moe_dsa": ("q6_k",),
         "minimax_m3": ("q4_k", "int8"), "kimi_linear": ("q4_k", "int8"),
-        "deepseek_v4": ("q4_k", "int8")}
+        "bailing_hybrid": ("q4_k", "int8"), "deepseek_v4": ("q4_k", "int8")}
 TOKENIZER = {"qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3_moe",
              "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3"}
 
@@ -231,7 +242,13 @@ def is_delta(c, i):
     return has_delta(c) and c["layer_types"][i] == "linear_attention"
 
 
+def is_ling(c):
+    return c["model_type"] == "bailing_hybrid"
+
+
 def is_kda(c, i):
+    if is_ling(c):
+        return i < c["num_hidden_layers"] and (i + 1) % c["layer_group_size"] != 0
     return i + 1 in c.get("linear_attn_config", {}).get("kda_layers", [])
 
 
@@ -304,7 +321,9 @@ def attention(w, c, p):
         w.mat(p + "kv_a_proj_with_mqa.weight", r + rope, D)
         w.vec(p + "kv_a_layernorm.weight", r)
         w.mat(p + "kv_b_proj.weight", h * (nope + v), r, 2.0)
-        w.mat(p + "o_proj.weight", D, h * v)
+        if is_ling(c):
+            w.mat(p + "g_proj.weight", h, D, 2.0)
+        w.mat(p + ("dense" if is_ling(c) else "o_proj") + ".weight", D, h * v)
         return
     kv, d = c["num_key_value_heads"], c["head_dim"]
     w.mat(p + "q_proj.weight", (2 if has_delta(c) else 1) * h * d, D, 2.0)
@@ -359,18 +378,24 @@ def delta(w, c, p):
 
 
 def kda(w, c, p):
-    D, n, d = c["hidden_size"], *(c["linear_attn_config"][k] for k in ("num_heads", "head_dim"))
+    of = c.get("linear_attn_config", dict(num_heads=c["num_attention_heads"],
+                                          head_dim=c.get("head_dim")))
+    D, n, d = c["hidden_size"], of["num_heads"], of["head_dim"]
     for x in "qkv":
         w.mat(f"{p}{x}_proj.weight", n * d, D, 2.0)
         w.mat(f"{p}{x}_conv1d.weight", n * d, 4, 2.0)
         w.out[-1][1].insert(1, 1)
     w.mat(p + "b_proj.weight", n, D)
     for x in "fg":
+        if is_ling(c):
+            w.mat(f"{p}{x}_proj.weight", n * d, D, 2.0)
+            continue
         w.mat(f"{p}{x}_a_proj.weight", d, D)
         w.mat(f"{p}{x}_b_proj.weight", n * d, d, 2.0)
     w.vec(p + "dt_bias", n * d, 0.0, 1.0, dtype="F32")
     w.vec(p + "A_log", n, -1.5, 1.0, dtype="F32")
-    w.out[-1][1][:] = [1, 1, n, 1]
+    if not is_ling(c):
+        w.out[-1][1][:] = [1, 1, n, 1]
     w.vec(p + "o_norm.weight", d)
     w.mat(p + "o_proj.weight", D, n * d)
 
@@ -473,12 +498,13 @@ def layer(w, c, i):
     n = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
     w.norm(p + "input_layernorm.weight", D, outliers=8)
     w.norm(p + "post_attention_layernorm.weight", D, outliers=8)
+    at = p + ("attention." if is_ling(c) else "self_attn.")
     if is_delta(c, i):
         delta(w, c, p + "linear_attn.")
     elif is_kda(c, i):
-        kda(w, c, p + "self_attn.")
+        kda(w, c, at)
     else:
-        attention(w, c, p + "self_attn.")
+        attention(w, c, at)
     types = c.get("indexer_types", [])
     if "index_topk" in c and (i >= len(types) or types[i] == "full"):
         indexer(w, c, p + "self_attn.indexer.")
@@ -499,11 +525,14 @@ def layer(w, c, i):
     w.mat(p + "mlp.gate.weight", n, D, 2.0)
     if c.get("topk_method") == "noaux_tc" or c["model_type"] == "glm4_moe":
         w.vec(p + "mlp.gate.e_score_correction_bias", n, 0.0, 0.1, dtype="F32")
+    if is_ling(c):
+        w.vec(p + "mlp.gate.expert_bias", n, 0.0, 0.1, dtype="F32")
     put = Weights.int4 if "quantization_config" in c else Weights.mat
     for e in range(n):
         mlp(w, c, f"{p}mlp.experts.{e}.", c["moe_intermediate_size"], put=put)
-    if c.get("n_shared_experts"):
-        mlp(w, c, p + "mlp.shared_experts.", c["n_shared_experts"] * c["moe_intermediate_size"])
+    shared = c.get("n_shared_experts") or (is_ling(c) and c["num_shared_experts"])
+    if shared:
+        mlp(w, c, p + "mlp.shared_experts.", shared * c["moe_intermediate_size"])
     if c.get("shared_expert_intermediate_size"):
         mlp(w, c, p + "mlp.shared_expert.", c["shared_expert_intermediate_size"])
         w.mat(p + "mlp.shared_expert_gate.weight", 1, D, 2.0)
@@ -512,7 +541,7 @@ def layer(w, c, i):
 def write_folder(path, name):
     c, w = text_of(name), Weights(name)
     D, L = c["hidden_size"], c["num_hidden_layers"]
-    w.mat("model.embed_tokens.weight", V, D, D**0.5)
+    w.mat(f"model.{'word_embeddings' if is_ling(c) else 'embed_tokens'}.weight", V, D, D**0.5)
     for i in range(L + c.get("num_nextn_predict_layers", 0)):
         layer(w, c, i)
     if "hc_mult" in c:
@@ -524,6 +553,9 @@ def write_folder(path, name):
         w.vec(p + "enorm.weight", D)
         w.vec(p + "hnorm.weight", D)
         w.mat(p + "eh_proj.weight", D, 2 * D)
+        if is_ling(c):
+            w.vec(p + "final_layernorm.weight", D)
+            continue
         w.vec(p + "shared_head.norm.weight", D)
         w.mat(p + "embed_tokens.weight", V, D, D**0.5)
         w.mat(p + "shared_head.head.weight", V, D, 2.0)

@@ -86,6 +86,7 @@ static double decay_of(const struct delta_case *c, int t, int j, int i, int n)
 {
     int h = head_of(c, j, i), m = c->p.each ? n : 0;
     double x = of(&c->a, t, j, i, m) + (double)c->p.dt[h * c->n_a + m];
+    if (c->p.bound < 0) return exp((double)c->p.bound / (1 + exp((double)c->p.decay[h] * x)));
     return exp((double)c->p.decay[h] * log1p(exp(x)));
 }
 
@@ -177,6 +178,7 @@ static void make(struct delta_case *c)
     p->tiled = rand_int(0, 1);
     p->each = rand_int(0, 1);
     p->sigmoid = rand_int(0, 1);
+    p->bound = rand_int(0, 1) ? -5.0f : 0;
     c->n_a = p->each ? p->d_k : 1;
     p->eps = 1e-2f; /* the norm of a few small values is no divisor */
     lay(c);
@@ -352,12 +354,12 @@ static void check_gate(dev *d)
     for (int trial = 0; trial < 8; trial++) {
         int T = rand_int(1, 20), H = rand_int(1, 4), n = rand_int(1, 70);
         bool one = rand_int(0, 1);
-        int64_t ldh = n + rand_int(0, 70), ldg = one ? rand_int(1, 3) : H * ldh;
+        int64_t ldh = (one ? 1 : n) + rand_int(0, 70), ldg = H * ldh + rand_int(0, 3);
         float *x = rand_array((int64_t)T * H * n), *g_ = rand_array(T * ldg);
         double want[20 * 4 * 70], tol[20 * 4 * 70];
         for (int i = 0; i < T * H * n; i++) {
             int t = i / (H * n), h = i / n % H;
-            double v = (double)g_[t * ldg + (one ? 0 : h * ldh + i % n)];
+            double v = (double)g_[t * ldg + h * ldh + (one ? 0 : i % n)];
             want[i] = x[i] / (1 + exp(-v));
             tol[i] = 20 * U * fabs(want[i]);
         }

@@ -415,7 +415,9 @@ static void check_moe(const struct format *f, int trial)
              up);
     make_mat(f, &(struct dev_image){.n = E, .rows = D, .cols = F}, DEV_USE_EXPERTS, down);
     end_both(up, trial % 5 == 0, E, 2 * F,
-             (struct glu){.limit = trial % 4 == 3 ? 7.0f : 0.0f, .plus = trial % 8 == 7});
+             (struct glu){.limit = trial % 16 == 11 ? 0.25f : trial % 4 == 3 ? 7.0f : 0.0f,
+                          .plus = trial % 8 == 7,
+                          .after = trial % 16 == 11});
     end_both(down, trial % 5 == 0, E, D, (struct glu){0});
     act_for(up, D, a);
     for (int i = 0; i < E; i++)

@@ -67,6 +67,7 @@ static void make_case(struct state_case *c, int trial)
     p->tiled = rand_int(0, 1);
     p->each = trial % 2;
     p->sigmoid = rand_int(0, 1);
+    p->bound = trial / 2 % 2 ? -5.0f : 0;
     c->n_a = p->each ? p->d_k : 1;
     p->eps = 1e-6f;
     lay(c);
@@ -222,7 +223,7 @@ void check_states(void)
     close_both();
 }
 
-/* A gate a value, and one for all of a token's, with other values between. */
+/* A gate a value, and one for all of a head's, with other values between. */
 void check_gates(void)
 {
     open_both(DEV_ACTS_AUTO);
@@ -230,7 +231,7 @@ void check_gates(void)
     for (int trial = 0; trial < 16; trial++) {
         int T = tokens[trial % N_TOKENS], H = rand_int(1, 4), n = rand_int(1, 70);
         bool one = trial / N_TOKENS;
-        int64_t ldh = n + rand_int(0, 70), ldg = one ? rand_int(1, 3) : H * ldh;
+        int64_t ldh = (one ? 1 : n) + rand_int(0, 70), ldg = H * ldh + rand_int(0, 3);
         struct dev_step s;
         struct dev_op op[2] = {{.kind = DEV_OP_gate}, {.kind = DEV_OP_gate}};
         dev_prog *prog[2];
@@ -243,7 +244,7 @@ void check_gates(void)
             MUST(dev_prog_open(g.d[k], &op[k], 1, &prog[k], &err_));
             MUST(dev_prog_run(prog[k], NULL, &s, &err_));
         }
-        same(one ? "gate of a token" : "gate", &x);
+        same(one ? "gate of a head" : "gate", &x);
         for (int k = 0; k < 2; k++)
             dev_prog_close(prog[k]);
         free(x.x), free(gate.x);

@@ -349,9 +349,10 @@ static void glu_row(const struct ffn_of *f, double *gv, double *gt, const double
             u += f->gate_up_bias[f->F + i];
             wide = U * (fabs(x) + fabs(u));
         }
-        x = fmin(x, limit);
+        if (!(f->glu.after > 0)) x = fmin(x, limit);
         u = fmax(fmin(u, limit), -limit) + f->glu.plus;
         double s = x / (1 + exp(-alpha * x));
+        if (f->glu.after > 0) s = fmin(s, limit);
         gt[i] = 1.1 * (gt[i] + wide) * fabs(u) + fabs(s) * (ut[i] + wide + U * fabs(u)) +
                 10 * U * fabs(s * u);
         gv[i] = s * u;
@@ -388,7 +389,8 @@ static struct glu rand_glu(int trial)
     if (trial % 2 == 0) return (struct glu){0};
     return (struct glu){.limit = rand_int(0, 2) ? 0.5f : 0,
                         .alpha = rand_int(0, 1) ? 1.702f : 0,
-                        .plus = (float)rand_int(0, 1)};
+                        .plus = (float)rand_int(0, 1),
+                        .after = (float)rand_int(0, 1)};
 }
 
 /* gate_up and down of n blocks of such shapes; biases: of all of them, or NULL. */

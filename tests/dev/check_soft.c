@@ -96,22 +96,26 @@ static void check_doubles(void)
 static void check_restated(void)
 {
     enum { N = 64 };
-    float x[N], y[N], decay[N], a = -fabsf(draw(124));
+    float x[N], y[N], decay[N], in[N], a = -fabsf(draw(124)), lo = -5.0f;
     for (int i = 0; i < N; i++) {
         x[i] = draw(127);
         if (i % 4) x[i] = (float)(int64_t)(rng_next(&state) >> 40) * 0x1p-20f - 8.0f;
         if (x[i] != x[i]) x[i] = 1.0f;
-        y[i] = decay[i] = x[i];
+        y[i] = decay[i] = in[i] = x[i];
     }
     if (!(a > -1e3f)) a = -1.0f;
     kern_sigmoid_f32_ref(y, N);
     kern_decay_f32_ref(decay, a, N);
+    kern_decay_in_f32_ref(in, a, lo, N);
     for (int i = 0; i < N; i++) {
         float by = sigmoid(x[i]), to = exp0(mul(a, softplus(x[i])));
         if (floatBitsToUint(by) != floatBitsToUint(y[i]))
             fail("sigmoid", floatBitsToUint(by), floatBitsToUint(y[i]));
         if (floatBitsToUint(to) != floatBitsToUint(decay[i]))
             fail("decay", floatBitsToUint(to), floatBitsToUint(decay[i]));
+        to = exp0(mul(lo, sigmoid(mul(-a, x[i]))));
+        if (floatBitsToUint(to) != floatBitsToUint(in[i]))
+            fail("decay in", floatBitsToUint(to), floatBitsToUint(in[i]));
     }
 }
 

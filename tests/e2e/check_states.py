@@ -21,7 +21,8 @@ import serve  # noqa: E402
 
 # what of each may lie on the CPU; value heads in both orders, matrices apart and together
 MODELS = (("qwen3_next", "experts"), ("qwen3_5_moe", "experts"), ("qwen3_5", "dense"),
-          ("qwen3_5_moe.gguf", "attn@1"), ("kimi_linear.gguf", "experts"))
+          ("qwen3_5_moe.gguf", "attn@1"), ("kimi_linear.gguf", "experts"),
+          ("bailing_hybrid", "attn@3"))
 TEXT = "The sea is wide and the sky is high; the sea is deep. "
 
 

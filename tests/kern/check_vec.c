@@ -186,6 +186,23 @@ static void check_decay_f32(void (*f)(float *, float, int))
     }
 }
 
+static void check_decay_in_f32(void (*f)(float *, float, float, int))
+{
+    static const float special[] = {0, -0.0f, 87, -87, 1e30f, -1e30f, 1e-30f, -1e-30f, 16, -16};
+    int n = rand_size();
+    float *x = rand_v(n, rand_int(0, 3) ? 6.0f : 120.0f), size = exp2f((float)rand_int(-12, 6));
+    float decay = -fabsf(rand_f()) * size, to = -fabsf(rand_f()) * 8;
+    if (rand_int(0, 1)) x[0] = special[rand_int(0, 9)];
+    float *a = copy_v(x, n), *b = copy_v(x, n);
+    f(a, decay, to, n);
+    kern_decay_in_f32_ref(b, decay, to, n);
+    same(a, b, 4 * (size_t)n);
+    for (int i = 0; i < n; i++) {
+        double y = -(double)decay * (double)x[i], s = 1 / (1 + exp(-y)), g = (double)to * s;
+        near(a[i], exp(g), (4 - (12 + fmin(fabs(y), 90)) * g) * U * exp(g) + 2e-38);
+    }
+}
+
 static void check_conv_silu_f32(void (*f)(float *, const float *const *, const float *, int64_t,
                                           int, int))
 {
@@ -323,7 +340,7 @@ static void check_glu_pairs_f32(void (*f)(float *, const float *, const float *,
 {
     int n = rand_size(), t = (n + 15) / 16, biased = rand_int(0, 1);
     struct glu p = {rand_int(0, 2) ? 1.5f : 0, rand_int(0, 1) ? 1.702f : 0,
-                    (float)rand_int(0, 1)};
+                    (float)rand_int(0, 1), (float)rand_int(0, 1)};
     double limit = p.limit > 0 ? p.limit : INFINITY, alpha = p.alpha > 0 ? p.alpha : 1;
     float *y = rand_v(32 * t, 5), *a = rand_v(n, 1), *b = rand_v(n, 1);
     const float *bg = biased ? rand_v(n, 1) : NULL, *bu = biased ? rand_v(n, 1) : NULL;
@@ -343,8 +360,8 @@ static void check_glu_pairs_f32(void (*f)(float *, const float *, const float *,
             if (!isnan(a[i])) fail("a value that is not a number is lost", a[i], NAN);
             continue;
         }
-        double x = fmin(g, limit), v = fmax(fmin(u, limit), -limit) + p.plus;
-        double want = x / (1 + exp(-alpha * x)) * v;
+        double x = p.after > 0 ? g : fmin(g, limit), v = fmax(fmin(u, limit), -limit) + p.plus;
+        double s = x / (1 + exp(-alpha * x)), want = (p.after > 0 ? fmin(s, limit) : s) * v;
         near(a[i], want, 14 * U * fabs(want) + 1e-30);
     }
 }

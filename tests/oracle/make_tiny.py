@@ -82,7 +82,7 @@ def make_reference(out, name, spec, value, tmp):
     if spec.get("mtp"):
         ref["mtp"] = []
         for s, h in list(zip(ids, hidden64))[:2]:
-            z = mtp_ref.forward(c, value, c["num_hidden_layers"], s, h)
+            z = mtp_ref.forward(tiny_hf.usual(c), value, c["num_hidden_layers"], s, h)
             ref["mtp"].append(entry(s, z, list(range(len(z) - N_TAIL, len(z))), std, blob))
     os.makedirs(out + "/ref", exist_ok=True)
     with open(f"{out}/ref/{name}.json", "w") as f:

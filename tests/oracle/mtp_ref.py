@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MTP layers of DeepSeek-V3, V3.2, GLM-4.5 and Qwen3-Next, written out: no code shared with the
-engine or with transformers.
+"""The MTP layers of DeepSeek-V3, V3.2, GLM-4.5, Qwen3-Next and Ling-3.0, written out: no code
+shared with the engine or with transformers.
 
   h'[i]    = eh_proj [ enorm(emb(t[i+1])) ; hnorm(h[i]) ]
              with h = hidden after the main model's final norm
@@ -94,7 +94,10 @@ def attention(c, w, x):
         assert index_ref.gap(c, best) > index_ref.GAP
         s = s.masked_fill(~index_ref.chosen(c, best), -math.inf)
     s = s.masked_fill(torch.ones(T, T).triu(1).bool(), -math.inf).softmax(-1)
-    return torch.einsum("hij,jhd->ihd", s, lat[..., nope:]).reshape(T, h * v) @ w["o_proj"].T
+    y = torch.einsum("hij,jhd->ihd", s, lat[..., nope:])
+    if "g_proj" in w:  # of Ling
+        y = y * torch.sigmoid(x @ w["g_proj"].T)[..., None]
+    return y.reshape(T, h * v) @ w["o_proj"].T
 
 
 def mlp(w, p, x):

@@ -9,8 +9,9 @@ import numpy as np
 import gguf
 from gguf import GGMLQuantizationType as Q
 
-from tiny_hf import (blocks_of, d_expert, has_delta, has_router_bias, head_dim, is_m3, is_moe,
-                     layer_name, less_one, moe_names, n_expert, router_name, text_config, usual)
+from tiny_hf import (blocks_of, d_expert, has_delta, has_router_bias, head_dim, is_ling, is_m3,
+                     is_moe, layer_name, less_one, moe_names, n_expert, router_name, text_config,
+                     usual)
 import tiny_v4
 from tiny_specs import GGUF_ARCH, PERMUTED
 
@@ -104,6 +105,7 @@ def plan_delta(c, w, legacy, p, hf, out):
 def plan_kda(c, w, p, hf, out):
     """The same of Kimi Delta Attention, whose matrices have the names of attention's."""
     for g, n in (("ssm_beta.weight", "b_proj.weight"), ("ssm_f_a.weight", "f_a_proj.weight"),
+                 ("ssm_f_a.weight", "f_proj.weight"),
                  ("ssm_f_b.weight", "f_b_proj.weight"), ("ssm_g_a.weight", "g_a_proj.weight"),
                  ("ssm_g_b.weight", "g_b_proj.weight"), ("ssm_dt.bias", "dt_bias"),
                  ("ssm_norm.weight", "o_norm.weight")):
@@ -115,7 +117,14 @@ def plan_kda(c, w, p, hf, out):
             taps = w[n].shape[-1]
             out.append((f"{p}ssm_conv1d_{x}.weight", w[n].reshape(1, -1, 1, taps),
                         lambda a, n=n, taps=taps: {n: a.reshape(-1, 1, taps)}))
-    if hf + "A_log" in w:
+    g = hf + "g_proj.weight"
+    if g in w:
+        kda = hf + "A_log" in w
+        out.append((p + ("ssm_g_a.weight" if kda else "attn_gate.weight"), w[g], lambda a: {g: a}))
+    if hf + "A_log" in w and is_ling(c):
+        out.append((p + "ssm_a", np.exp(w[hf + "A_log"])[:, None],
+                    lambda a: {hf + "A_log": np.log(a[:, 0])}))
+    elif hf + "A_log" in w:
         out.append((p + "ssm_a", -np.exp(w[hf + "A_log"]), lambda a: {hf + "A_log": np.log(-a)}))
 
 
@@ -221,7 +230,8 @@ def plan(c, w, legacy, n_layer):
         same(p + "ffn_gate_inp_shexp.weight", hf + "mlp.shared_expert_gate.weight")
         for a in ("enorm", "hnorm", "eh_proj", "embed_tokens"):
             same(f"{p}nextn.{a}.weight", f"{hf}{a}.weight")
-        same(p + "nextn.shared_head_norm.weight", hf + "shared_head.norm.weight")
+        end = "layer_output_norm" if is_ling(c) else "nextn.shared_head_norm"
+        same(f"{p}{end}.weight", hf + "shared_head.norm.weight")
         same(p + "nextn.shared_head_head.weight", hf + "shared_head.head.weight")
         if has_delta(c) and i >= c["num_hidden_layers"]:
             for a, b in APART.items():
@@ -278,6 +288,17 @@ def m3_keys(wr, c):
     wr.add_expert_weights_scale(c["routed_scaling_factor"])
 
 
+def ling_keys(wr, c, n_layer):
+    p = GGUF_ARCH[c["model_type"]] + "."
+    wr.add_bool(p + "kda.safe_gate", True)
+    wr.add_float32(p + "kda.gate_lower_bound", c["kda_lower_bound"])
+    wr.add_expert_shared_feed_forward_length(c["moe_shared_expert_intermediate_size"])
+    for key, name in (("expert_swiglu_limit_list", "exp"),
+                      ("share_expert_swiglu_limit_list", "shexp")):
+        v = [float(x or 0) for x in c[key]]
+        wr.add_array(f"{p}swiglu_clamp_{name}", v + [0.0] * (n_layer - len(v)))
+
+
 def keys(wr, c, name, legacy, n_layer, n_mtp):
     wr.add_name(name)
     wr.add_block_count(n_layer)
@@ -315,7 +336,7 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
         qk = c["qk_nope_head_dim"] + rope
         kv = c["num_attention_heads"] if legacy else 1
         if "linear_num_heads" in c:
-            kv = [int(t == "full_attention") for t in c["layer_types"]]
+            kv = [int(t == "full_attention") for t in c["layer_types"]] + [1] * n_mtp
             wr.add_ssm_conv_kernel(c["linear_conv_kernel_dim"])
             wr.add_kda_head_dim(c["linear_head_dim"])
         wr.add_head_count_kv(kv)
@@ -346,6 +367,8 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
         wr.add_sliding_window(c["sliding_window"])
     if is_m3(c):
         m3_keys(wr, c)
+    if is_ling(c):
+        ling_keys(wr, c, n_layer)
     if n_expert(c):
         wr.add_expert_count(n_expert(c))
         wr.add_expert_used_count(c["num_experts_per_tok"])

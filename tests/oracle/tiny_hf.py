@@ -18,8 +18,24 @@ def text_config(c):
     return c.get("text_config", c)
 
 
+def is_ling(c):
+    return c["model_type"] == "bailing_hybrid"
+
+
 def usual(c):
-    """Kimi-Linear's configuration in the words of others."""
+    """Kimi-Linear's and Ling's configurations in the words of others."""
+    if is_ling(c):
+        c = dict(c)
+        c.setdefault("linear_num_heads", c["num_attention_heads"])
+        c.setdefault("linear_head_dim", c["head_dim"])
+        c.setdefault("linear_conv_kernel_dim", c.get("short_conv_kernel_size"))
+        every = c.get("layer_group_size")
+        c.setdefault("layer_types", ["full_attention" if (i + 1) % every == 0
+                                     else "linear_attention"
+                                     for i in range(c["num_hidden_layers"])] if every else None)
+        c.setdefault("n_shared_experts", c.get("num_shared_experts"))
+        c.setdefault("n_routed_experts", n_expert(c))
+        return c
     if c["model_type"] != "kimi_linear":
         return c
     c, part = dict(c), c.get("linear_attn_config", {})
@@ -40,7 +56,8 @@ def usual(c):
 
 
 def is_kda(c, i):
-    return "linear_num_heads" in c and c["layer_types"][i] == "linear_attention"
+    return ("linear_num_heads" in c and i < len(c["layer_types"])
+            and c["layer_types"][i] == "linear_attention")
 
 
 def n_expert(c):
@@ -139,7 +156,8 @@ def has_router_bias(c):
     return c.get("topk_method") == "noaux_tc" or c["model_type"] in ("glm4_moe", "glm4_moe_lite",
                                                                      "minimax_m2",
                                                                      "minimax_m3_vl_text",
-                                                                     "kimi_linear")
+                                                                     "kimi_linear",
+                                                                     "bailing_hybrid")
 
 
 def head_dim(c):
@@ -215,11 +233,16 @@ def weights(name, spec):
             out[f"{p}{x}_conv1d.weight"] = out[f"{p}{x}_conv1d.weight"].unsqueeze(1)
         mat(p + "b_proj.weight", n, D)
         for x in "fg":
+            if is_ling(c):
+                mat(f"{p}{x}_proj.weight", n * d, D, 1.5)
+                continue
             mat(f"{p}{x}_a_proj.weight", d, D)
             mat(f"{p}{x}_b_proj.weight", n * d, d, 1.5)
         f32 = torch.float32 if is_f32(spec, "A_log") else dt
         vec(p + "dt_bias", n * d, 0.0, 1.0, f32)
         out[p + "A_log"] = (5 * torch.rand(1, 1, n, 1, generator=g) - 4).to(f32).float()
+        if is_ling(c):
+            out[p + "A_log"] = out[p + "A_log"].flatten()
         vec(p + "o_norm.weight", d)
         mat(p + "o_proj.weight", D, n * d, 1.5)
 
@@ -235,6 +258,8 @@ def weights(name, spec):
         mat(p + "kv_a_proj_with_mqa.weight", r + c["qk_rope_head_dim"], D, 1.5)
         vec(p + "kv_a_layernorm.weight", r)
         mat(p + "kv_b_proj.weight", h * (c["qk_nope_head_dim"] + c["v_head_dim"]), r, 1.5)
+        if is_ling(c):
+            mat(p + "g_proj.weight", h, D, 2.0)
         mat(p + "o_proj.weight", D, h * c["v_head_dim"])
 
     def indexer(p):
@@ -313,6 +338,8 @@ def weights(name, spec):
         vec(p + "hnorm.weight", D)
         mat(p + "eh_proj.weight", D, 2 * D)
         vec(p + "shared_head.norm.weight", D)
+        if is_ling(c):  # which has the model's embedding and head
+            continue
         out[p + "embed_tokens.weight"] = out["model.embed_tokens.weight"]
         out[p + "shared_head.head.weight"] = out["lm_head.weight"]
     return out
@@ -515,6 +542,32 @@ def m3_modules(w):
     return out
 
 
+def put_limits(model, c):
+    """Limits of layers' units, which other programs obey: min(silu(g), limit) clamp(u)."""
+    def unit(g, u, limit):
+        return torch.nn.functional.silu(g).clamp(max=limit) * u.clamp(-limit, limit)
+
+    def routed(m, limit):
+        def forward(x, idx, w):
+            out = torch.zeros_like(x)
+            for e in idx.unique():
+                t, k = torch.where(idx == e)
+                g, u = (x[t] @ m.gate_up_proj[e].T).chunk(2, -1)
+                y = unit(g, u, limit) @ m.down_proj[e].T
+                out.index_add_(0, t, y * w[t, k, None].to(y.dtype))
+            return out
+        return forward
+
+    def shared(m, limit):
+        return lambda x: m.down_proj(unit(m.gate_proj(x), m.up_proj(x), limit))
+    for i, layer in enumerate(model.model.layers):
+        for key, name, make in (("expert_swiglu_limit_list", "experts", routed),
+                                ("share_expert_swiglu_limit_list", "shared_experts", shared)):
+            if (c.get(key) or [0] * (i + 1))[i]:
+                m = getattr(layer.mlp, name)
+                m.forward = make(m, c[key][i])
+
+
 def reference(spec, value, work, seqs, dtype=torch.float32, watch=None):
     """Logits [T, V] of each sequence, from transformers: eager attention, weights as given.
     watch(model): called before it runs."""
@@ -525,6 +578,8 @@ def reference(spec, value, work, seqs, dtype=torch.float32, watch=None):
     plain["torch_dtype"] = "float32"
     plain["tie_word_embeddings"] = spec["config"]["tie_word_embeddings"]
     plain.pop("dtype", None)
+    if "kda_lower_bound" in plain:  # files have a whole number, which the class refuses
+        plain["kda_lower_bound"] = float(plain["kda_lower_bound"])
     # transformers reads MTP layers only on request
     last = plain["num_hidden_layers"]
     keep = {n: t for n, t in value.items()
@@ -540,6 +595,7 @@ def reference(spec, value, work, seqs, dtype=torch.float32, watch=None):
     sd = model.state_dict()
     embed = keep["embed.weight" if tiny_v4.is_v4(plain) else "model.embed_tokens.weight"]
     assert torch.equal(sd["model.embed_tokens.weight"].float(), embed), "weights were not loaded"
+    put_limits(model, plain)
     if watch:
         watch(model)
     out, hidden = [], []

@@ -34,6 +34,7 @@ GGUF_ARCH = {
     "glm_moe_dsa": "glm-dsa",
     "minimax_m3_vl_text": "minimax-m3",
     "kimi_linear": "kimi-linear",
+    "bailing_hybrid": "bailingmoe3",
     "deepseek_v4": "deepseek4"
 }
 PERMUTED = ("llama", "mistral")
@@ -128,6 +129,16 @@ def minimax3(**kw):
     return base("MiniMaxM3SparseForConditionalGeneration", "minimax_m3_vl_text", use_qk_norm=True,
                 use_gemma_norm=True, use_routing_bias=True, scoring_func="sigmoid",
                 **dict(dict(hidden_act="swigluoai", torch_dtype="bfloat16"), **kw))
+
+
+# Names of Ling's folders. Of attention's outputs only those of latents are called so.
+LING = {"embed_tokens": "word_embeddings", ".self_attn.": ".attention.",
+        "e_score_correction_bias": "expert_bias", "shared_head.norm": "final_layernorm"}
+
+
+def ling_names(*full):
+    return dict({f"layers.{i}.self_attn.o_proj": f"layers.{i}.attention.dense" for i in full},
+                **LING)
 
 
 TOWER = {"vision_tower.vision_model.embeddings.patch_embedding.weight": (8, 3, 2, 2, 2),
@@ -546,6 +557,43 @@ SPECS = {
                     mlp_layer_types=["dense", "sparse", "sparse"], linear_head_dim=16,
                     linear_num_heads=3, linear_conv_kernel_dim=3, n_group=2, topk_group=1,
                     num_local_experts=8, num_experts_per_tok=2, n_shared_experts=2,
+                    routed_scaling_factor=1.5, dtype="float16")),
+    # bounded decays beside latents with gates, limits of some layers' units, an MTP layer
+    "bailing_hybrid": dict(
+        dtype="BF16", tok="qwen2", shards=2, gguf=["plain"], mid=150, mtp=1,
+        renamed=ling_names(1, 3, 4), f32=("A_log", "dt_bias"),
+        config=base("BailingMoeV3ForCausalLM", "bailing_hybrid", hidden_size=64, head_dim=24,
+                    intermediate_size=88, num_hidden_layers=4, num_attention_heads=4,
+                    num_key_value_heads=4, kv_lora_rank=40, q_lora_rank=48, pad_token_id=2,
+                    qk_head_dim=48, qk_nope_head_dim=32, qk_rope_head_dim=16, v_head_dim=24,
+                    rope_theta=6000000, rotary_dim=16, partial_rotary_factor=0.5,
+                    rope_interleave=True, rope_scaling=None, layer_group_size=2,
+                    short_conv_kernel_size=4, kda_safe_gate=True, kda_lower_bound=-5,
+                    no_kda_lora=True, use_kda_lora=False, linear_silu=True, use_qk_norm=True,
+                    gated_attention_proj_granularity_type="head_wise", group_norm_size=1,
+                    moe_intermediate_size=16, moe_shared_expert_intermediate_size=16,
+                    first_k_dense_replace=1, n_group=4, topk_group=2, num_experts=12,
+                    num_experts_per_tok=4, num_shared_experts=1, norm_topk_prob=True,
+                    num_nextn_predict_layers=1, routed_scaling_factor=2.5,
+                    score_function="sigmoid", topk_method="noaux_tc",
+                    moe_router_enable_expert_bias=True, router_dtype="fp32",
+                    expert_swiglu_limit_list=[0, 0, 0.5, 0.25],
+                    share_expert_swiglu_limit_list=[0, 0.25, 0, 0.5], torch_dtype="bfloat16")),
+    # decays without a bound, plain queries, a delta layer at the end; as transformers writes it
+    "bailing_hybrid5": dict(
+        dtype="F16", tok="llama-bpe", gguf=[], renamed=ling_names(1),
+        config=base("BailingHybridForCausalLM", "bailing_hybrid", hidden_size=56, head_dim=8,
+                    intermediate_size=72, num_hidden_layers=3, num_attention_heads=3,
+                    num_key_value_heads=3, kv_lora_rank=24, q_lora_rank=None, pad_token_id=2,
+                    qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16,
+                    layer_types=["linear_attention", "full_attention", "linear_attention"],
+                    mlp_layer_types=["dense", "sparse", "sparse"], layer_group_size=6,
+                    linear_head_dim=16, linear_num_heads=3, linear_conv_kernel_dim=3,
+                    short_conv_kernel_size=3, kda_safe_gate=False, kda_lower_bound=-5.0,
+                    rope_parameters=dict(rope_theta=10000.0, rope_type="default"),
+                    moe_intermediate_size=24, n_group=2, topk_group=1, num_experts=8,
+                    num_experts_per_tok=2, n_shared_experts=2, norm_topk_prob=False,
+                    first_k_dense_replace=1, num_nextn_predict_layers=0,
                     routed_scaling_factor=1.5, dtype="float16")),
     # DeepSeek-V4's windows alone, in transformers' words and its own: streams, experts by the id
     "deepseek_v4_window": dict(

@@ -220,6 +220,33 @@ static const char *const published[] = {
     "\"routed_scaling_factor\":2.446,\"tie_word_embeddings\":false,\"topk_group\":1,"
     "\"topk_method\":\"noaux_tc\",\"use_grouped_topk\":true,\"v_head_dim\":128,"
     "\"vocab_size\":163840",
+    /* Ling-3.0-flash */
+    "\"model_type\":\"bailing_hybrid\",\"architectures\":[\"BailingMoeV3ForCausalLM\"],"
+    "\"embedding_dropout\":0.0,\"eos_token_id\":156895,\"pad_token_id\":156892,"
+    "\"expert_swiglu_limit_list\":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,"
+    "0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,4,4,4,4,4,4,4],\"first_k_dense_replace\":2,"
+    "\"gated_attention_proj_granularity_type\":\"head_wise\",\"group_norm_size\":1,"
+    "\"head_dim\":128,\"hidden_act\":\"silu\",\"hidden_size\":2560,"
+    "\"intermediate_size\":6144,\"kda_lower_bound\":-5,\"kda_safe_gate\":true,"
+    "\"kv_lora_rank\":512,\"layer_group_size\":6,\"linear_silu\":true,"
+    "\"max_position_embeddings\":262144,\"max_window_layers\":20,\"moe_intermediate_size\":768,"
+    "\"moe_router_enable_expert_bias\":true,\"moe_shared_expert_intermediate_size\":768,"
+    "\"mtp_loss_scaling_factor\":0,\"mtp_use_kda\":false,\"n_group\":8,\"no_kda_lora\":true,"
+    "\"norm_topk_prob\":true,\"num_attention_heads\":32,\"num_experts\":512,"
+    "\"num_experts_per_tok\":8,\"num_hidden_layers\":42,\"num_key_value_heads\":32,"
+    "\"num_kv_heads_for_linear_attn\":0,\"num_nextn_predict_layers\":1,"
+    "\"num_shared_experts\":1,\"output_dropout\":0.0,\"output_router_logits\":false,"
+    "\"partial_rotary_factor\":0.5,\"q_lora_rank\":null,\"qk_head_dim\":192,"
+    "\"qk_nope_head_dim\":128,\"qk_rope_head_dim\":64,\"rms_norm_eps\":1e-06,"
+    "\"rope_interleave\":true,\"rope_scaling\":null,\"rope_theta\":6000000,\"rotary_dim\":64,"
+    "\"routed_scaling_factor\":2.5,\"router_dtype\":\"fp32\",\"scale_router_input\":false,"
+    "\"score_function\":\"sigmoid\",\"scoring_func\":\"sigmoid\",\"seq_aux\":true,"
+    "\"share_expert_swiglu_limit_list\":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,"
+    "0,0,0,0,0,0,5,5,5,5,5,5,7,7],\"short_conv_kernel_size\":4,\"tie_word_embeddings\":false,"
+    "\"topk_group\":4,\"topk_method\":\"noaux_tc\",\"up_proj_norm\":false,\"use_bias\":false,"
+    "\"use_kda_lora\":false,\"use_mla_nope\":false,\"use_nGPT\":false,"
+    "\"use_qk_norm\":true,\"use_qkv_bias\":false,\"v_head_dim\":128,\"value_norm\":false,"
+    "\"vocab_size\":157184",
 };
 
 static void check(const char *keys, const char *more, int i)

@@ -137,6 +137,7 @@ TEST(engine_place_has_the_bits_of_one_device)
                                         "layers@0-1=check;head=check", "re:blk.[34].ffn_=check",
                                         NULL};
     static const char *const kda[] = {"attn@2=check", "attn@0=check;experts@3=check", NULL};
+    static const char *const ling[] = {"attn@1=check", "attn@2=check;shared@3=check", NULL};
     places("mistral_window", window);
     places("glm4_moe", window);
     places("deepseek_v3", mtp);
@@ -144,6 +145,7 @@ TEST(engine_place_has_the_bits_of_one_device)
     places("smollm", tied);
     places("qwen3_5_moe", delta);
     places("kimi_linear", kda);
+    places("bailing_hybrid", ling);
 }
 
 /* Experts that come late have the bits of the CPU wherever they are; the prompt's logits are those

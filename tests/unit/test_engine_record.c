@@ -215,7 +215,7 @@ TEST(engine_recorded_mtp_passes_replay_to_the_same_bits)
     runs_of(N_RUN / 2, "demo", "mtp", 300, &sum);
     assert_true(sum.n_draft > 50);
     sum = (struct sums){0};
-    runs("qwen3_next", "mtp", 600, &sum); /* beside copies of states */
+    runs_of(N_RUN / 2, "qwen3_next", "mtp", 600, &sum); /* beside copies of states */
     assert_true(sum.n_draft > 50);
 }
 

@@ -23,10 +23,10 @@ static const struct {
     {0x19a0, "zen4", 0, 0, 3072, 3, 0, 12288},
     {0x1a02, "zen5", 1, 8192, 8192, 2, 0, 0}, /* Turin */
     {0x1a44, "zen5", 1, 8192, 8192, 2, 0, 0},
-    {0x1b00, "other", 1, 1024, 2048, 2, 0, 0},    /* an AMD core to come */
-    {0x1731, "other", 1, 1024, 2048, 2, 0, 0},    /* Zen 2 */
-    {0x068f, "intel", 1, 1024, 2048, 2, 4096, 0}, /* Sapphire Rapids */
-    {0x0000, "other", 1, 1024, 2048, 2, 0, 0},    /* AArch64, and where nothing is known */
+    {0x1b00, "other", 1, 1024, 2048, 2, 0, 0},       /* an AMD core to come */
+    {0x1731, "other", 1, 1024, 2048, 2, 0, 0},       /* Zen 2 */
+    {0x068f, "intel", 1, 1024, 1536, 2, 4096, 4096}, /* Sapphire Rapids */
+    {0x0000, "other", 1, 1024, 2048, 2, 0, 0},       /* AArch64, and where nothing is known */
 };
 
 TEST(kern_tune_of_cores)

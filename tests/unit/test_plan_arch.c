@@ -220,6 +220,17 @@ static const struct {
      "\"qk_rope_head_dim\":64,\"routed_scaling_factor\":2.446,\"v_head_dim\":128,"
      "\"vocab_size\":163840}",
      49.1, 3.0, 0, 8064, 0, 0},
+    {"Ling-3.0-flash",
+     "{\"first_k_dense_replace\":2,\"head_dim\":128,\"hidden_size\":2560,"
+     "\"intermediate_size\":6144,\"kda_lower_bound\":-5,\"kv_lora_rank\":512,"
+     "\"layer_group_size\":6,\"max_position_embeddings\":262144,"
+     "\"model_type\":\"bailing_hybrid\",\"moe_intermediate_size\":768,\"n_group\":8,"
+     "\"num_attention_heads\":32,\"num_experts\":512,\"num_experts_per_tok\":8,"
+     "\"num_hidden_layers\":42,\"num_nextn_predict_layers\":1,\"num_shared_experts\":1,"
+     "\"q_lora_rank\":null,\"qk_nope_head_dim\":128,\"qk_rope_head_dim\":64,"
+     "\"rope_theta\":6000000,\"routed_scaling_factor\":2.5,\"topk_group\":4,"
+     "\"v_head_dim\":128,\"vocab_size\":157184}",
+     124, 5.1, 127, 8064, 1, 0},
     {"GLM-4.7-Flash",
      "{\"architectures\":[\"Glm4MoeLiteForCausalLM\"],\"attention_bias\":false,"
      "\"attention_dropout\":0.0,\"eos_token_id\":[154820,154827,154829],"

@@ -193,7 +193,10 @@ static void decays(const struct unit *u, int i, int t0, int n, float *beta)
             u->decays[k * na + m] = ab.a[m] + p->dt[h * na + m];
         beta[k] = ab.b;
     }
-    u->kern->decay_f32(u->decays, p->decay[h], n * na);
+    if (p->bound < 0)
+        u->kern->decay_in_f32(u->decays, p->decay[h], p->bound, n * na);
+    else
+        u->kern->decay_f32(u->decays, p->decay[h], n * na);
 }
 
 /* Value head i of tokens [t0, t0 + n), whose queries and keys are there: all of them are drafts, or
@@ -355,14 +358,15 @@ static void gate_row(struct cpu *c, void *arg, int t, int worker)
     float *x = p->x + (int64_t)t * p->n_head * p->n;
     const float *g = p->g + t * p->ldg;
     (void)worker;
-    if (p->one) {
+    for (int h = 0; h < p->n_head; h++, x += p->n, g += p->ldg_h) {
         float one = *g;
+        if (!p->one) {
+            c->k.gate_f32(x, g, p->n);
+            continue;
+        }
         c->k.sigmoid_f32(&one, 1);
-        c->k.scale_f32(x, one, (int64_t)p->n_head * p->n);
-        return;
+        c->k.scale_f32(x, one, p->n);
     }
-    for (int h = 0; h < p->n_head; h++)
-        c->k.gate_f32(x + h * p->n, g + h * p->ldg_h, p->n);
 }
 
 void dev_cpu_gate(dev *d, const struct dev_step *b, const struct dev_gate *p)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention by a state, and gates. Four launches: what the delta rule takes, the rule, what the
  * state keeps, and beside that the norm. States lie as the CPU's do (dev/cpu/delta.c). */
+#include <string.h>
+
 #include "dev/gpu/ops.h"
 
 #define COLUMNS 32 /* of a workgroup (gpu/kernel/delta.inc) */
@@ -42,6 +44,13 @@ static uint32_t words(const struct dev_heads *h, uint64_t from)
     return (uint32_t)((at(h->p) - from) / 4);
 }
 
+static uint32_t bits_of(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
 const char *dev_gpu_delta_lacks(const struct dev_delta *p)
 {
     const struct dev_heads *all[N_ROWS];
@@ -55,6 +64,8 @@ const char *dev_gpu_delta_lacks(const struct dev_delta *p)
         p->a.key != n_a * p->b.key || p->a.val != n_a * p->b.val)
         return "heads in several orders";
     if (BASE_MAX(p->n_k, p->n_v) > UINT16_MAX) return "more than 65535 heads";
+    if (p->bound != 0 && (bits_of(p->bound) & UINT16_MAX))
+        return "a bound of decays that is no bf16";
     return p->d_k > WIDTH_MAX ? "keys wider than 128: --place attn=cpu runs them" : NULL;
 }
 
@@ -77,7 +88,6 @@ static struct state_k state_of(struct gpu *c, const struct dev_step *b, const st
 {
     const struct gpu_kv *kv = (const struct gpu_kv *)p->kv;
     const struct gpu_cache_group *g = &kv->group[p->group];
-    uint32_t back = c->has_drafts ? DEV_STATE_BACK : 0;
     uint64_t x = first_of(p);
     ASSERT(b->seat && kv->s.group[p->group].d_k >=
                           dev_delta_state(p->n_k, p->n_v, p->d_k, p->d_v, p->n_conv, p->each));
@@ -91,8 +101,8 @@ static struct state_k state_of(struct gpu *c, const struct dev_step *b, const st
         .n_seq = (uint32_t)b->n_seq,
         .heads = (uint32_t)p->n_v << 16 | (uint32_t)p->n_k,
         .width = (uint32_t)p->d_v << 16 | (uint32_t)p->d_k,
-        .form = back << 16 | (uint32_t)p->sigmoid << 10 | (uint32_t)p->each << 9 |
-                (uint32_t)p->tiled << 8 | (uint32_t)p->n_conv,
+        .form = bits_of(p->bound) | (uint32_t)c->has_drafts << 11 | (uint32_t)p->sigmoid << 10 |
+                (uint32_t)p->each << 9 | (uint32_t)p->tiled << 8 | (uint32_t)p->n_conv,
         .ld = (uint32_t)p->q.ld,
         .key = (uint32_t)p->q.key,
         .v_key = (uint32_t)p->v.key,
@@ -112,7 +122,8 @@ void dev_gpu_delta(dev *d, const struct dev_step *b, const struct dev_delta *p)
     struct gpu *c = dev_gpu_of(d);
     if (b->n_seq == 0) return;
     struct state_k s = state_of(c, b, p);
-    int n_slot = b->n_tok + (int)(s.form >> 16) * b->n_seq, n_head = p->n_k + p->n_v;
+    int back = c->has_drafts ? DEV_STATE_BACK : 0;
+    int n_slot = b->n_tok + back * b->n_seq, n_head = p->n_k + p->n_v;
     struct {
         struct state_k s;
         uint64_t conv, decay, dt, work;
