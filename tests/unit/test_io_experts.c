@@ -253,3 +253,64 @@ TEST(io_experts_of_one_tensor_are_taken_apart_where_rows_fit_the_hidden_size)
         remove_folder(&f);
     }
 }
+
+#define FP8                                                                                        \
+    "{\"quantization_config\":{\"quant_method\":\"fp8\",\"scale_fmt\":\"ue8m0\","                  \
+    "\"weight_block_size\":[128,128]},\"expert_dtype\":\"fp4\"}"
+
+/* DeepSeek-V4's: two codes in a byte of I8, the first in the low half, and X.scale beside X.weight.
+ */
+TEST(io_experts_of_deepseek_v4_are_pairs_of_codes)
+{
+    uint8_t codes[2 * 32], scales[2 * 2];
+    float row[64];
+    sl_err err;
+    io_model *m = NULL;
+    struct weight w;
+    for (int type = 0; type < 2; type++) {
+        struct folder f = {0};
+        for (int r = 0; r < 2; r++) {
+            for (int c = 0; c < 32; c++)
+                codes[r * 32 + c] = (uint8_t)(code_at(1, r, 2 * c) | code_at(1, r, 2 * c + 1) << 4);
+            for (int k = 0; k < 2; k++)
+                scales[r * 2 + k] = scale_at(1, r, k);
+        }
+        add(&f, "w1.weight", "I8", "2,32", codes, sizeof codes);
+        add(&f, "w1.scale", type ? "U8" : "F8_E8M0", "2,2", scales, sizeof scales);
+        ASSERT_OK(open_folder(&f, FP8, &m, &err));
+        ASSERT_OK(io_weight(m, LAYER "w1.weight", &w, &err));
+        assert_true(w.rows == 2 && w.cols == 64 && w.scheme == TENSOR_SCHEME_GROUP);
+        for (int r = 0; r < 2; r++) {
+            weight_dequant(&w, r, 0, 64, row);
+            for (int c = 0; c < 64; c++)
+                assert_true((double)row[c] == value_at(1, r, c));
+        }
+        io_close(m);
+        remove_folder(&f);
+    }
+}
+
+TEST(io_experts_of_deepseek_v4_with_wrong_scales_are_refused)
+{
+    static const struct {
+        const char *type, *shape, *text;
+        size_t n;
+    } t[] = {{"F8_E8M0", "2,1", "w1.weight_scale_inv", 2},
+             {"F8_E8M0", "4", "w1.weight_scale_inv", 4},
+             {"F32", "2,2", "is F32", 16},
+             {NULL, NULL, "I8 is no type of weights", 0}};
+    static const uint8_t bytes[64];
+    for (int i = 0; i < BASE_COUNT_OF(t); i++) {
+        struct folder f = {0};
+        sl_err err;
+        io_model *m = NULL;
+        struct weight w;
+        add(&f, "w1.weight", "I8", "2,32", bytes, 64);
+        if (t[i].type) add(&f, "w1.scale", t[i].type, t[i].shape, bytes, t[i].n);
+        ASSERT_OK(open_folder(&f, FP8, &m, &err));
+        assert_true(io_weight(m, LAYER "w1.weight", &w, &err) != SL_OK);
+        if (!strstr(err.text, t[i].text)) fail_msg("%s (want %s)", err.text, t[i].text);
+        io_close(m);
+        remove_folder(&f);
+    }
+}
