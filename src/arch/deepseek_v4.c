@@ -22,7 +22,6 @@
 static void set_fixed(struct arch_cfg *c)
 {
     c->per_head = ARCH_BIT(SINKS);
-    c->unshared = "one head of keys for all";
     c->rope_style = ARCH_ROPE_PAIRS;
     c->index_rope = ARCH_ROPE_PAIRS;
     c->route_root = c->route_norm = c->route_bias = true;
