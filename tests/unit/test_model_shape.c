@@ -36,6 +36,48 @@ TEST(model_caches_a_latent_for_mla_and_heads_for_gqa)
     }
 }
 
+static void want_part(const struct dev_kv_part *p, int n_layer, int every, int d_i, int d_raw)
+{
+    assert_int_equal(p->n_layer, n_layer);
+    assert_int_equal(p->every, every);
+    assert_int_equal(p->d_i, d_i);
+    assert_int_equal(p->d_raw, d_raw);
+}
+
+TEST(model_caches_entries_and_what_they_are_made_of)
+{
+    struct arch_layer layer[4] = {{.ratio = 128}, {.ratio = 4, .index = ARCH_INDEX_OWN}, {0}};
+    layer[3] = layer[1];
+    for (int i = 0; i < 4; i++)
+        layer[i].mixer = ARCH_CKV, layer[i].n_window = 16;
+    struct arch_cfg c = {.n_layer = 4, .n_head_kv = 1, .d_head = 32, .d_index = 24, .layer = layer};
+    struct model_dims d = {.n_rank = 1, .n_stage = 1, .n_layer = 4};
+    struct dev_kv_shape s = model_kv_shape(&c, NULL, DEV_KV_BF16, 10, 32);
+    assert_int_equal(s.n_group, 2);
+    assert_int_equal(s.group[DEV_KV_PAGED].n_layer, 3);
+    assert_int_equal(s.group[DEV_KV_PAGED].d_i + s.group[DEV_KV_PAGED].d_v, 0);
+    assert_int_equal(s.group[DEV_KV_WINDOW].n_layer, 4);
+    const struct dev_kv_part *e = s.group[DEV_KV_PAGED].part, *w = s.group[DEV_KV_WINDOW].part;
+    want_part(&e[0], 2, 4, 24, 0);
+    want_part(&e[1], 1, 128, 0, 0);
+    want_part(&w[0], 1, 1, 0, 0);
+    want_part(&w[1], 2, 1, 0, 4 * 32 + 4 * 24);
+    want_part(&w[2], 1, 1, 0, 2 * 32);
+    /* parts follow each other, layers of one as they come */
+    const int at[4] = {3, 1, 0, 2}, window[4] = {128, 16, 16, 16};
+    for (int i = 0; i < 4; i++) {
+        struct model_kv_place p = model_kv_place(&c, &d, i);
+        assert_int_equal(p.group, DEV_KV_WINDOW);
+        assert_int_equal(p.layer, at[i]);
+        assert_int_equal(model_kv_window(&c, i), window[i]);
+    }
+    c.paged = true; /* all of it stays */
+    s = model_kv_shape(&c, NULL, DEV_KV_BF16, 10, 32);
+    assert_int_equal(s.n_group, 1);
+    assert_int_equal(s.group[0].n_layer, 7);
+    want_part(&s.group[0].part[3], 2, 1, 0, 4 * 32 + 4 * 24);
+}
+
 enum { N_TOK = 5, BLK = 16 };
 
 /* Logits of the last of N_TOK tokens, with those slots. */
