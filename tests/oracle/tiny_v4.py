@@ -138,8 +138,9 @@ def weights(c, g, mat, vec, out):
         attention(p + "attn.", ratio, fine)
         mat(p + "ffn.gate.weight", E, D, 1.5)
         if by_id:
-            out[p + "ffn.gate.tid2eid"] = torch.stack(
+            table = out[p + "ffn.gate.tid2eid"] = torch.stack(
                 [torch.randperm(E, generator=g)[:K] for _ in range(c["vocab_size"])])
+            table[::5, 1] = table[::5, 0]  # twice the same, as in files of fewer experts
         else:
             vec(p + "ffn.gate.bias", E, 0.0, 0.1, f32)
         for e in range(E):
