@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* DeepSeek's fp8 (quant_method "fp8"): F8_E4M3 times a scale per block, or per tensor, and beside
  * it MXFP4 (I8, the code of an even column in the low nibble) with a power of two for each 32
- * columns: DeepSeek-V4's experts; MXFP8
- * ("mxfp8", or "fp8" of such blocks): a power of two for each 32 columns of a row; and ModelOpt's
- * NVFP4 and FP8. */
+ * columns: DeepSeek-V4's experts; MXFP8 ("mxfp8", or "fp8" of such blocks): a power of two for each
+ * 32 columns of a row; and ModelOpt's NVFP4 and FP8. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -57,10 +56,27 @@ static sl_status rename_scales(io_model *m, sl_err *err)
     return n_renamed ? io_index_tensors(m, err) : SL_OK;
 }
 
+/* Experts are of four bits where their tensors are. */
+static sl_status check_experts(const io_model *m, sl_err *err)
+{
+    const char *type = NULL;
+    bool some = false;
+    SL_TRY(text_json_str(m->quant, "expert_dtype", "", &type, err));
+    for (int i = 0; i < m->n_tensor; i++) {
+        const struct tensor *t = &m->tensor[i];
+        some = some || (t->type == TENSOR_I8 && io_ends_with(t->name, ".weight"));
+    }
+    if (strcmp(type, "fp4") != 0 || some) return SL_OK;
+    return SL_FAIL(err, UNSUPPORTED,
+                   "%s: %s: quantization_config.expert_dtype is fp4, but no weights are of 4 bits",
+                   io_short(m->path), m->quant_file);
+}
+
 sl_status io_fp8_prepare(io_model *m, sl_err *err)
 {
     const char *fmt = NULL;
     SL_TRY(rename_scales(m, err));
+    SL_TRY(check_experts(m, err));
     SL_TRY(text_json_str(m->quant, "fmt", "e4m3", &fmt, err));
     if (strcmp(fmt, "e4m3") != 0 && strcmp(fmt, "e4m3fn") != 0 && strcmp(fmt, "float8_e4m3fn") != 0)
         return SL_FAIL(err, UNSUPPORTED,
