@@ -16,7 +16,7 @@ elsewhere (column f32). Any change of bits is a change of this file, seen in rev
 Without options (what CI runs): every model on every instruction set that this machine has, one of
 its four pairs on each, another one on the next (f32, which is slow, on one set of four; of the
 reference kernels the demo model alone). The best set and avx2 have every model, each in full on one
-of the two; the others have every second model, quickly (tests/kern has every kernel of each); f32
+of the two; the others have every fourth model, quickly (tests/kern has every kernel of each); f32
 is quick everywhere, and of it each sequence's last 8 tokens come in steps of one, not all.
 --all: the 16 pairs of each model in full on each set. --emulate: `bits` is run by COMMAND (a qemu
 and its -cpu; with BUILD another architecture's, SLUICE_BUILD names this machine's, which makes the
@@ -174,7 +174,7 @@ def jobs_of(sets, everything, update):
                 a = model % 3  # f32 decodes weights at every step: a tenth of the speed of others
             every = cpu in (sets[-1], "avx2")
             full = ACTS[a] != "f32" and (not both or (cpu == sets[-1]) != model % 2)
-            if listed[i][0] == "demo" or (cpu != "ref" and (every or (model + s) % 2)):
+            if listed[i][0] == "demo" or (cpu != "ref" and (every or (a + model // 4 + s) % 4 == 0)):
                 out.append((cpu, listed[i + a], every and full))
     return out
 
