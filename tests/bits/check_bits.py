@@ -174,7 +174,8 @@ def jobs_of(sets, everything, update):
                 a = model % 3  # f32 decodes weights at every step: a tenth of the speed of others
             every = cpu in (sets[-1], "avx2")
             full = ACTS[a] != "f32" and (not both or (cpu == sets[-1]) != model % 2)
-            if listed[i][0] == "demo" or (cpu != "ref" and (every or (a + model // 4 + s) % 4 == 0)):
+            taken = cpu != "ref" and (every or (a + model // 4 + s) % 4 == 0)
+            if taken or listed[i][0] == "demo":
                 out.append((cpu, listed[i + a], every and full))
     return out
 
