@@ -278,13 +278,8 @@ static sl_status read_shape(const struct io_want *q, const struct tensor *t, int
     SL_TRY(io_need(q, "weight_shape", &s, err));
     if (s->type != TENSOR_I32) SL_TRY(io_want_type(q, s, TENSOR_I64, err));
     SL_TRY(io_want_shape(q, s, 2, -1, err));
-    for (int i = 0; i < 2; i++) {
-        int32_t v;
-        if (s->type == TENSOR_I64)
-            memcpy(&shape[i], (const uint8_t *)s->data + 8 * i, 8);
-        else
-            memcpy(&v, (const uint8_t *)s->data + 4 * i, 4), shape[i] = v;
-    }
+    for (int i = 0; i < 2; i++)
+        shape[i] = tensor_whole(s, i);
     int per = 32 / bits;
     if (shape[0] == t->shape[0] && shape[1] > 0 && shape[1] <= INT32_MAX &&
         (shape[1] + per - 1) / per == t->shape[1])

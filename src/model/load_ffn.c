@@ -2,7 +2,6 @@
 /* Which matrices and vectors the feed-forward blocks have: dense ones, routed experts, shared
  * ones. */
 #include <stdio.h>
-#include <string.h>
 
 #include "io/mock.h"
 #include "model/load.h"
@@ -190,11 +189,7 @@ static sl_status load_expert_of(struct model *m, int il, struct layer *l, sl_err
     SL_TRY(mem_arena_array(&m->arena, (size_t)(V * K), sizeof(int32_t), &p, err));
     int32_t *id = p;
     for (int64_t i = 0; i < V * K; i++) {
-        int64_t wide = i % c->n_expert;
-        if (t && t->type == TENSOR_I64)
-            memcpy(&wide, (const uint8_t *)t->data + i * 8, 8);
-        else if (t)
-            memcpy(&id[i], (const uint8_t *)t->data + i * 4, 4), wide = id[i];
+        int64_t wide = t ? tensor_whole(t, i) : i % c->n_expert;
         id[i] = wide < 0 || wide > INT32_MAX ? -1 : (int32_t)wide;
     }
     for (int v = 0; v < V; v++)

@@ -529,32 +529,19 @@ static sl_status copy_table(const struct quant_plan *p, const struct quant_item 
                             sl_err *err)
 {
     const struct tensor *t = io_find(p->src, it->src);
-    int64_t n = tensor_count(t), buf[512];
+    int64_t n = tensor_count(t), wide[512];
+    int32_t narrow[512];
+    bool is_wide = it->store == TENSOR_I64;
     for (int64_t at = 0, k; at < n; at += k) {
-        k = BASE_MIN(n - at, (int64_t)BASE_COUNT_OF(buf));
-        int64_t n_bytes = quant_table_part(t, it->store, at, k, buf);
-        SL_TRY(io_out_write(out, buf, (uint64_t)n_bytes, err));
+        k = BASE_MIN(n - at, (int64_t)BASE_COUNT_OF(wide));
+        for (int64_t i = 0; i < k; i++) {
+            wide[i] = tensor_whole(t, at + i);
+            narrow[i] = (int32_t)wide[i];
+        }
+        const void *from = is_wide ? (const void *)wide : narrow;
+        SL_TRY(io_out_write(out, from, (uint64_t)(k * (is_wide ? 8 : 4)), err));
     }
     return SL_OK;
-}
-
-int64_t quant_table_part(const struct tensor *t, enum tensor_dtype as, int64_t at, int64_t n,
-                         int64_t *out)
-{
-    for (int64_t i = 0; i < n; i++) {
-        int64_t wide = 0;
-        int32_t narrow = 0;
-        if (t->type == TENSOR_I64)
-            memcpy(&wide, (const uint8_t *)t->data + (at + i) * 8, 8);
-        else
-            memcpy(&narrow, (const uint8_t *)t->data + (at + i) * 4, 4), wide = narrow;
-        narrow = (int32_t)wide;
-        if (as == TENSOR_I64)
-            out[i] = wide;
-        else
-            memcpy((uint8_t *)out + i * 4, &narrow, 4);
-    }
-    return n * tensor_dtype(as)->bytes;
 }
 
 static sl_status copy_raw(const struct quant_plan *p, const struct quant_item *it, io_out *out,

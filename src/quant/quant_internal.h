@@ -164,10 +164,6 @@ void quant_delta_values(const struct quant_rows *r, float *x);
 sl_status quant_delta_check_decay(const struct quant_rows *r, sl_err *err) BASE_MUST_USE;
 
 /* ---- encode.c: an item into the file ---- */
-/* Values [at, at + n) of a tensor of whole numbers, I32 or I64, as the other or the same, into out;
- * their bytes. */
-int64_t quant_table_part(const struct tensor *t, enum tensor_dtype as, int64_t at, int64_t n,
-                         int64_t *out);
 /* Declare its tensors (the shapes of all are known before anything is computed). */
 void quant_declare(const struct quant_plan *p, const struct quant_item *it, io_out *out);
 /* Tensors of an item that stand in front of all others (weight_shape); and their bytes. */

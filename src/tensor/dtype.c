@@ -82,6 +82,18 @@ int64_t tensor_count(const struct tensor *t)
     return n;
 }
 
+int64_t tensor_whole(const struct tensor *t, int64_t i)
+{
+    int64_t wide = 0;
+    int32_t narrow = 0;
+    if (t->type == TENSOR_I64) {
+        memcpy(&wide, (const uint8_t *)t->data + 8 * i, 8);
+        return wide;
+    }
+    memcpy(&narrow, (const uint8_t *)t->data + 4 * i, 4);
+    return narrow;
+}
+
 bool tensor_is_zero(const struct tensor *t)
 {
     const uint8_t *p = t->data;

@@ -57,6 +57,8 @@ struct tensor {
 int64_t tensor_count(const struct tensor *t);
 /* Every byte of it is 0, or it has none. */
 bool tensor_is_zero(const struct tensor *t);
+/* Value i of whole numbers, I32 or I64, that lie side by side. */
+int64_t tensor_whole(const struct tensor *t, int64_t i);
 /* Length of the contiguous dimension (1 for a scalar) and the number of rows of that length. */
 int64_t tensor_cols(const struct tensor *t);
 int64_t tensor_rows(const struct tensor *t);
