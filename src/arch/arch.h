@@ -86,11 +86,16 @@ struct arch_cfg {
     /* MLA */
     int q_lora, kv_lora, d_nope, d_rope, d_v; /* q_lora 0 = plain q projection */
     bool no_rope; /* nothing is rotated: the d_rope values of queries and keys are as projected */
+    float latent_eps; /* of the norms of latents; 0 = 1e-6, whatever norm_eps is */
     bool head_gate; /* a head's output is multiplied by sigmoid of a number, of [H, D] W x */
     /* the lightning indexer of sparse attention (DeepSeek-V3.2): heads, their width of which the
      * first d_rope values are rotated, and how many positions a token sees; 0 = there is none */
     int n_index, d_index, index_top;
     enum arch_rope_style index_rope;
+    /* beside MLA (GLM-5.3): tokens of a pool, whose keys are made one. Pools are chosen, index_top
+     * / index_pool of them, and what is after the last whole one is seen; 0 = positions one by one
+     */
+    int index_pool;
     /* of keys per head (MiniMax-M3): positions of a block, of which every KV head chooses for
      * itself index_top / index_blk, its last index_local ones among them; n_rot values are rotated;
      * 0 = positions are chosen one by one */

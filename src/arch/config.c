@@ -111,7 +111,8 @@ static sl_status find_hf(const struct json *config, const struct arch **out, sl_
 
 static sl_status check_mla(const struct arch_cfg *c, sl_err *err)
 {
-    if (c->d_nope < 8 || c->d_nope % 8 || c->d_rope < 2 || c->d_rope % 2 || c->d_v < 8 ||
+    int least = c->row->unrotated ? 0 : 2;
+    if (c->d_nope < 8 || c->d_nope % 8 || c->d_rope < least || c->d_rope % 2 || c->d_v < 8 ||
         c->d_v % 8)
         return SL_FAIL(err, UNSUPPORTED,
                        "head sizes nope %d, rope %d, v %d: multiples of 8, 2, 8 are supported",
@@ -151,7 +152,8 @@ sl_status arch_cfg_check(const struct arch_cfg *c, sl_err *err)
         SL_TRY(check_mla(c, err));
     else if (c->d_head % 8)
         return SL_FAIL(err, UNSUPPORTED, "head size %d: multiples of 8 are supported", c->d_head);
-    if (c->n_rot < 2 || c->n_rot % 2 || (!c->kv_lora && c->n_rot > c->d_head))
+    if (!(c->row->unrotated && !c->n_rot) &&
+        (c->n_rot < 2 || c->n_rot % 2 || (!c->kv_lora && c->n_rot > c->d_head)))
         return SL_FAIL(err, FORMAT, "rotated dimensions %d of a head of %d", c->n_rot, c->d_head);
     if (c->n_expert) SL_TRY(check_moe(c, err));
     if (c->n_delta_k) SL_TRY(arch_check_delta(c, err));

@@ -171,7 +171,8 @@ sl_status arch_gguf_common(const io_model *m, struct arch_cfg *c, sl_err *err)
     SL_TRY(arch_gguf_int(m, "attention.key_length", ARCH_RANGE(c->d_model / c->n_head, 1, 65536),
                          &c->d_head, err));
     SL_TRY(
-        arch_gguf_int(m, "rope.dimension_count", ARCH_RANGE(c->d_head, 2, 65536), &c->n_rot, err));
+        arch_gguf_int(m, "rope.dimension_count",
+                      ARCH_RANGE(c->d_head, c->row->unrotated ? 0 : 2, 65536), &c->n_rot, err));
     SL_TRY(
         arch_gguf_int(m, "attention.sliding_window", ARCH_RANGE(0, 0, 1 << 28), &c->n_window, err));
     SL_TRY(rope(m, c, err));
@@ -235,7 +236,8 @@ sl_status arch_gguf_latents(const io_model *m, struct arch_cfg *c, sl_err *err)
     SL_TRY(arch_gguf_int(m, "attention.value_length", ARCH_RANGE(0, 0, 65536), &v_mla, err));
     SL_TRY(
         arch_gguf_int(m, "attention.value_length_mla", ARCH_RANGE(v_mla, 1, 65536), &c->d_v, err));
-    SL_TRY(arch_gguf_int(m, "rope.dimension_count", ARCH_RANGE(-1, 2, 65536), &c->d_rope, err));
+    SL_TRY(arch_gguf_int(m, "rope.dimension_count",
+                         ARCH_RANGE(-1, c->row->unrotated ? 0 : 2, 65536), &c->d_rope, err));
     c->d_nope = key_mla - c->d_rope;
     if (c->d_nope < 1)
         return SL_FAIL(err, FORMAT,

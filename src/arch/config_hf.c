@@ -140,7 +140,8 @@ sl_status arch_hf_common(const struct json *o, struct arch_cfg *c, sl_err *err)
     SL_TRY(norm_eps(o, eps > 0 ? eps : 1e-6, &eps, err));
     c->norm_eps = (float)eps;
     if (!d_head) d_head = c->d_model / c->n_head;
-    SL_TRY(arch_hf_int(o, "head_dim", ARCH_RANGE(d_head, 1, 65536), &c->d_head, err));
+    SL_TRY(arch_hf_int(o, c->row->unrotated ? "" : "head_dim", ARCH_RANGE(d_head, 1, 65536),
+                       &c->d_head, err));
     SL_TRY(arch_hf_bool(o, "tie_word_embeddings", false, &c->tied_head, err));
     SL_TRY(arch_hf_bool(o, "mlp_bias", false, &mlp_bias, err));
     SL_TRY(text_json_str(o, "hidden_act", "silu", &act, err));
@@ -353,7 +354,8 @@ sl_status arch_hf_latents(const struct json *o, struct arch_cfg *c, sl_err *err)
     SL_TRY(arch_hf_int(o, "kv_lora_rank", ARCH_RANGE(-1, 1, 65536), &c->kv_lora, err));
     SL_TRY(arch_hf_int(o, "q_lora_rank", ARCH_RANGE(0, 0, 65536), &c->q_lora, err));
     SL_TRY(arch_hf_int(o, "qk_nope_head_dim", ARCH_RANGE(-1, 1, 65536), &c->d_nope, err));
-    SL_TRY(arch_hf_int(o, "qk_rope_head_dim", ARCH_RANGE(-1, 2, 65536), &c->d_rope, err));
+    SL_TRY(arch_hf_int(o, "qk_rope_head_dim", ARCH_RANGE(-1, c->row->unrotated ? 0 : 2, 65536),
+                       &c->d_rope, err));
     SL_TRY(arch_hf_int(o, "v_head_dim", ARCH_RANGE(-1, 1, 65536), &c->d_v, err));
     c->d_head = c->d_nope + c->d_rope;
     c->n_head_kv = c->n_head;

@@ -15,7 +15,6 @@
 #define FINE_WORD "compressed_sparse_attention"
 #define COARSE_WORD "heavily_compressed_attention"
 #define WINDOW_WORD "sliding_attention"
-#define STREAM_MAX 8
 #define ENTRY_MOST 128 /* tokens of an entry; where they overlap half of them */
 
 /* What no file says. MTP layers, which transformers leaves too, are left. */
@@ -266,16 +265,6 @@ static sl_status hf_rope(const struct json *o, struct arch_cfg *c, sl_err *err)
     return SL_FAIL(err, UNSUPPORTED, "a rope of compressed entries that is neither plain nor YaRN");
 }
 
-static sl_status hf_streams(const struct json *o, struct arch_cfg *c, sl_err *err)
-{
-    double eps = 0;
-    SL_TRY(arch_hf_int(o, "hc_mult", ARCH_RANGE(4, 2, STREAM_MAX), &c->n_stream, err));
-    SL_TRY(arch_hf_int(o, "hc_sinkhorn_iters", ARCH_RANGE(20, 1, 1000), &c->stream_rounds, err));
-    SL_TRY(arch_hf_real(o, "hc_eps", ARCH_RANGE(1e-6, 0, 1), &eps, err));
-    c->stream_eps = (float)eps;
-    return SL_OK;
-}
-
 static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
     bool bias = false;
@@ -289,7 +278,7 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
     SL_TRY(hf_layers(o, c, err));
     SL_TRY(hf_rope(o, c, err));
     SL_TRY(hf_experts(o, c, err));
-    SL_TRY(hf_streams(o, c, err));
+    SL_TRY(arch_hf_streams(o, c, err));
     return check(c, err);
 }
 
@@ -324,27 +313,9 @@ static sl_status gguf_layers(const io_model *m, struct arch_cfg *c, sl_err *err)
     return SL_OK;
 }
 
-/* The limit of all layers: a number, or an equal one for each. */
-static sl_status gguf_limit(const io_model *m, const char *key, double def, double *out,
-                            sl_err *err)
-{
-    struct io_array arr;
-    double v = 0;
-    if (!arch_gguf_array(m, key, &arr))
-        return arch_gguf_real(m, key, ARCH_RANGE(def, 0, 1e6), out, err);
-    for (uint64_t i = 0; i < arr.n; i++) {
-        if (!io_array_f64(&arr, i, &v) || !(v >= 0 && v <= 1e6))
-            return SL_FAIL(err, FORMAT, "%s: %s[%d] is no limit", io_path(m), key, (int)i);
-        if (i && v != *out)
-            return SL_FAIL(err, UNSUPPORTED, "%s: %s differs between layers", io_path(m), key);
-        *out = v;
-    }
-    return SL_OK;
-}
-
 static sl_status gguf_experts(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
-    double scale = 0, limit = 10, shared = 0;
+    double scale = 0;
     int gating = 0;
     SL_TRY(arch_gguf_moe(m, c, err));
     if (!c->n_expert) return SL_FAIL(err, FORMAT, "%s: expert_count is missing", io_path(m));
@@ -357,18 +328,11 @@ static sl_status gguf_experts(const io_model *m, struct arch_cfg *c, sl_err *err
                        io_path(m), gating, ROOT);
     SL_TRY(arch_gguf_real(m, "expert_weights_scale", ARCH_RANGE(1.5, 0, 1e6), &scale, err));
     c->route_scale = (float)scale;
-    SL_TRY(gguf_limit(m, "swiglu_clamp_exp", limit, &limit, err));
-    SL_TRY(gguf_limit(m, "swiglu_clamp_shexp", limit, &shared, err));
-    if (shared != limit)
-        return SL_FAIL(err, UNSUPPORTED, "%s: swiglu_clamp_exp %g and swiglu_clamp_shexp %g differ",
-                       io_path(m), limit, shared);
-    c->glu.limit = (float)limit;
-    return SL_OK;
+    return arch_gguf_limit(m, 10, c, err);
 }
 
 static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
-    double eps = 0;
     SL_TRY(arch_gguf_int(m, "attention.q_lora_rank", ARCH_RANGE(-1, 1, 65536), &c->q_lora, err));
     SL_TRY(arch_gguf_int(m, "attention.output_group_count", ARCH_RANGE(-1, 1, 4096), &c->o_groups,
                          err));
@@ -376,12 +340,7 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
                          err));
     SL_TRY(arch_gguf_real(m, "attention.compress_rope_freq_base", ARCH_RANGE(160000, 1.0, 1e12),
                           &c->entry_theta, err));
-    SL_TRY(arch_gguf_int(m, "hyper_connection.count", ARCH_RANGE(-1, 2, STREAM_MAX), &c->n_stream,
-                         err));
-    SL_TRY(arch_gguf_int(m, "hyper_connection.sinkhorn_iterations", ARCH_RANGE(20, 1, 1000),
-                         &c->stream_rounds, err));
-    SL_TRY(arch_gguf_real(m, "hyper_connection.epsilon", ARCH_RANGE(1e-6, 0, 1), &eps, err));
-    c->stream_eps = (float)eps;
+    SL_TRY(arch_gguf_streams(m, c, err));
     c->yarn_mscale = 1;
     SL_TRY(gguf_layers(m, c, err));
     SL_TRY(gguf_experts(m, c, err));
@@ -418,14 +377,13 @@ static sl_status check_layers(const struct arch_cfg *c, const char *path, sl_err
 static sl_status write_gguf(const struct arch_cfg *c, const struct arch_keys *k, sl_err *err)
 {
     int32_t ratio[1024] = {0};
-    float limit[1024];
     SL_TRY(check_layers(c, k->path, err));
     if (c->yarn_mscale != 1)
         return SL_FAIL(err, UNSUPPORTED,
                        "%s: config.json: attention_factor %g, which GGUF can not say", k->path,
                        c->yarn_mscale);
     for (int i = 0; i < c->n_layer; i++)
-        ratio[i] = c->layer[i].ratio, limit[i] = c->glu.limit;
+        ratio[i] = c->layer[i].ratio;
     arch_put_int(k, "attention.q_lora_rank", c->q_lora);
     arch_put_int(k, "attention.output_group_count", c->o_groups);
     arch_put_int(k, "attention.output_lora_rank", c->o_lora);
@@ -436,16 +394,13 @@ static sl_status write_gguf(const struct arch_cfg *c, const struct arch_keys *k,
         arch_put_int(k, "attention.indexer.key_length", c->d_index);
         arch_put_int(k, "attention.indexer.top_k", c->index_top);
     }
-    arch_put_int(k, "hyper_connection.count", c->n_stream);
-    arch_put_int(k, "hyper_connection.sinkhorn_iterations", c->stream_rounds);
-    arch_put_real(k, "hyper_connection.epsilon", (double)c->stream_eps);
+    arch_put_streams(c, k);
     arch_put_int(k, "hash_layer_count", hashed(c));
     SL_TRY(arch_put_moe(c, k, err));
     arch_put_int(k, "expert_shared_count", c->n_shared);
     arch_put_real(k, "expert_weights_scale", (double)c->route_scale);
     arch_put_int(k, "expert_gating_func", ROOT);
-    arch_put_reals(k, "swiglu_clamp_exp", limit, c->n_layer);
-    arch_put_reals(k, "swiglu_clamp_shexp", limit, c->n_layer);
+    arch_put_limit(c, k);
     return SL_OK;
 }
 
@@ -470,9 +425,7 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
         text_jw_key_int(w, "index_head_dim", c->d_index);
         text_jw_key_int(w, "index_topk", c->index_top);
     }
-    text_jw_key_int(w, "hc_mult", c->n_stream);
-    text_jw_key_int(w, "hc_sinkhorn_iters", c->stream_rounds);
-    arch_jw_real(w, "hc_eps", (double)c->stream_eps);
+    arch_jw_streams(c, w);
     text_jw_key_int(w, "num_hash_layers", hashed(c));
     text_jw_key_int(w, "n_routed_experts", c->n_expert);
     text_jw_key_int(w, "num_experts_per_tok", c->n_expert_used);

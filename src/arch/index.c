@@ -9,6 +9,7 @@
 #include "arch/arch_internal.h"
 
 #define NORM_EPS 1e-6 /* of the keys' norm: no file says another one */
+#define POOL_MOST 16  /* a block of the cache is a multiple of it */
 
 /* All layers have one; readers change what is otherwise. */
 static void set_own(struct arch_cfg *c)
@@ -177,7 +178,7 @@ sl_status arch_check_index(const struct arch_cfg *c, sl_err *err)
         return SL_FAIL(err, UNSUPPORTED,
                        "q_lora_rank 0 with an indexer is not supported: it reads "
                        "the latent of queries");
-    if (c->layer[0].index != ARCH_INDEX_OWN)
+    if (c->layer[0].index == ARCH_INDEX_SHARED)
         return SL_FAIL(err, FORMAT,
                        "layer 0 shares the positions of an indexer, but none is below it");
     if (c->d_index < c->d_rope || c->d_index % 8)
@@ -185,6 +186,12 @@ sl_status arch_check_index(const struct arch_cfg *c, sl_err *err)
                        "indexer heads of %d, of which %d are rotated: multiples of 8 that hold "
                        "these are supported",
                        c->d_index, c->d_rope);
+    int pool = c->index_pool;
+    if (pool && (pool > POOL_MOST || POOL_MOST % pool || c->index_top % pool))
+        return SL_FAIL(err, UNSUPPORTED,
+                       "an indexer of %d positions in pools of %d: powers of two up to %d that "
+                       "divide these are supported",
+                       c->index_top, pool, POOL_MOST);
     return SL_OK;
 }
 

@@ -115,7 +115,11 @@ static sl_status indexer(struct list *l, sl_err *err)
     const struct row q = {ROLE_INDEX_Q, (int64_t)c->n_index * c->d_index, c->q_lora, true},
                      k = {ROLE_INDEX_K, c->d_index, c->d_model, true},
                      w = {ROLE_INDEX_W, c->n_index, c->d_model, true},
-                     norm = {ROLE_INDEX_K_NORM, c->d_index, 0, true};
+                     norm = {ROLE_INDEX_K_NORM, c->d_index, 0, true},
+                     gate = {ROLE_INDEX_ENTRY_GATE, c->d_index, c->d_model, c->index_pool > 0},
+                     ape = {ROLE_INDEX_ENTRY_APE, c->index_pool, c->d_index, c->index_pool > 0};
+    SL_TRY(add(l, &gate, "weight", IO_MOCK_MATRIX, err));
+    SL_TRY(add(l, &ape, "weight", IO_MOCK_EXACT, err));
     SL_TRY(add(l, &q, "weight", IO_MOCK_MATRIX, err));
     SL_TRY(add(l, &k, "weight", IO_MOCK_MATRIX, err));
     SL_TRY(add(l, &norm, "weight", IO_MOCK_GAIN, err));
@@ -235,7 +239,7 @@ static sl_status ckv(struct list *l, sl_err *err)
 /* How a block reads and writes streams. */
 static sl_status streams(struct list *l, sl_err *err)
 {
-    int64_t N = l->c->n_stream, n = (2 + N) * N;
+    int64_t N = l->layer < l->c->n_layer ? l->c->n_stream : 0, n = (2 + N) * N;
     const struct row fn[] = {{ROLE_HC_ATTN_FN, n, N * l->c->d_model, N > 0},
                              {ROLE_HC_FFN_FN, n, N * l->c->d_model, N > 0}},
                      vec[] = {{ROLE_HC_ATTN_BASE, n, 0, N > 0},

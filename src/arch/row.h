@@ -106,6 +106,7 @@ struct arch {
     bool mtp_apart; /* see mtp_from of arch_naming: folders have one such layer at most */
     bool bare;    /* see struct arch_naming */
     bool no_keys; /* layers without keys: attention.head_count_kv may have zeros */
+    bool unrotated; /* head_dim of folders says nothing, and rope.dimension_count may be 0 */
     int window_every; /* the window is in all but every n-th layer of a GGUF file without a pattern;
                          0 = in all */
     bool yarn_real;   /* what GGUF files, which can not say it, mean by YaRN */
@@ -160,6 +161,12 @@ sl_status arch_gguf_delta_moe(const io_model *m, struct arch_cfg *c, sl_err *err
 sl_status arch_gguf_index(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* attention.indexer.types, or else the tensors: which layers have an indexer of their own. */
 sl_status arch_gguf_index_layers(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* Several streams (hyper-connections): how many, and how they are mixed. */
+sl_status arch_gguf_streams(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* swiglu_clamp_exp and swiglu_clamp_shexp, of all units: one limit, def where there is none.
+ * UNSUPPORTED: more than one. */
+sl_status arch_gguf_limit(const io_model *m, double def, struct arch_cfg *c,
+                          sl_err *err) BASE_MUST_USE;
 /* Has the file that tensor of the first layer? Where no key says it, the tensors do. */
 bool arch_gguf_has(const io_model *m, const struct arch_cfg *c, enum arch_role role);
 
@@ -214,6 +221,8 @@ sl_status arch_hf_index(const struct json *o, int n_head, struct arch_cfg *c,
  * have an indexer of their own. */
 sl_status arch_hf_index_layers(const struct json *o, struct arch_cfg *c,
                                sl_err *err) BASE_MUST_USE;
+/* Several streams (hyper-connections): how many, and how they are mixed. */
+sl_status arch_hf_streams(const struct json *o, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
 /* decoder_sparse_step and mlp_only_layers: which layers have experts. */
 sl_status arch_hf_sparse_layers(const struct json *o, struct arch_cfg *c,
                                 sl_err *err) BASE_MUST_USE;
@@ -274,6 +283,9 @@ sl_status arch_put_delta(const struct arch_cfg *c, const struct arch_keys *k,
  * attention. */
 sl_status arch_put_kda(const struct arch_cfg *c, const struct arch_keys *k,
                        sl_err *err) BASE_MUST_USE;
+/* Keys of several streams; the limit of all units, for every layer. */
+void arch_put_streams(const struct arch_cfg *c, const struct arch_keys *k);
+void arch_put_limit(const struct arch_cfg *c, const struct arch_keys *k);
 /* Keys of a lightning indexer, and of the experts beside it. UNSUPPORTED: a rope of it that GGUF
  * can not say. */
 sl_status arch_put_index(const struct arch_cfg *c, const struct arch_keys *k,
@@ -306,6 +318,7 @@ void arch_jw_mlp_types(const struct arch_cfg *c, struct json_w *w);
  * head rotates. */
 sl_status arch_jw_delta(const struct arch_cfg *c, const io_model *src, struct json_w *w,
                         sl_err *err) BASE_MUST_USE;
+void arch_jw_streams(const struct arch_cfg *c, struct json_w *w);
 /* Members of MLA, of its lightning indexer and of the experts; UNSUPPORTED as arch_jw_window. */
 sl_status arch_jw_index(const struct arch_cfg *c, const io_model *src, struct json_w *w,
                         sl_err *err) BASE_MUST_USE;

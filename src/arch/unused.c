@@ -113,12 +113,15 @@ static bool delta_reads(const struct arch_cfg *c, int role)
 
 static bool is_index(int role)
 {
-    return role >= ROLE_INDEX_Q && role <= ROLE_INDEX_W;
+    return (role >= ROLE_INDEX_Q && role <= ROLE_INDEX_W) || role == ROLE_INDEX_ENTRY_GATE ||
+           role == ROLE_INDEX_ENTRY_APE;
 }
 
 static bool index_reads(const struct arch_cfg *c, const struct arch_name *id)
 {
     bool blocks = c->index_blk > 0, bias = strcmp(id->suffix, "bias") == 0;
+    if ((id->role == ROLE_INDEX_ENTRY_GATE || id->role == ROLE_INDEX_ENTRY_APE) && !c->index_pool)
+        return false;
     if (id->role == (blocks ? ROLE_INDEX_W : ROLE_INDEX_Q_NORM) || (blocks && bias)) return false;
     return c->layer[id->layer].index == ARCH_INDEX_OWN;
 }
@@ -156,7 +159,8 @@ static bool ckv_reads(const struct arch_cfg *c, const struct arch_name *id)
 /* Does the layer have the role in place of its feed-forward network? */
 static bool mixer_reads(const struct arch_cfg *c, const struct arch_name *id)
 {
-    if (id->role >= ROLE_HC_ATTN_FN && id->role <= ROLE_HC_FFN_SCALE) return c->n_stream > 0;
+    if (id->role >= ROLE_HC_ATTN_FN && id->role <= ROLE_HC_FFN_SCALE)
+        return c->n_stream > 0 && id->layer < c->n_layer;
     if (c->layer[id->layer].mixer == ARCH_CKV) return ckv_reads(c, id);
     if (is_index(id->role)) return index_reads(c, id);
     bool delta = c->layer[id->layer].mixer == ARCH_DELTA;

@@ -12,11 +12,13 @@ typedef struct dev_kv dev_kv;
 /* Layers of a cache's group that are stored alike, of a group whose layers are not: its first
  * n_layer ones, those of the part after it follow. A row of d_k values, d_v 0, is of `every`
  * positions (at least 1): it lies in the block of the last of them. Beside it there are an index
- * key of d_i values (dev_kv_group.d_i is 0), and of every position d_raw values in f32. */
+ * key of d_i values (dev_kv_group.d_i is 0), and of every position d_raw values in f32. bare: there
+ * is no row. */
 struct dev_kv_part {
     int n_layer, every, d_i, d_raw;
+    bool bare;
 };
-#define DEV_KV_PARTS 5
+#define DEV_KV_PARTS 6
 
 /* Entries: of each window of `every` tokens a row of d values, which is stored in a layer of a
  * group (with index as its index key) by the step that has the window's last token. Of token t
@@ -29,9 +31,9 @@ struct dev_kv_part {
  *   e = sum_j softmax_j(z_j) c_j,   then rmsnorm(e) * norm,
  *
  * over the tokens j of window w; with overlap c and z are 2 d wide, and j goes over the first
- * halves of window w - 1, where there is one, and the second halves of window w. Of the result the
- * last n_rot values are rotated by pairs, as by dev_rope at position w * every. A block of the
- * cache is whole windows, or a window whole blocks. */
+ * halves of window w - 1, where there is one, and the second halves of window w. Without a norm e
+ * stays as it is. Of the result the last n_rot values are rotated by pairs, as by dev_rope at
+ * position w * every. A block of the cache is whole windows, or a window whole blocks. */
 struct dev_compress {
     dev_kv *kv;
     int raw_group, raw_layer, raw_at;
@@ -40,9 +42,9 @@ struct dev_compress {
     int d, every;
     const float *c, *z; /* [T, d], or [T, 2 d] */
     const float *ape;   /* [every, d], or [every, 2 d] */
-    const float *norm;  /* [d] */
+    const float *norm;  /* [d], or NULL */
     float eps;
-    int n_rot;
+    int n_rot; /* 0: nothing is */
     const float *freq; /* [n_rot / 2], host, as of dev_rope */
     float mscale;
 };

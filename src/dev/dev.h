@@ -504,7 +504,8 @@ struct dev_attn {
  * attention over latents, y = W_vb o. Else (dev_limits.mla_expand_from): keys and values of the
  * context are materialised span by span. w_kb: stack of H matrices [r, nope]; w_vb: stack of H
  * matrices [v, r]. y [T, H, v]. With pick a token at a position from n_pick on sees those that its
- * row says, rising, and is absorbed from n_mask on. */
+ * row says, rising, and is absorbed from n_mask on. With every > 0 the row says windows of so many
+ * positions: a token after more than n_pick whole ones sees these, and what is after the last. */
 struct dev_attn_mla {
     const dev_kv *kv;
     int group, layer, n_head;
@@ -514,7 +515,7 @@ struct dev_attn_mla {
     const float *q;
     float *y;
     const int32_t *pick; /* [T, n_pick], or NULL */
-    int n_pick, n_mask;
+    int n_pick, n_mask, every;
     /* What the operators after this one read, in their order; NULL: nothing. A hint: attention
      * over a long context leaves the memory idle. */
     const dev_mat *next[4];

@@ -26,7 +26,8 @@ static double token_bytes(const struct dev_kv_group *g)
     double n = 0;
     for (int i = 0; i < DEV_KV_PARTS && g->part[i].every; i++)
         n += g->part[i].n_layer *
-             (2.0 * (g->d_k + g->part[i].d_i) / g->part[i].every + 4.0 * g->part[i].d_raw);
+             (2.0 * ((g->part[i].bare ? 0 : g->d_k) + g->part[i].d_i) / g->part[i].every +
+              4.0 * g->part[i].d_raw);
     return n;
 }
 
@@ -44,7 +45,8 @@ struct dev_kv_shape engine_kv_shape(const struct arch_cfg *c, const struct model
     struct dev_kv_shape s = model_kv_shape(c, d, type, n_blk, ENGINE_BLK_TOK);
     int most = kv_win_most(engine_kv_window(c), ENGINE_BLK_TOK, n_seq, n_tok);
     bool windows = engine_kv_has(c, DEV_KV_WINDOW);
-    s.group[DEV_KV_WINDOW].n_blk = windows ? BASE_MIN(n_blk, most + places_kept(&s, n_blk)) : 1;
+    if (engine_kv_window(c) > 1) most += places_kept(&s, n_blk); /* else a hit sees none */
+    s.group[DEV_KV_WINDOW].n_blk = windows ? BASE_MIN(n_blk, most) : 1;
     s.group[DEV_KV_STATE].n_blk = n_seq + 1 + engine_n_snap(n_seq); /* as struct sched_copy */
     return s;
 }

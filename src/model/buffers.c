@@ -297,7 +297,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->entry[0], B_ATTN, T, ckv ? 2 * c->d_head : 0},
         {&s->entry[1], B_ATTN, T, ckv ? 2 * c->d_head : 0},
         {&s->entry[2], B_ATTN, T, ckv ? 2 * c->d_index : 0},
-        {&s->entry[3], B_ATTN, T, ckv ? 2 * c->d_index : 0},
+        {&s->entry[3], B_ATTN, T, ckv ? 2 * c->d_index : c->index_pool ? c->d_index : 0},
         {&s->pick, B_ATTN, T, m->opts.n_ctx > c->index_top ? model_index_cols(c, d) : 0},
         {&s->h, B_DENSE | B_SHARED, T, model_wide_ff(c)},
         {&s->rows, B_ATTN | B_FFN, T, any_apart(m) || model_is_own(m) ? D : 0},

@@ -44,6 +44,7 @@ struct emit {
     bool rows_left;   /* of several ranks: the last sub-layer's output is rows, not columns */
     bool begins;      /* of several streams: what is in r is not the output of a sub-layer but what
                          all of them begin with */
+    bool one;         /* the pass under way has one stream, whatever others have: an MTP layer's */
     bool entries;     /* no more than what is stored in the cache */
     bool streams, is_last; /* experts are streamed; no layer follows the one under way */
     int n_sent, n_streamed; /* slabs: that were sent for, and computed with */
@@ -96,7 +97,9 @@ void model_tap_emit(struct emit *e, enum model_tap_in in, const float *x, int n,
 /* Where a norm leaves rows that a tap is shown; NULL = there is none. */
 float *model_tap_row(const struct emit *e);
 
-/* streams.c: where the side has what the residual stream begins with, an embedding. */
+/* streams.c: has the pass under way several? Where the side has what the residual stream begins
+ * with, an embedding. */
+bool model_has_streams(const struct emit *e);
 float *model_begin_row(const struct emit *e, const struct side *s);
 /* The rows that the next block norms: x; of several streams its input, that is read by *in, when
  * what was left has gone into them. */
@@ -114,6 +117,8 @@ void model_ckv_emit(struct emit *e, const struct layer *l);
  * and queries, of its indexer are normed and rotated; what tokens see is in pick of the side. */
 bool model_index_is_sparse(const struct model *m, int il);
 void model_index_key(struct emit *e, const struct layer *l);
+/* Of pools: what keys and gates make is stored. */
+void model_index_pool(struct emit *e, const struct layer *l);
 void model_index_pick(struct emit *e, const struct layer *l, struct model_kv_place at);
 /* List those that come late, as far as they are not. */
 void model_late_emit(struct emit *e);

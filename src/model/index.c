@@ -8,18 +8,22 @@
 
 bool model_index_is_sparse(const struct model *m, int il)
 {
-    return m->cfg.layer[il].index && m->opts.n_ctx > m->cfg.index_top;
+    const struct arch_cfg *c = &m->cfg;
+    int every = BASE_MAX(c->index_pool, 1);
+    return c->layer[il].index && m->opts.n_ctx / every > c->index_top / every;
 }
 
 int model_index_cols(const struct arch_cfg *c, const struct model_dims *d)
 {
-    return c->index_blk ? d->n_head_kv * (c->index_top / c->index_blk) : c->index_top;
+    if (c->index_blk) return d->n_head_kv * (c->index_top / c->index_blk);
+    return c->index_top / BASE_MAX(c->index_pool, 1);
 }
 
 /* The first values of a key, or of every head of queries. */
 static void rotate(struct emit *e, float *x, int n_head)
 {
     int d = e->m->cfg.d_index;
+    if (e->m->cfg.no_rope) return;
     model_rope_emit(e, x, n_head, (int64_t)n_head * d, d);
     e->op[e->n - 1].u.rope.style = e->m->cfg.index_rope == ARCH_ROPE_PAIRS;
 }
@@ -33,19 +37,32 @@ void model_index_key(struct emit *e, const struct layer *l)
     rotate(e, k, 1);
 }
 
+void model_index_pool(struct emit *e, const struct layer *l)
+{
+    const struct side *s = e->side;
+    const struct arch_cfg *c = &e->m->cfg;
+    struct model_kv_place raw = model_kv_raw_here(e->m, e->layer),
+                          at = model_kv_entries_here(e->m, e->layer);
+    EMIT(e, compress, .raw_group = raw.group, .raw_layer = raw.layer, .group = at.group,
+         .layer = at.layer, .index = true, .d = c->d_index, .every = c->index_pool,
+         .c = s->index_k, .z = s->entry[3], .ape = l->index_entry.ape);
+}
+
 /* The layer's own: heads of its own rank, where every key head chooses. */
 static void choose(struct emit *e, const struct layer *l, struct model_kv_place at)
 {
     const struct side *s = e->side;
     const struct arch_cfg *c = &e->m->cfg;
     int blk = c->index_blk, n_head = blk ? e->m->dims.n_head_kv : c->n_index;
+    if (c->index_pool) at = model_kv_entries_here(e->m, e->layer);
     if (l->index_q_norm)
         EMIT(e, norm, .x = s->index_q, .w = l->index_q_norm, .eps = c->norm_eps, .n = c->d_index,
              .n_head = n_head, .y = s->index_q);
     rotate(e, s->index_q, n_head);
     EMIT(e, index, .group = at.group, .layer = at.layer, .n_head = n_head, .d = c->d_index,
-         .top = blk ? c->index_top / blk : c->index_top, .blk = blk, .n_local = c->index_local,
-         .q = s->index_q, .w = blk ? NULL : s->index_w, .pick = s->pick);
+         .top = c->index_top / BASE_MAX(BASE_MAX(blk, c->index_pool), 1), .blk = blk,
+         .n_local = c->index_local, .every = c->index_pool, .q = s->index_q,
+         .w = blk ? NULL : s->index_w, .pick = s->pick);
     e->picked[0] = s;
     e->n_picked = 1;
 }

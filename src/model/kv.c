@@ -59,6 +59,11 @@ struct model_kv_place model_kv_entries_here(const struct model *m, int il)
     return here(m, il, MODEL_KV_ENTRIES);
 }
 
+struct model_kv_place model_kv_raw_here(const struct model *m, int il)
+{
+    return here(m, il, MODEL_KV_RAW);
+}
+
 sl_status model_kv_open(model *m, const struct dev_kv_shape *all, dev_kv **out, sl_err *err)
 {
     dev_kv *kv[MODEL_DEV_MAX];

@@ -17,7 +17,7 @@ void model_emit_begin(struct emit *e, struct model *m)
     e->layer = -1;
     e->side = model_side(m, MODEL_ATTN);
     e->late = (struct late){0};
-    e->begins = false;
+    e->begins = e->one = false;
     e->n_sent = e->n_streamed = 0;
 }
 
@@ -64,7 +64,7 @@ void model_embed_emit(struct emit *e, const dev_mat *w)
     e->side = to;
     model_move_emit(e, (struct at){s, x}, (struct at){to, model_begin_row(e, to)},
                     e->m->cfg.d_model, false);
-    e->begins = e->m->cfg.n_stream > 0;
+    e->begins = model_has_streams(e);
 }
 
 void model_rope_emit(struct emit *e, float *x, int n_head, int64_t ldx, int64_t ldx_h)
@@ -80,7 +80,9 @@ static void stream_to(struct emit *e, const struct side *to, bool with_r)
 {
     const struct side *from = e->side;
     const struct arch_cfg *c = &e->m->cfg;
-    int D = c->d_model, n_x = (int)model_x_cols(c), n_mix = (int)model_stream_mix_cols(c);
+    bool several = model_has_streams(e);
+    int D = c->d_model, n_x = several ? (int)model_x_cols(c) : D;
+    int n_mix = several ? (int)model_stream_mix_cols(c) : 0;
     if (!e->begins)
         model_move_emit(e, (struct at){from, from->x}, (struct at){to, to->x}, n_x, false);
     if (with_r || e->begins)

@@ -191,9 +191,16 @@ static sl_status load_index(struct model *m, int il, struct layer *l, sl_err *er
         {ROLE_INDEX_Q, (int64_t)c->n_index * c->d_index, c->q_lora, DEV_USE_LATENT, &l->index_q},
         {ROLE_INDEX_K, c->d_index, c->d_model, DEV_USE_LATENT, &l->index_k},
         {ROLE_INDEX_W, c->n_index, c->d_model, DEV_USE_EXACT, &l->index_w}};
+    const struct mat_row gate[] = {
+        {ROLE_INDEX_ENTRY_GATE, c->d_index, c->d_model, DEV_USE_LATENT, &l->index_entry.gate}};
+    const struct load_rows ape = {ROLE_INDEX_ENTRY_APE, c->index_pool, c->d_index};
     char name[LOAD_NAME];
     if (c->layer[il].index != ARCH_INDEX_OWN) return SL_OK;
     SL_TRY(matrices(m, il, mats, BASE_COUNT_OF(mats), err));
+    if (c->index_pool) {
+        SL_TRY(matrices(m, il, gate, 1, err));
+        SL_TRY(model_load_role_rows(m, il, &ape, &l->index_entry.ape, err));
+    }
     SL_TRY(model_load_role_vector(m, il, ROLE_INDEX_K_NORM, c->d_index, &l->index_norm, err));
     arch_tensor_name(&c->naming, ROLE_INDEX_K_NORM, il, "bias", name, sizeof name);
     return model_load_vector(m, name, ROLE_INDEX_K_NORM, c->d_index, &l->index_bias, err);

@@ -13,9 +13,14 @@
 
 #include "model/emit.h"
 
-/* The norms of both latents have this epsilon whatever rms_norm_eps says: the published code makes
- * them without naming one, and this is its default. */
+/* The norms of both latents have this epsilon whatever rms_norm_eps says, where a configuration has
+ * no other one: the published code makes them without naming one, and this is its default. */
 #define LATENT_EPS 1e-6f
+
+static float latent_eps(const struct arch_cfg *c)
+{
+    return c->latent_eps > 0 ? c->latent_eps : LATENT_EPS;
+}
 
 /* Materialising pays when at least crit = r * (nope + v) / (2r - nope - v) queries share a key. A
  * prompt in one chunk breaks even when it is a little longer than where it begins to be
@@ -35,9 +40,14 @@ static void inputs(struct emit *e, const struct layer *l, struct dev_matmul p)
 {
     const struct side *s = e->side;
     p.act = s->a_attn;
-    const dev_mat *w[] = {l->index_k, e->entries ? NULL : l->index_w};
-    float *y[] = {s->index_k, s->index_w};
-    for (int i = 0; i < 2 && w[i]; i++) {
+    const dev_mat *w[] = {l->index_k, l->index_entry.gate, e->entries ? NULL : l->index_w};
+    float *y[] = {s->index_k, s->entry[3], s->index_w};
+    for (int i = 0; i < BASE_COUNT_OF(w); i++) {
+        if (!w[i]) continue;
+        if (p.n_mat == DEV_MATMUL_MAX) {
+            model_op(e, DEV_OP_matmul)->u.matmul = p;
+            p = (struct dev_matmul){.act = p.act, .ranks = p.ranks, .room = p.room};
+        }
         p.whole |= 1u << p.n_mat;
         p.w[p.n_mat] = w[i];
         p.y[p.n_mat++] = y[i];
@@ -83,8 +93,8 @@ static void queries(struct emit *e, const struct layer *l)
                                .whole = 3,
                                .own = 1,
                                .room = s->whole});
-    EMIT(e, norm, .x = s->qa, .w = l->q_a_norm, .eps = LATENT_EPS, .n = c->q_lora, .act = s->a_q_a,
-         .y = row, .ranks = ranks, .all = {l->q_b, l->index_q});
+    EMIT(e, norm, .x = s->qa, .w = l->q_a_norm, .eps = latent_eps(c), .n = c->q_lora,
+         .act = s->a_q_a, .y = row, .ranks = ranks, .all = {l->q_b, l->index_q});
     model_tap_emit(e, MODEL_TAP_Q_B, row, c->q_lora, c->q_lora);
     EMIT(e, matmul, .act = s->a_q_a, .n_mat = l->index_q ? 2 : 1, .w = {l->q_b, l->index_q},
          .y = {s->q, l->index_q ? s->index_q : NULL});
@@ -119,21 +129,24 @@ void model_mla_emit(struct emit *e, const struct layer *l)
     enum model_part gated = l->is_moe ? MODEL_SHARED : MODEL_DENSE;
     bool sparse = model_index_is_sparse(e->m, e->layer);
     queries(e, l);
-    EMIT(e, norm, .x = s->k, .w = l->kv_a_norm, .eps = LATENT_EPS, .n = c->kv_lora, .ldx = row,
+    EMIT(e, norm, .x = s->k, .w = l->kv_a_norm, .eps = latent_eps(c), .n = c->kv_lora, .ldx = row,
          .ldy = row, .y = s->k);
     model_tap_emit(e, MODEL_TAP_KV_B, s->k, c->kv_lora, row);
     if (l->index_k) model_index_key(e, l);
     rotate(e, s, H);
     struct model_kv_place at = model_kv_here(e->m, e->layer);
+    bool pools = l->index_entry.gate != NULL;
     EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = s->k, .ldk = row,
-         .i = l->index_k ? s->index_k : NULL, .ldi = c->d_index);
+         .i = l->index_k && !pools ? s->index_k : NULL, .ldi = c->d_index);
+    if (pools) model_index_pool(e, l);
     if (e->entries) return;
     if (sparse) model_index_pick(e, l, at);
     EMIT(e, attn_mla, .group = at.group, .layer = at.layer, .n_head = H, .r = c->kv_lora,
          .nope = c->d_nope, .rope = c->d_rope, .v = c->d_v, .scale = (float)c->attn_scale,
          .w_kb = l->k_b, .w_vb = l->v_b, .q = s->q, .y = model_cols_of(e, s->y, s->y_cols),
-         .pick = sparse ? s->pick : NULL, .n_pick = sparse ? c->index_top : 0,
-         .n_mask = sparse ? model_mla_mask_until(c) : 0,
+         .pick = sparse ? s->pick : NULL,
+         .n_pick = sparse ? c->index_top / BASE_MAX(c->index_pool, 1) : 0,
+         .n_mask = sparse ? model_mla_mask_until(c) : 0, .every = sparse ? c->index_pool : 0,
          .next = {l->o, l->is_moe ? model_if_here(e, MODEL_ROUTER, l->router) : NULL,
                   model_if_here(e, gated, l->gate_up), model_if_here(e, gated, l->down)});
     if (l->head_gate) gate(e, l, s->y);

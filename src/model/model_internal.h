@@ -28,7 +28,7 @@ struct layer {
     dev_mat *k_b, *v_b;        /* MLA: stacks of H: [r, nope], [v, r] */
     dev_mat *head_gate;        /* [H, D], or NULL */
     /* queries, key and weights (MLA) of an indexer, or NULL; of the norm of its keys, and of its
-     * queries (GQA) or its bias (MLA), device f32 */
+     * queries (GQA) or its bias (MLA), device f32; of pools there is index_entry's gate and ape */
     dev_mat *index_q, *index_k, *index_w;
     float *index_norm, *index_bias, *index_q_norm;
     /* rows that are keys and values (q_a, q_b, kv_a, o too): of the groups of heads a stack; ones
@@ -468,12 +468,13 @@ sl_status model_ranks_open(struct model *m, sl_err *err) BASE_MUST_USE;
 int model_kv_group(const struct arch_cfg *c, int il);
 /* kv.c: where operators of layer il find its keys and values, in the cache of their device. */
 struct model_kv_place model_kv_here(const struct model *m, int il);
-/* The same of its entries. */
+/* The same of its entries; of what pools' entries are made of. */
 struct model_kv_place model_kv_entries_here(const struct model *m, int il);
+struct model_kv_place model_kv_raw_here(const struct model *m, int il);
 /* shape.c: one layer more, or with by -1 less, in the groups that it is in. */
 void model_kv_count(struct dev_kv_shape *s, const struct arch_cfg *c, int il, int by);
 /* What of a layer the cache has, and where: numbered among the layers that has() says are there. */
-enum model_kv_what { MODEL_KV_ROWS, MODEL_KV_ENTRIES, MODEL_N_KV };
+enum model_kv_what { MODEL_KV_ROWS, MODEL_KV_ENTRIES, MODEL_KV_RAW, MODEL_N_KV };
 typedef bool model_kv_has(const void *arg, int il);
 struct model_kv_place model_kv_at(const struct arch_cfg *c, int il, enum model_kv_what what,
                                   model_kv_has *has, const void *arg);

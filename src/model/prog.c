@@ -64,6 +64,7 @@ void model_pass_emit(struct emit *e, int pass)
 {
     int n_mtp = e->m->n_mtp;
     e->entries = pass > n_mtp;
+    e->one = pass > 0;
     if (pass)
         model_mtp_emit(e, (pass - 1) % n_mtp);
     else

@@ -52,7 +52,7 @@ sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err)
     bool apart = c->entry_theta > 0; /* layers with entries have their own, which are scaled */
     int n = c->n_rot / 2;
     void *p = NULL;
-    SL_TRY(mem_arena_array(&m->arena, 2 * (size_t)n, sizeof(float), &p, err));
+    SL_TRY(mem_arena_array(&m->arena, 2 * (size_t)n + 1, sizeof(float), &p, err));
     m->rope_freq = p;
     fill(c, c->rope_theta, !apart, m->rope_freq);
     if (apart) fill(c, c->entry_theta, true, m->entry_freq = m->rope_freq + n);

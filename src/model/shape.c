@@ -52,6 +52,12 @@ const int32_t *model_slots_here(const struct model *m, int il, int *n)
     return s->expert + s->begin;
 }
 
+/* Is there an indexer of pools in that layer? */
+static bool has_pools(const struct arch_cfg *c, int il)
+{
+    return c->index_pool && c->layer[il].index == ARCH_INDEX_OWN;
+}
+
 int model_kv_group(const struct arch_cfg *c, int il)
 {
     const struct arch_layer *l = &c->layer[il];
@@ -63,11 +69,14 @@ int model_kv_window(const struct arch_cfg *c, int il)
 {
     const struct arch_layer *l = &c->layer[il];
     int open = l->index == ARCH_INDEX_OWN ? 2 * l->ratio : l->ratio;
+    if (has_pools(c, il)) return 1; /* an open pool is in the block of the next position */
     return l->mixer == ARCH_CKV ? BASE_MAX(l->n_window, open) : l->n_window;
 }
 
-/* Where a layer's rows of positions are, or its entries: the part is that of a group whose layers
- * are not alike (dev_kv_part), else 0. False: it has none. */
+/* Where a layer's rows of positions are, or its entries, or what these are made of where that is
+ * not with the rows: the part is that of a group whose layers are not alike (dev_kv_part), else 0.
+ * Parts of MTP layers come after the others', whose places are the same then where MTP layers are
+ * not kept. False: it has none. */
 struct slot {
     int group, part;
 };
@@ -76,6 +85,13 @@ static bool slot_of(const struct arch_cfg *c, int il, enum model_kv_what what, s
     const struct arch_layer *l = &c->layer[il];
     bool ckv = l->mixer == ARCH_CKV, own = l->index == ARCH_INDEX_OWN;
     *out = (struct slot){model_kv_group(c, il), 0};
+    if (has_pools(c, il)) {
+        bool raw = what == MODEL_KV_RAW, apart = raw && !c->paged, mtp = il >= c->n_layer;
+        int n_part = apart ? 1 : c->paged ? 3 : 2, i = apart ? 0 : (int)what;
+        *out = (struct slot){apart ? DEV_KV_WINDOW : DEV_KV_PAGED, i + (mtp ? n_part : 0)};
+        return true;
+    }
+    if (what == MODEL_KV_RAW) return false;
     if (what == MODEL_KV_ENTRIES) {
         *out = (struct slot){DEV_KV_PAGED, !own};
         return ckv && l->ratio > 0;
@@ -88,10 +104,23 @@ static struct dev_kv_part part_like(const struct arch_cfg *c, int il, enum model
 {
     const struct arch_layer *l = &c->layer[il];
     bool own = l->index == ARCH_INDEX_OWN;
+    if (c->index_pool && what == MODEL_KV_RAW)
+        return (struct dev_kv_part){.every = 1, .d_raw = dev_compress_raw(c->d_index, false),
+                                    .bare = true};
+    if (c->index_pool && what == MODEL_KV_ENTRIES)
+        return (struct dev_kv_part){.every = c->index_pool, .d_i = c->d_index, .bare = true};
+    if (c->index_pool) return (struct dev_kv_part){.every = 1};
     if (what == MODEL_KV_ENTRIES)
-        return (struct dev_kv_part){0, l->ratio, own ? c->d_index : 0, 0};
+        return (struct dev_kv_part){.every = l->ratio, .d_i = own ? c->d_index : 0};
     int raw = l->ratio ? dev_compress_raw(c->d_head, own) : 0;
-    return (struct dev_kv_part){0, 1, 0, raw + (own ? dev_compress_raw(c->d_index, true) : 0)};
+    raw += own ? dev_compress_raw(c->d_index, true) : 0;
+    return (struct dev_kv_part){.every = 1, .d_raw = raw};
+}
+
+/* Are the layers of the groups that the layer is in not alike? */
+static bool in_parts(const struct arch_cfg *c, int il)
+{
+    return c->layer[il].mixer == ARCH_CKV || has_pools(c, il);
 }
 
 void model_kv_count(struct dev_kv_shape *s, const struct arch_cfg *c, int il, int by)
@@ -100,7 +129,7 @@ void model_kv_count(struct dev_kv_shape *s, const struct arch_cfg *c, int il, in
     for (int w = 0; w < MODEL_N_KV; w++) {
         if (!slot_of(c, il, (enum model_kv_what)w, &at)) continue;
         s->group[at.group].n_layer += by;
-        if (c->layer[il].mixer == ARCH_CKV) s->group[at.group].part[at.part].n_layer += by;
+        if (in_parts(c, il)) s->group[at.group].part[at.part].n_layer += by;
     }
 }
 
@@ -109,7 +138,7 @@ static void open_parts(struct dev_kv_shape *s, const struct arch_cfg *c)
 {
     struct slot at;
     for (int il = 0; il < c->n_layer + c->n_mtp; il++)
-        for (int w = 0; w < MODEL_N_KV && c->layer[il].mixer == ARCH_CKV; w++)
+        for (int w = 0; w < MODEL_N_KV && in_parts(c, il); w++)
             if (slot_of(c, il, (enum model_kv_what)w, &at))
                 s->group[at.group].part[at.part] = part_like(c, il, (enum model_kv_what)w);
     for (int g = 0; g < DEV_KV_GROUPS; g++) {
@@ -142,11 +171,12 @@ struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_
             g->n_head = d ? d->n_head_kv : c->n_head_kv;
             g->d_k = g->d_v = c->d_head;
         }
-        if (i == DEV_KV_PAGED && !ckv) g->d_i = c->d_index;
+        if (i == DEV_KV_PAGED && !ckv && !c->index_pool) g->d_i = c->d_index;
     }
     open_parts(&s, c);
     for (int i = 0; i < c->n_layer + c->n_mtp; i++) {
         s.n_group = BASE_MAX(s.n_group, model_kv_group(c, i) + 1);
+        if (has_pools(c, i) && !c->paged) s.n_group = BASE_MAX(s.n_group, DEV_KV_WINDOW + 1);
         if (!d || model_has_layer(c, d, i)) model_kv_count(&s, c, i, 1);
     }
     return s;

@@ -269,7 +269,11 @@ static void show_mla(struct shown *s, const struct dev_attn_mla *p)
     has(s, "values", p->w_vb);
     takes(s, p->pick, p->n_pick);
     whole(s, "picked", p->n_pick);
-    if (p->pick) SAY(s, "; from position %d on at %s", p->n_pick, NAME(s, p->pick));
+    whole(s, "tokens", p->every);
+    if (p->pick && p->every)
+        SAY(s, "; after %d windows of %d at %s", p->n_pick, p->every, NAME(s, p->pick));
+    else if (p->pick)
+        SAY(s, "; from position %d on at %s", p->n_pick, NAME(s, p->pick));
     whole(s, "cache_group", p->group);
     whole(s, "cache_layer", p->layer);
     whole(s, "heads", p->n_head);

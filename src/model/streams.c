@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A residual stream that is several (hyper-connections; DeepSeek-V4, GLM-5.3): x has n_stream rows
- * of a token. What a sub-layer has left in r goes into them before the next one takes its input,
- * and by numbers that were made then; so these are part of what is under way. */
+ * of a token, in MTP layers one. What a sub-layer has left in r goes into them before the next one
+ * takes its input, and by numbers that were made then; so these are part of what is under way. */
 #include "model/emit.h"
 #include "model/load.h"
 
@@ -15,9 +15,14 @@ int64_t model_stream_mix_cols(const struct arch_cfg *c)
     return (int64_t)c->n_stream * (1 + c->n_stream);
 }
 
+bool model_has_streams(const struct emit *e)
+{
+    return e->m->cfg.n_stream && !e->one;
+}
+
 float *model_begin_row(const struct emit *e, const struct side *s)
 {
-    return e->m->cfg.n_stream ? s->r : s->x;
+    return model_has_streams(e) ? s->r : s->x;
 }
 
 static struct dev_streams op_of(struct emit *e, bool has_r)
@@ -41,7 +46,7 @@ static struct dev_streams op_of(struct emit *e, bool has_r)
 float *model_streams_emit(struct emit *e, const struct stream_in *in, struct left *left)
 {
     struct dev_streams p;
-    if (!e->m->cfg.n_stream) return e->side->x;
+    if (!model_has_streams(e)) return e->side->x;
     p = op_of(e, left->r != NULL);
     p.fn = in->fn;
     p.base = in->base;
@@ -80,7 +85,7 @@ sl_status model_load_streams(struct model *m, int il, struct layer *l, sl_err *e
         {ROLE_HC_FFN_FN, ROLE_HC_FFN_BASE, ROLE_HC_FFN_SCALE}};
     const struct arch_cfg *c = &m->cfg;
     int n = dev_streams_rows(c->n_stream, false);
-    for (int i = 0; i < 2 && c->n_stream; i++) {
+    for (int i = 0; i < 2 && c->n_stream && il < c->n_layer; i++) {
         struct stream_in *s = &l->streams[i];
         char fn[LOAD_NAME];
         arch_tensor_name(&c->naming, role[i][0], il, "weight", fn, sizeof fn);

@@ -174,6 +174,7 @@ void plan_model_from_arch(struct plan_model *m, const struct arch_cfg *c)
     m->q_lora = c->q_lora, m->kv_lora = c->kv_lora;
     m->nope = c->d_nope, m->rope = c->d_rope, m->v_dim = c->d_v;
     m->index_heads = c->n_index, m->index_dim = c->d_index, m->index_topk = c->index_top;
+    m->index_pool = c->index_pool;
     if (c->o_groups) m->attn = PLAN_ATTN_V4;
     m->n_stream = c->n_stream, m->stream_mean = c->stream_mean;
     m->o_groups = c->o_groups, m->o_lora = c->o_lora, m->n_c4 = m->n_c128 = 0;

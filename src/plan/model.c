@@ -19,7 +19,7 @@ static double index_params(const struct plan_model *m)
     double D = m->hidden, d = m->index_dim;
     if (m->index_topk <= 0) return 0;
     if (m->attn == PLAN_ATTN_GQA) return D * d;
-    return m->q_lora * m->index_heads * d + D * d + D * m->index_heads;
+    return m->q_lora * m->index_heads * d + (m->index_pool ? 2 : 1) * D * d + D * m->index_heads;
 }
 
 static double lin_key(const struct plan_model *m)
@@ -56,7 +56,7 @@ static void mla_params(const struct plan_model *m, double *split, double *repl)
     } else {
         *split += D * H * qd;
     }
-    each += index_params(m) * plan_index_layers(m) / m->layers;
+    each += index_params(m) * fmin(1, plan_index_layers(m) / (m->layers - lin_layers(m)));
     *repl += each * (1 - lin);
     if (lin > 0) *split = *split * (1 - lin) + lin_params(m) * lin;
 }
@@ -253,6 +253,7 @@ double plan_kv_bytes(const struct plan_model *m, double ctx, double bits, int tp
     double b = bits / 8, L = m->layers;
     if (m->attn == PLAN_ATTN_MLA) {
         double index = m->index_topk > 0 ? m->index_dim : 0, lin = lin_layers(m);
+        if (m->index_pool > 1) index /= 2; /* a page of 32 tokens has room for 16 */
         return (L - lin) * ctx * (m->kv_lora + m->rope + index) * b + lin * head_states(m, 1);
     }
     if (m->attn == PLAN_ATTN_V4) {

@@ -201,7 +201,7 @@ static double kv_read(const struct plan_model *m, double ctx, double bits, int t
 {
     double b = bits / 8, L = m->layers;
     if (m->attn == PLAN_ATTN_MLA && m->index_topk > 0)
-        return L * fmin(ctx, q * m->index_topk) * (m->kv_lora + m->rope) * b;
+        return (L - m->n_lin) * fmin(ctx, q * m->index_topk) * (m->kv_lora + m->rope) * b;
     if (m->attn == PLAN_ATTN_V4) {
         double win = fmin(ctx, m->window);
         return b * m->head_dim *
@@ -218,7 +218,7 @@ static double kv_read(const struct plan_model *m, double ctx, double bits, int t
 static double index_keys(const struct plan_model *m, double ctx)
 {
     if (m->attn == PLAN_ATTN_V4) return m->n_c4 * ctx / 4;
-    return m->index_topk > 0 ? plan_index_layers(m) * ctx : 0;
+    return m->index_topk > 0 ? plan_index_layers(m) * ctx / fmax(1, m->index_pool) : 0;
 }
 
 /* Attention products of one query token against ctx cached tokens, all layers, absorbed form,
@@ -468,7 +468,9 @@ double plan_prompt_flop(const struct plan_model *m, double n, double past)
         double f = 2 * H * (m->nope + m->rope + m->v_dim);
         if (m->index_topk <= 0) return (L - m->n_lin) * f * pairs;
         double kept = fmin(pairs, n * m->index_topk);
-        return L * f * kept + plan_index_layers(m) * 2.0 * m->index_heads * m->index_dim * pairs;
+        double keys = pairs / fmax(1, m->index_pool);
+        return (L - m->n_lin) * f * kept +
+               plan_index_layers(m) * 2.0 * m->index_heads * m->index_dim * keys;
     }
     if (m->attn == PLAN_ATTN_V4) {
         double mean = past + n / 2;

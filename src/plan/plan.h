@@ -51,6 +51,7 @@ struct plan_model {
     bool shared_gate;             /* a row more beside the shared experts */
     /* sparse indexer (V3.2, GLM-5, V4; GQA: MiniMax-M3); 0 none. index_topk: in positions */
     int index_heads, index_dim, index_topk;
+    int index_pool; /* MLA: positions that have one key of it (GLM-5.3); 0 = each its own */
     int n_index; /* layers with an indexer of their own, of all that keep its keys; 0 = all. Of
                     GQA the others see everything */
     int n_c4, n_c128, window; /* V4: layers compressed 4 and 128 times, window length */

@@ -107,7 +107,8 @@ static const char *target_of(const struct quant_plan *p, int c)
     bool kda = p->has_cfg && p->cfg.kda;
     bool delta = p->has_cfg && p->cfg.n_delta_k && !kda && delta_target[c];
     if (kda && p->cfg.kda_whole) return c == QUANT_CLASS_ATTN ? ling_attn : class_target[c];
-    if (kda && c == QUANT_CLASS_FFN) return kda_ffn;
+    bool moe = kda && strstr(arch_role_name(&p->naming[IO_HF], ROLE_GATE_SHEXP), "block_sparse");
+    if (moe && c == QUANT_CLASS_FFN) return kda_ffn;
     return delta ? delta_target[c] : class_target[c];
 }
 

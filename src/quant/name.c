@@ -145,6 +145,10 @@ bool quant_input_of(const struct arch_cfg *c, const struct arch_name *id, enum q
     case ROLE_HEAD_GATE:
     case ROLE_KDA_F_A:
     case ROLE_KDA_G_A:
+    case ROLE_ENTRY_KV:
+    case ROLE_ENTRY_GATE:
+    case ROLE_INDEX_ENTRY_KV:
+    case ROLE_INDEX_ENTRY_GATE:
         *in = QUANT_IN_ATTN;
         return true;
     case ROLE_Q_B:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MTP layers of DeepSeek-V3, V3.2, GLM-4.5, Qwen3-Next and Ling-3.0, written out: no code
-shared with the engine or with transformers.
+"""The MTP layers of DeepSeek-V3, V3.2, GLM-4.5, GLM-5.3, Qwen3-Next and Ling-3.0, written out: no
+code shared with the engine or with transformers.
 
   h'[i]    = eh_proj [ enorm(emb(t[i+1])) ; hnorm(h[i]) ]
              with h = hidden after the main model's final norm
@@ -24,6 +24,8 @@ def rms(x, w, eps):
 def yarn(c):
     """(frequencies of the pairs, factor on the softmax scale)"""
     d, rp = c["qk_rope_head_dim"], c.get("rope_scaling")
+    if not d:  # nothing is rotated
+        return torch.zeros(0, dtype=torch.float64), 1
     base = c["rope_theta"] if "rope_theta" in c else c["rope_parameters"]["rope_theta"]
     f = torch.tensor([base ** (-2 * i / d) for i in range(d // 2)], dtype=torch.float64)
     if rp is None:
@@ -79,10 +81,11 @@ def attention(c, w, x):
     h, nope, v = c["num_attention_heads"], c["qk_nope_head_dim"], c["v_head_dim"]
     rope, r, T = c["qk_rope_head_dim"], c["kv_lora_rank"], len(x)
     mul, ang = yarn(c)[1], angles(c, T)
-    latent = rms(x @ w["q_a_proj"].T, w["q_a_layernorm"], 1e-6)
+    eps = c["rms_norm_eps"] if "index_kpool" in c else 1e-6
+    latent = rms(x @ w["q_a_proj"].T, w["q_a_layernorm"], eps)
     q = (latent @ w["q_b_proj"].T).view(T, h, nope + rope)
     kv = x @ w["kv_a_proj_with_mqa"].T
-    lat = rms(kv[:, :r], w["kv_a_layernorm"], 1e-6) @ w["kv_b_proj"].T
+    lat = rms(kv[:, :r], w["kv_a_layernorm"], eps) @ w["kv_b_proj"].T
     lat = lat.view(T, h, nope + v)
     key_r = rotate(kv[:, None, r:], ang)
     s = torch.einsum("ihd,jhd->hij", q[..., :nope], lat[..., :nope])
@@ -100,13 +103,14 @@ def attention(c, w, x):
     return y.reshape(T, h * v) @ w["o_proj"].T
 
 
-def mlp(w, p, x):
-    g = x @ w[p + "gate_proj"].T
-    return (g * torch.sigmoid(g) * (x @ w[p + "up_proj"].T)) @ w[p + "down_proj"].T
+def mlp(w, p, x, limit=math.inf):
+    g, u = (x @ w[p + "gate_proj"].T).clamp(max=limit), x @ w[p + "up_proj"].T
+    return (g * torch.sigmoid(g) * u.clamp(-limit, limit)) @ w[p + "down_proj"].T
 
 
 def experts(c, w, x):
-    out = mlp(w, "shared_experts.", x)
+    limit = c["swiglu_limit"] if "index_kpool" in c else math.inf
+    out = mlp(w, "shared_experts.", x, limit)
     E, G = c["n_routed_experts"], c["n_group"]
     for t in range(len(x)):
         s = torch.sigmoid(w["gate"] @ x[t])
@@ -118,7 +122,7 @@ def experts(c, w, x):
         total = sum(s[e] for e in pick)
         for e in pick:
             k = c["routed_scaling_factor"] * s[e] / (total if c["norm_topk_prob"] else 1)
-            out[t] = out[t] + k * mlp(w, f"experts.{e}.", x[t:t + 1])[0]
+            out[t] = out[t] + k * mlp(w, f"experts.{e}.", x[t:t + 1], limit)[0]
     return out
 
 

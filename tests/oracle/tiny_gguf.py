@@ -9,9 +9,9 @@ import numpy as np
 import gguf
 from gguf import GGMLQuantizationType as Q
 
-from tiny_hf import (blocks_of, d_expert, has_delta, has_router_bias, head_dim, is_ling, is_m3,
-                     is_moe, layer_name, less_one, moe_names, n_expert, router_name, text_config,
-                     usual)
+from tiny_hf import (blocks_of, d_expert, has_delta, has_router_bias, head_dim, is_glm5, is_ling,
+                     is_m3, is_moe, layer_name, less_one, moe_names, n_expert, router_name,
+                     text_config, usual)
 import tiny_v4
 from tiny_specs import GGUF_ARCH, PERMUTED
 
@@ -203,6 +203,12 @@ def plan(c, w, legacy, n_layer):
             same(f"{p}indexer.{b}.weight", f"{hf}self_attn.indexer.{a}.weight")
         for part in ("weight", "bias"):
             same(f"{p}indexer.k_norm.{part}", f"{hf}self_attn.indexer.k_norm.{part}")
+        for a in ("gate", "ape"):
+            same(f"{p}indexer_compressor_{a}.weight",
+                 f"{hf}self_attn.indexer.index_kpool_compress_{a}")
+        for a in ("attn", "ffn"):
+            for b in ("fn", "base", "scale"):
+                same(f"{p}hc_{a}_{b}.weight", f"{hf}hc_{a}_{b}")
         for a, b in BLOCKS.items():
             same(f"{p}indexer.{b}.weight", f"{hf}self_attn.index_{a}.weight")
         same(p + "attn_sinks.weight", hf + "self_attn.sinks")
@@ -299,6 +305,20 @@ def ling_keys(wr, c, n_layer):
         wr.add_array(f"{p}swiglu_clamp_{name}", v + [0.0] * (n_layer - len(v)))
 
 
+def glm5_keys(wr, c, n_layer):
+    p = GGUF_ARCH[c["model_type"]] + "."
+    wr.add_layer_norm_eps(1e-6)
+    if c["linear_lower_bound"] is not None:
+        wr.add_float32(p + "kda.gate_lower_bound", c["linear_lower_bound"])
+    wr.add_uint32(p + "attention.indexer.kpool", c["index_kpool"])
+    wr.add_bool(p + "attention.indexer.kpool_select_tail", True)
+    wr.add_uint32(p + "hyper_connection.count", c["hc_mult"])
+    wr.add_uint32(p + "hyper_connection.sinkhorn_iterations", c["hc_sinkhorn_iters"])
+    wr.add_float32(p + "hyper_connection.epsilon", c["hc_eps"])
+    for name in ("exp", "shexp"):
+        wr.add_array(f"{p}swiglu_clamp_{name}", [float(c["swiglu_limit"])] * n_layer)
+
+
 def keys(wr, c, name, legacy, n_layer, n_mtp):
     wr.add_name(name)
     wr.add_block_count(n_layer)
@@ -369,6 +389,8 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
         m3_keys(wr, c)
     if is_ling(c):
         ling_keys(wr, c, n_layer)
+    if is_glm5(c):
+        glm5_keys(wr, c, n_layer)
     if n_expert(c):
         wr.add_expert_count(n_expert(c))
         wr.add_expert_used_count(c["num_experts_per_tok"])

@@ -2,6 +2,7 @@
 """Random weights of a spec by checkpoint name, and Hugging Face folders of them."""
 import json
 import os
+import types
 import zlib
 
 import numpy as np
@@ -22,8 +23,22 @@ def is_ling(c):
     return c["model_type"] == "bailing_hybrid"
 
 
+def is_glm5(c):
+    return c["model_type"] == "glm5_next_text"
+
+
 def usual(c):
-    """Kimi-Linear's and Ling's configurations in the words of others."""
+    """Kimi-Linear's, Ling's and GLM-5.3's configurations in the words of others."""
+    if is_glm5(c):
+        c, part = dict(c), c.get("linear_attn_config", {})
+        for own, name in (("num_heads", "linear_num_heads"), ("head_dim", "linear_head_dim"),
+                          ("short_conv_kernel_size", "linear_conv_kernel_dim"),
+                          ("gate_lower_bound", "linear_lower_bound")):
+            if own in part:
+                c[name] = part[own]
+        c["layer_types"] = [t if t == "linear_attention" else "full_attention"
+                            for t in c["layer_types"]]
+        return c
     if is_ling(c):
         c = dict(c)
         c.setdefault("linear_num_heads", c["num_attention_heads"])
@@ -119,7 +134,7 @@ def less_one(c):
 def has_index(c, i):
     """Has the layer a lightning indexer of its own?"""
     types = c.get("indexer_types") or []
-    return "index_topk" in c and (i >= len(types) or types[i] == "full")
+    return "index_topk" in c and not is_kda(c, i) and (i >= len(types) or types[i] == "full")
 
 
 def layer_name(c, i):
@@ -241,7 +256,7 @@ def weights(name, spec):
         f32 = torch.float32 if is_f32(spec, "A_log") else dt
         vec(p + "dt_bias", n * d, 0.0, 1.0, f32)
         out[p + "A_log"] = (5 * torch.rand(1, 1, n, 1, generator=g) - 4).to(f32).float()
-        if is_ling(c):
+        if is_ling(c) or is_glm5(c):
             out[p + "A_log"] = out[p + "A_log"].flatten()
         vec(p + "o_norm.weight", d)
         mat(p + "o_proj.weight", D, n * d, 1.5)
@@ -271,6 +286,15 @@ def weights(name, spec):
         vec(p + "k_norm.weight", d)
         vec(p + "k_norm.bias", d, 0.0, 0.2)
         mat(p + "weights_proj.weight", n, D)
+        if "index_kpool" in c:
+            mat(p + "index_kpool_compress_gate", d, D, 1.5)
+            mat(p + "index_kpool_compress_ape", c["index_kpool"], d, c["index_kpool"]**0.5)
+
+    def streams(p):
+        n = (2 + c["hc_mult"]) * c["hc_mult"]
+        mat(p + "_fn", n, c["hc_mult"] * D, 2.0)
+        vec(p + "_base", n, 0.0, 0.7, torch.float32)
+        vec(p + "_scale", 3, 0.7, 0.3, torch.float32)
 
     def block_indexer(p):
         n, d = blocks_of(c)[:2]
@@ -283,6 +307,9 @@ def weights(name, spec):
         p = layer_name(c, i)
         vec(p + "input_layernorm.weight", D, 1.0 - less)
         vec(p + "post_attention_layernorm.weight", D, 1.0 - less)
+        if is_glm5(c) and i < c["num_hidden_layers"]:
+            streams(p + "hc_attn")
+            streams(p + "hc_ffn")
         if is_delta(c, i):
             attn_delta(p + "linear_attn.")
         elif is_kda(c, i):
@@ -338,7 +365,7 @@ def weights(name, spec):
         vec(p + "hnorm.weight", D)
         mat(p + "eh_proj.weight", D, 2 * D)
         vec(p + "shared_head.norm.weight", D)
-        if is_ling(c):  # which has the model's embedding and head
+        if is_ling(c) or is_glm5(c):  # which have the model's embedding and head
             continue
         out[p + "embed_tokens.weight"] = out["model.embed_tokens.weight"]
         out[p + "shared_head.head.weight"] = out["lm_head.weight"]
@@ -346,7 +373,8 @@ def weights(name, spec):
 
 
 def is_fp8(n):
-    keep = ("norm", "mlp.gate.", "moe.gate.", "embed_tokens", "lm_head", "eh_proj", "shared_head")
+    keep = ("norm", "mlp.gate.", "moe.gate.", "embed_tokens", "lm_head", "eh_proj", "shared_head",
+            "conv1d")
     return n.endswith(".weight") and not any(k in n for k in keep)
 
 
@@ -568,10 +596,22 @@ def put_limits(model, c):
                 m.forward = make(m, c[key][i])
 
 
+class Headed(torch.nn.Module):
+    """A text model of which transformers has no class with a head."""
+
+    def __init__(self, body, head):
+        super().__init__()
+        self.model, self.lm_head = body, torch.nn.Linear(*head.T.shape, bias=False)
+        self.lm_head.weight.data = head.to(next(body.parameters()).dtype)
+
+    def forward(self, ids, **_):
+        return types.SimpleNamespace(logits=self.lm_head(self.model(ids).last_hidden_state))
+
+
 def reference(spec, value, work, seqs, dtype=torch.float32, watch=None):
     """Logits [T, V] of each sequence, from transformers: eager attention, weights as given.
     watch(model): called before it runs."""
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModel, AutoModelForCausalLM
     plain = dict(text_config(spec["config"]))
     plain["model_type"] = spec.get("as_type", plain["model_type"])
     plain.pop("quantization_config", None)
@@ -585,10 +625,13 @@ def reference(spec, value, work, seqs, dtype=torch.float32, watch=None):
     keep = {n: t for n, t in value.items()
             if not n.startswith("mtp.")
             and (not n.startswith("model.layers.") or int(n.split(".")[2]) < last)}
+    head = keep.pop("lm_head.weight") if is_glm5(plain) else None
     write_folder(work, dict(config=plain, dtype="F32"), m3_modules(keep) if is_m3(plain) else keep)
-    model, info = AutoModelForCausalLM.from_pretrained(
+    model, info = (AutoModelForCausalLM if head is None else AutoModel).from_pretrained(
         work, dtype=dtype, attn_implementation="eager", experts_implementation="eager",
         output_loading_info=True)
+    if head is not None:
+        model = Headed(model, head)
     model.eval()
     bad = {k: v for k, v in info.items() if v}
     assert not bad, bad

@@ -35,7 +35,8 @@ GGUF_ARCH = {
     "minimax_m3_vl_text": "minimax-m3",
     "kimi_linear": "kimi-linear",
     "bailing_hybrid": "bailingmoe3",
-    "deepseek_v4": "deepseek4"
+    "deepseek_v4": "deepseek4",
+    "glm5_next_text": "glm5-next"
 }
 PERMUTED = ("llama", "mistral")
 
@@ -84,6 +85,19 @@ def glm_lite(**kw):
     return base("Glm4MoeLiteForCausalLM", "glm4_moe_lite", attention_bias=False,
                 n_shared_experts=1, n_group=1, topk_group=1, norm_topk_prob=True,
                 topk_method="noaux_tc", num_nextn_predict_layers=0, rms_norm_eps=1e-5, **kw)
+
+
+def glm5(**kw):
+    """Sequences go on after as many pools as a token sees; limits that bite."""
+    c = dict(hidden_size=64, intermediate_size=72, num_attention_heads=4, num_key_value_heads=4,
+             kv_lora_rank=40, q_lora_rank=48, qk_nope_head_dim=32, qk_rope_head_dim=0,
+             v_head_dim=24, moe_intermediate_size=16, n_routed_experts=10, num_experts_per_tok=3,
+             n_shared_experts=1, routed_scaling_factor=2.5, scoring_func="sigmoid",
+             topk_method="noaux_tc", norm_topk_prob=True, n_group=1, topk_group=1,
+             swiglu_limit=1.5, index_n_heads=4, index_head_dim=24, index_topk=24, index_kpool=4,
+             index_kpool_always_select_tail=True, hc_mult=4, hc_eps=1e-6, hc_sinkhorn_iters=20,
+             pad_token_id=2, rms_norm_eps=1e-5, dtype="bfloat16")
+    return base("Glm5NextTextModel", "glm5_next_text", **dict(c, **kw))
 
 
 def minimax(**kw):
@@ -609,6 +623,40 @@ SPECS = {
                          quantization_config=dict(
                              quant_method="fp8", fmt="e4m3", scale_fmt="ue8m0",
                              activation_scheme="dynamic", weight_block_size=[128, 128]))),
+    # pools that an indexer chooses beside bounded decays, several streams, an MTP layer with one,
+    # as it is published: nested, beside a tower
+    "glm5_next": dict(
+        dtype="BF16", tok="llama-bpe", shards=2, gguf=["plain"], mid=150, mtp=1, ids=1,
+        beside=VISUAL, inner="model.language_model.",
+        f32=("A_log", "dt_bias", "_base", "_scale"),
+        config=dict(
+            architectures=["Glm5NextForConditionalGeneration"], model_type="glm5_next",
+            image_token_id=310, video_token_id=311, tie_word_embeddings=False,
+            vision_config=dict(model_type="glm5_next_vision", hidden_size=8, depth=1),
+            text_config=glm5(
+                num_hidden_layers=4, head_dim=0, attention_bias=False, mla_use_nope=True, mhc=True,
+                first_k_dense_replace=1,
+                index_kpool_compress=True, indexer_rope_interleave=True, qk_head_dim=32,
+                index_share_for_mtp_iteration=True, moe_router_dtype="float32",
+                layer_types=["linear_attention", "deepseek_sparse_attention"] * 2,
+                mlp_layer_types=["dense"] + ["sparse"] * 3, indexer_types=["full"] * 4,
+                num_nextn_predict_layers=1,
+                linear_attn_config=dict(num_heads=4, head_dim=24, short_conv_kernel_size=4,
+                                        gate_lower_bound=-5.0, kda_layers=[0, 2],
+                                        full_attn_layers=[1, 3])))),
+    # the same in transformers' words: decays without a bound, more heads of them, other pools, a
+    # layer with a state at the end, weights as FP8
+    "glm5_next_fp8": dict(
+        dtype="BF16", tok="llama-bpe", fp8=True, gguf=[], mid=150,
+        f32=("A_log", "dt_bias", "_base", "_scale"),
+        config=glm5(
+            num_hidden_layers=3, hidden_size=136, linear_num_heads=6, linear_head_dim=16,
+            linear_conv_kernel_dim=3, linear_lower_bound=None, index_topk=32, index_kpool=16,
+            layer_types=["indexed_attention", "indexed_attention", "linear_attention"],
+            mlp_layer_types=["sparse", "dense", "sparse"], hc_mult=2, n_shared_experts=2,
+            moe_intermediate_size=40,
+            quantization_config=dict(quant_method="fp8", fmt="e4m3", weight_block_size=[128, 128],
+                                     activation_scheme="dynamic"))),
     # all kinds of layers, in its makers' words
     "deepseek_v4": dict(
         dtype="BF16", tok="deepseek-v3", shards=2, gguf=["plain"], mid=280,

@@ -107,8 +107,8 @@ static void make(struct cpu *c, void *arg, int t, int worker)
     int n = rows_of(j, seq, w, row);
     for (int i = 0; i < p->d; i += PIECE)
         sum_piece(c, j, row, n, (const int[]){i, BASE_MIN(PIECE, p->d - i)}, &m);
-    c->k.rmsnorm_f32(m.y, m.y, p->norm, p->d, p->eps);
-    rotate(c, p, w * p->every, &m);
+    if (p->norm) c->k.rmsnorm_f32(m.y, m.y, p->norm, p->d, p->eps);
+    if (p->n_rot) rotate(c, p, w * p->every, &m);
     struct cpu_entry at = dev_cpu_entry_at(j->kv, p->layer, j->b, seq, w);
     if (p->index)
         c->k.put_k(j->kv->t, at.page + dev_cpu_part(j->kv, p->layer)->index_at +

@@ -24,7 +24,7 @@ static void layout_parts(const struct dev_kv_group *g, struct cpu_kv *kv)
         p->d_i = of->d_i;
         p->d_raw = of->d_raw;
         p->at = kv->blk_bytes;
-        p->index_at = size_round(kv->row_bytes * n_row, 64);
+        p->index_at = of->bare ? 0 : size_round(kv->row_bytes * n_row, 64);
         p->raw_at = p->index_at;
         if (p->d_i) p->raw_at += vec_k_group_bytes(kv->t, p->d_i) * n_group;
         p->page_bytes = size_round(p->raw_at + sizeof(float) * (size_t)p->d_raw * blk, 64);

@@ -33,6 +33,7 @@ static const char *mla_lacks(const struct cpu *c, const struct dev_attn_mla *p)
     const struct dev_shapes *w = &c->most;
     if (p->r > w->mla_r || p->nope > w->mla_nope || p->rope > w->mla_rope || p->v > w->mla_v)
         return "wider heads or latents than were reserved";
+    if (p->every < 0 || (p->pick && p->n_pick < 1)) return "a choice of no positions";
     return p->n_head > w->n_head ? "more heads than were reserved" : NULL;
 }
 

@@ -40,7 +40,7 @@ int dev_cpu_mla_rows(const struct cpu *c, const struct cpu_span_job *j, const st
     const struct mla *a = j->op;
     const int32_t *pick = dev_cpu_mla_unit_pick(c, j, u), *tok = c->mla.tok_list + u->tok0;
     size_t n_bytes = a->kv->row_bytes;
-    int to = 0;
+    int to = 0, pos = j->b->pos[tok[0]];
     for (int i = 0; i < u->n_tok; i++) {
         int n = dev_cpu_clamp_span(dev_cpu_mla_seen(a->p, j->b, tok[i]) - p0);
         for (int h = 0; h < u->n_head; h++)
@@ -48,9 +48,11 @@ int dev_cpu_mla_rows(const struct cpu *c, const struct cpu_span_job *j, const st
         to = BASE_MAX(to, n);
     }
     for (int i = 0; pick && i < to; i++) {
-        if (i + PICK_AHEAD < to) fetch_row(a, j->b, u->seq, pick[p0 + i + PICK_AHEAD]);
-        memcpy((uint8_t *)mem + (size_t)i * n_bytes,
-               dev_cpu_mla_row_at(a, j->b, u->seq, pick[p0 + i]), n_bytes);
+        int at = dev_cpu_mla_picked(a->p, pick, pos, p0 + i);
+        if (i + PICK_AHEAD < to)
+            fetch_row(a, j->b, u->seq, dev_cpu_mla_picked(a->p, pick, pos, p0 + i + PICK_AHEAD));
+        memcpy((uint8_t *)mem + (size_t)i * n_bytes, dev_cpu_mla_row_at(a, j->b, u->seq, at),
+               n_bytes);
     }
     return to;
 }
@@ -356,17 +358,17 @@ void dev_cpu_mla_mask(const struct mla_job *j, const struct mla_tile *t, float *
     const struct dev_attn_mla *p = j->a.p;
     memset(none, 0, (size_t)t->n_tok);
     for (int i = 0; i < t->n_tok && p->pick; i++) {
-        const int32_t *pick = dev_cpu_mla_pick(p, j->b, t->tok[i]), *end;
-        int at = 0, hi = t->hi[i];
+        const int32_t *pick = dev_cpu_mla_pick(p, j->b, t->tok[i]);
+        int at = 0, hi = t->hi[i], k = 0, pos = j->b->pos[t->tok[i]];
+        int end = dev_cpu_mla_seen(p, j->b, t->tok[i]);
         if (!pick || !hi) continue;
-        end = pick + p->n_pick;
-        for (int n = p->n_pick; n > 0; n /= 2) /* the first that is not before the span */
-            while (pick + n <= end && pick[n - 1] < t->p0)
-                pick += n;
-        none[i] = pick == end || *pick >= t->p0 + hi;
+        for (int n = end; n > 0; n /= 2) /* the first that is not before the span */
+            while (k + n <= end && dev_cpu_mla_picked(p, pick, pos, k + n - 1) < t->p0)
+                k += n;
+        none[i] = k == end || dev_cpu_mla_picked(p, pick, pos, k) >= t->p0 + hi;
         for (; !none[i] && at < hi; at++) {
-            if (pick < end && *pick == t->p0 + at)
-                pick++;
+            if (k < end && dev_cpu_mla_picked(p, pick, pos, k) == t->p0 + at)
+                k++;
             else
                 s[(int64_t)at * t->ld + i] = -INFINITY;
         }
@@ -522,7 +524,8 @@ void dev_cpu_mla_init(struct mla *a, const struct dev_attn_mla *p, const struct 
 static bool is_made(const struct cpu *c, const struct dev_attn_mla *p, const struct dev_step *b,
                     int t)
 {
-    return c->expand[t] && !(p->pick && b->pos[t] >= BASE_MAX(p->n_pick, p->n_mask));
+    bool some = dev_cpu_mla_pick(p, b, t) != NULL;
+    return c->expand[t] && !(some && b->pos[t] >= p->n_mask);
 }
 
 void dev_cpu_attn_mla(dev *d, const struct dev_step *b, const struct dev_attn_mla *p)

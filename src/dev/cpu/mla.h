@@ -71,17 +71,27 @@ void dev_cpu_abs_i16_span(struct cpu *c, const struct cpu_span_job *j, const str
                           const int where[2], float *mem, struct cpu_part out);
 size_t dev_cpu_abs_i16_floats(int r, int rope);
 
-/* The positions that token t sees; NULL: all up to its own. */
+/* The positions, or windows of them, that token t sees; NULL: all up to its own. */
 static inline const int32_t *dev_cpu_mla_pick(const struct dev_attn_mla *p,
                                               const struct dev_step *b, int64_t t)
 {
-    return p->pick && b->pos[t] >= p->n_pick ? p->pick + t * p->n_pick : NULL;
+    int every = BASE_MAX(p->every, 1);
+    return p->pick && (b->pos[t] + 1) / every > p->n_pick ? p->pick + t * p->n_pick : NULL;
 }
-/* How many these are. */
+/* How many positions these are. */
 static inline int dev_cpu_mla_seen(const struct dev_attn_mla *p, const struct dev_step *b,
                                    int64_t t)
 {
-    return dev_cpu_mla_pick(p, b, t) ? p->n_pick : b->pos[t] + 1;
+    int n = b->pos[t] + 1, every = BASE_MAX(p->every, 1);
+    return dev_cpu_mla_pick(p, b, t) ? p->n_pick * every + n % every : n;
+}
+/* Number i of them, of the token at position pos: those of windows, then what is after the last
+ * whole one. */
+static inline int dev_cpu_mla_picked(const struct dev_attn_mla *p, const int32_t *pick, int pos,
+                                     int i)
+{
+    int every = BASE_MAX(p->every, 1), w = i / every;
+    return (w < p->n_pick ? pick[w] : (pos + 1) / every) * every + i % every;
 }
 /* Those of a unit of the absorbed form, which is one token where there are any. */
 static inline const int32_t *dev_cpu_mla_unit_pick(const struct cpu *c,

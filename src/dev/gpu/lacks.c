@@ -28,6 +28,7 @@ static const char *mla_lacks(const struct gpu *c, const struct dev_attn_mla *p)
         return "latents wider than 512: --place attn=cpu runs them";
     if (p->nope + p->rope > GPU_LATENT_MAX + 128 || p->v > GPU_LATENT_MAX)
         return "heads over latents wider than 512: --place attn=cpu runs them";
+    if (p->pick) return "positions that an indexer chooses: --place attn=cpu sees them";
     if (p->n_head != c->most.n_head) return "layers of different numbers of heads";
     return p->r > c->most.mla_r || p->v > c->most.mla_v ? "wider latents than were reserved" : NULL;
 }
