@@ -90,6 +90,7 @@ void check_mla(void);
 void check_index(void);
 void check_blocks(void);
 void check_ckv(void);
+void check_pools(void);
 void check_bits(void);
 void check_prog(void);
 void check_slots(void);

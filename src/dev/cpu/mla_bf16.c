@@ -416,7 +416,7 @@ static void make_span(const struct mla_job *j, int seq, int p0, const int range[
         kn->attn_dot_bf16(&mm);
         kn->attn_rows_bf16(m->t, nope, k, p->nope, key, kd);
         for (int i = 0; i < k; i++) {
-            key[(int64_t)(i + 1) * kd - 1] = 0;
+            if (kd > p->nope + p->rope) key[(int64_t)(i + 1) * kd - 1] = 0;
             memcpy(key + (int64_t)i * kd + p->nope, x + i * ld + p->r, 2 * (size_t)p->rope);
         }
         mm.b = m->wv;
