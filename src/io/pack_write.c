@@ -241,10 +241,9 @@ static void put_values(struct str *s, const struct tensor *t)
  * of experts; and biases, of which each expert has one. */
 static bool is_table(const char *name)
 {
-    static const char *const tail[] = {".bias",      "conv1d.weight",  "_fn",
-                                       "_fn.weight", ".fn",            ".ape",
-                                       "_ape.weight", ".position_bias", "tid2eid",
-                                       "tid2eid.weight"};
+    static const char *const tail[] = {".bias",       "conv1d.weight",  "_fn",     "_fn.weight",
+                                       ".fn",         ".ape",           "_ape",    "_ape.weight",
+                                       "tid2eid",     ".position_bias", "tid2eid.weight"};
     for (int i = 0; i < BASE_COUNT_OF(tail); i++)
         if (io_ends_with(name, tail[i])) return true;
     return false;

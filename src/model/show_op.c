@@ -144,8 +144,9 @@ static void show_norm(struct shown *s, const struct dev_norm *p)
 
 static void show_streams(struct shown *s, const struct dev_streams *p)
 {
-    takes(s, p->x, (int64_t)p->n_stream * p->n);
+    if (!p->begin) takes(s, p->x, (int64_t)p->n_stream * p->n);
     takes(s, p->r, p->n);
+    if (p->r) gives(s, p->x, (int64_t)p->n_stream * p->n);
     gives(s, p->y, p->n);
     SAY(s, "%s = %s of %d streams %s", NAME(s, p->y), p->fn ? "a sum" : "the mean", p->n_stream,
         NAME(s, p->x));

@@ -37,7 +37,7 @@ COLUMNS = ("written", "packed") + ACTS
 IDS = "7,44,190,3,251,77,18,205,120"
 # whose clamps or YaRN a GGUF file can not say
 NO_GGUF = {"gpt_oss", "gpt_oss_mxfp4", "deepseek_v3_mscale", "minimax_m3_mxfp8", "kimi_linear5",
-           "bailing_hybrid5"}
+           "bailing_hybrid5", "glm5_next_fp8"}
 DATA = 2 << 20  # first byte of a packed file's matrices: docs/formats.md
 
 

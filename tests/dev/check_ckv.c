@@ -136,7 +136,8 @@ static void open_device(struct ckv_case *c, int trial)
         c->dk,        0,     0,        {{n, f->every, k->d, 0, 0}, {2, o->every, 0, 0, 0}}};
     s.group[1] = (struct dev_kv_group){
         DEV_KV_WINDOW, n + 3, c->n_blk, 1,
-        c->dk,         0,     0,        {{1, 1, 0, 0, 0}, {n, 1, 0, raw, 0}, {2, 1, 0, 2 * o->d, 0}}};
+        c->dk,         0,     0,        {{1, 1, 0, 0, 0}, {n, 1, 0, raw, 0}}};
+    s.group[1].part[2] = (struct dev_kv_part){2, 1, 0, 2 * o->d, false};
     c->plain = 0;
     c->raw[0] = n, c->raw[1] = 1 + n + rand_int(0, 1);
     c->at[0] = n - 1, c->at[1] = n + rand_int(0, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An indexer that chooses pools of positions, whose keys are made one, and attention over latents of
- * which it sees those and what is after the last whole one: against double, and the same bits
+/* An indexer that chooses pools of positions, whose keys are made one, and attention over latents
+ * of which it sees those and what is after the last whole one: against double, and the same bits
  * however sequences are cut into steps. What pools are made of lies apart, and is poisoned as soon
  * as its block is full. */
 #include "check_attn.h"

@@ -73,11 +73,12 @@ def rms(a, b):
 # Folders of which GGUF can not say something, and those that do not come back from it.
 NO_GGUF = {"deepseek_v3_mscale": "mscale", "gpt_oss": "swiglu_limit",
            "gpt_oss_mxfp4": "swiglu_limit", "minimax_m3_mxfp8": "swiglu_limit",
-           "kimi_linear5": "heads of delta attention", "bailing_hybrid5": "kda_safe_gate"}
+           "kimi_linear5": "heads of delta attention", "bailing_hybrid5": "kda_safe_gate",
+           "glm5_next_fp8": "heads of delta attention"}
 # A decay's logarithm and a norm less 1 are rounded.
 ROUNDED = {"qwen3_next": 1e-6, "qwen3_5_moe": 1e-6, "qwen3_5": 1e-6, "minimax_m3": 1e-6,
-           "kimi_linear": 1e-6, "bailing_hybrid": 1e-6}
-SEES = ("kimi_k25", "qwen3_5_moe", "qwen3_5", "minimax_m3")
+           "kimi_linear": 1e-6, "bailing_hybrid": 1e-6, "glm5_next": 1e-6}
+SEES = ("kimi_k25", "qwen3_5_moe", "qwen3_5", "minimax_m3", "glm5_next")
 NOT_BACK = {"llama3": "rope_freqs.weight", "llama3_old": "rope_freqs.weight"}
 
 

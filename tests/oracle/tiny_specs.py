@@ -623,6 +623,11 @@ SPECS = {
                          quantization_config=dict(
                              quant_method="fp8", fmt="e4m3", scale_fmt="ue8m0",
                              activation_scheme="dynamic", weight_block_size=[128, 128]))),
+    # all kinds of layers, in its makers' words
+    "deepseek_v4": dict(
+        dtype="BF16", tok="deepseek-v3", shards=2, gguf=["plain"], mid=280,
+        config=deepseek4(num_hidden_layers=5, compress_ratios=[0, 4, 128, 0, 4, 0],
+                         num_hash_layers=2)),
     # pools that an indexer chooses beside bounded decays, several streams, an MTP layer with one,
     # as it is published: nested, beside a tower
     "glm5_next": dict(
@@ -657,11 +662,6 @@ SPECS = {
             moe_intermediate_size=40,
             quantization_config=dict(quant_method="fp8", fmt="e4m3", weight_block_size=[128, 128],
                                      activation_scheme="dynamic"))),
-    # all kinds of layers, in its makers' words
-    "deepseek_v4": dict(
-        dtype="BF16", tok="deepseek-v3", shards=2, gguf=["plain"], mid=280,
-        config=deepseek4(num_hidden_layers=5, compress_ratios=[0, 4, 128, 0, 4, 0],
-                         num_hash_layers=2)),
 }
 
 # Quantised GGUF files: a spec like those above (not written as a folder) and the type of each

@@ -35,6 +35,10 @@
     ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":" #f ",\"beta_fast\":32,\"beta_slow\":1,"     \
     "\"mscale\":1.0,\"mscale_all_dim\":1.0,\"original_max_position_embeddings\":4096}"
 #define ONES10 "1,1,1,1,1,1,1,1,1,1,"
+#define GLM53_4                                                                                    \
+    "\"linear_attention\",\"linear_attention\",\"linear_attention\","                              \
+    "\"deepseek_sparse_attention\","
+#define GLM53_20 GLM53_4 GLM53_4 GLM53_4 GLM53_4 GLM53_4
 
 #define GLM5                                                                                       \
     ",\"attention_bias\":false,\"head_dim\":64,\"index_head_dim\":128,\"index_n_heads\":32,"      \
@@ -247,6 +251,25 @@ static const char *const published[] = {
     "\"use_kda_lora\":false,\"use_mla_nope\":false,\"use_nGPT\":false,"
     "\"use_qk_norm\":true,\"use_qkv_bias\":false,\"v_head_dim\":128,\"value_norm\":false,"
     "\"vocab_size\":157184",
+    /* GLM-5.3-Flash, its text model */
+    "\"model_type\":\"glm5_next_text\"," SIZES(45, 4096, 12288, 64, 64, 154880, 1048576)
+    ",\"attention_bias\":false,\"first_k_dense_replace\":3,\"head_dim\":0,\"hc_eps\":1e-06,"
+    "\"hc_mult\":4,\"hc_sinkhorn_iters\":20,\"index_head_dim\":128,\"index_kpool\":4,"
+    "\"index_kpool_always_select_tail\":true,\"index_kpool_compress\":true,"
+    "\"index_n_heads\":32,\"index_share_for_mtp_iteration\":true,\"index_topk\":2048,"
+    "\"indexer_rope_interleave\":true,\"kv_lora_rank\":512,\"layer_types\":["
+        GLM53_20 GLM53_20 GLM53_4
+    "\"linear_attention\"],\"linear_attn_config\":{\"full_attn_layers\":[3,7,11,15,19,23,27,31,"
+    "35,39,43],\"gate_lower_bound\":-5.0,\"head_dim\":128,\"kda_layers\":[0,1,2,4,5,6,8,9,10,12,13,"
+    "14,16,17,18,20,21,22,24,25,26,28,29,30,32,33,34,36,37,38,40,41,42,44],\"num_heads\":64,"
+    "\"short_conv_kernel_size\":4},\"mhc\":true,\"mla_use_nope\":true,"
+    "\"moe_intermediate_size\":2048,\"moe_router_dtype\":\"float32\",\"n_group\":1,"
+    "\"n_routed_experts\":288,\"n_shared_experts\":1,\"norm_topk_prob\":true,"
+    "\"num_experts_per_tok\":8,\"num_nextn_predict_layers\":1,\"q_lora_rank\":1536,"
+    "\"qk_head_dim\":256,\"qk_nope_head_dim\":256,\"qk_rope_head_dim\":0,"
+    "\"rms_norm_eps\":1e-05,\"routed_scaling_factor\":2.5,\"scoring_func\":\"sigmoid\","
+    "\"swiglu_limit\":10.0,\"tie_word_embeddings\":false,\"topk_group\":1,"
+    "\"topk_method\":\"noaux_tc\",\"v_head_dim\":256",
 };
 
 static void check(const char *keys, const char *more, int i)

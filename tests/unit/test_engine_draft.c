@@ -537,7 +537,8 @@ TEST(engine_mtp_guesses_of_other_families_are_the_same_after_hits)
               {"deepseek_v32", 64},
               {"qwen3_next.gguf", 0},
               {"qwen3_5_moe", 0},
-              {"qwen3_5", 0}};
+              {"qwen3_5", 0},
+              {"glm5_next", 0}};
     int32_t ids[110], other[110];
     for (int i = 0; i < 110; i++)
         ids[i] = other[i] = 5 + (i * 7) % 50;

@@ -23,7 +23,8 @@ static const char *const models[] = {"qwen3.gguf",
                                      "q_moe.gguf",
                                      "deepseek_v32",
                                      "glm_moe_dsa.gguf",
-                                     "minimax_m3_mxfp8"};
+                                     "minimax_m3_mxfp8",
+                                     "glm5_next"};
 
 static const char *source(int i, char *buf, size_t n)
 {

@@ -138,6 +138,8 @@ TEST(engine_place_has_the_bits_of_one_device)
                                         NULL};
     static const char *const kda[] = {"attn@2=check", "attn@0=check;experts@3=check", NULL};
     static const char *const ling[] = {"attn@1=check", "attn@2=check;shared@3=check", NULL};
+    static const char *const pools[] = {"attn@1=check", "attn@2=check;experts@3=check",
+                                        "layers@0-1=check;head=check", NULL};
     places("mistral_window", window);
     places("glm4_moe", window);
     places("deepseek_v3", mtp);
@@ -146,6 +148,7 @@ TEST(engine_place_has_the_bits_of_one_device)
     places("qwen3_5_moe", delta);
     places("kimi_linear", kda);
     places("bailing_hybrid", ling);
+    places("glm5_next", pools);
 }
 
 /* Experts that come late have the bits of the CPU wherever they are; the prompt's logits are those

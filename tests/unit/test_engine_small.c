@@ -211,7 +211,8 @@ TEST(engine_guesses_of_tiny_models_are_their_tokens)
 {
     static const char *const name[] = {"llama3",         "deepseek_v3", "gpt_oss",
                                        "mistral_window", "qwen3_next",  "qwen3_5_moe.gguf",
-                                       "deepseek_v32",   "glm_moe_dsa.gguf"};
+                                       "deepseek_v32",   "glm_moe_dsa.gguf",
+                                       "glm5_next",      "glm5_next_fp8"};
     n_checked = 0;
     for (int i = 0; i < BASE_COUNT_OF(name); i++)
         guesses(tiny(name[i]), &(sl_engine_opts){.n_seq_max = 4, .n_chunk = 24}, 0.2f, 17);

@@ -165,6 +165,12 @@ TEST(model_mtp_with_an_indexer_equals_the_written_out_forward)
     equals_reference("deepseek_v32");
 }
 
+/* Pools that are chosen; one stream, where the other layers have several. */
+TEST(model_mtp_of_glm5_next_equals_the_written_out_forward)
+{
+    equals_reference("glm5_next");
+}
+
 TEST(model_mtp_of_glm_equals_the_written_out_forward)
 {
     equals_reference("glm4_moe");

@@ -78,6 +78,47 @@ TEST(model_caches_entries_and_what_they_are_made_of)
     want_part(&s.group[0].part[3], 2, 1, 0, 4 * 32 + 4 * 24);
 }
 
+/* Keys of pools beside latents, and apart what these are made of; those of an MTP layer come after
+ * the others, whose places are the same without it. */
+TEST(model_caches_keys_of_pools)
+{
+    struct arch_layer layer[4] = {{.mixer = ARCH_MLA, .index = ARCH_INDEX_OWN},
+                                  {.mixer = ARCH_DELTA}};
+    layer[2] = layer[3] = layer[0];
+    struct arch_cfg c = {.n_layer = 3, .n_mtp = 1, .n_head_kv = 1, .kv_lora = 64, .d_index = 24,
+                         .index_pool = 4, .index_top = 8, .layer = layer, .n_delta_k = 1,
+                         .n_delta_v = 1, .d_delta_k = 8, .d_delta_v = 8, .n_conv = 4};
+    struct model_dims d = {.n_rank = 1, .n_stage = 1, .n_layer = 3};
+    struct dev_kv_shape s = model_kv_shape(&c, NULL, DEV_KV_BF16, 10, 32);
+    assert_int_equal(s.n_group, 3);
+    assert_int_equal(s.group[DEV_KV_PAGED].n_layer, 6);
+    assert_int_equal(s.group[DEV_KV_PAGED].d_k, 64);
+    assert_int_equal(s.group[DEV_KV_PAGED].d_i, 0);
+    assert_int_equal(s.group[DEV_KV_WINDOW].n_layer, 3);
+    assert_int_equal(s.group[DEV_KV_STATE].n_layer, 1);
+    const struct dev_kv_part *p = s.group[DEV_KV_PAGED].part, *w = s.group[DEV_KV_WINDOW].part;
+    for (int i = 0; i < 2; i++) {
+        int n = i ? 1 : 2;
+        want_part(&p[2 * i], n, 1, 0, 0);
+        want_part(&p[2 * i + 1], n, 4, 24, 0);
+        want_part(&w[i], n, 1, 0, 2 * 24);
+        assert_true(!p[2 * i].bare && p[2 * i + 1].bare && w[i].bare);
+    }
+    const int at[4] = {0, 0, 1, 4};
+    for (int i = 0; i < 4; i++) {
+        struct model_kv_place place = model_kv_place(&c, &d, i);
+        assert_int_equal(place.group, i == 1 ? DEV_KV_STATE : DEV_KV_PAGED);
+        assert_int_equal(place.layer, at[i]);
+        assert_int_equal(model_kv_window(&c, i), i != 1);
+    }
+    c.n_mtp = 0;
+    assert_int_equal(model_kv_place(&c, &d, 2).layer, 1);
+    c.paged = true; /* all of it stays */
+    s = model_kv_shape(&c, NULL, DEV_KV_BF16, 10, 32);
+    assert_int_equal(s.group[DEV_KV_WINDOW].n_layer, 0);
+    want_part(&s.group[DEV_KV_PAGED].part[2], 2, 1, 0, 2 * 24);
+}
+
 enum { N_TOK = 5, BLK = 16 };
 
 /* Logits of the last of N_TOK tokens, with those slots. */
