@@ -40,7 +40,9 @@ def config(arch, kind, **kw):
 # them, and layers that share what one below them has chosen; blocks that key heads choose, clamped
 # units in dense layers and a shared expert too; Kimi Delta Attention, a decay for each key channel,
 # beside latents of which nothing is rotated; the same with bounded decays and all of their matrices
-# whole, beside latents with a gate for each head, limits of some units after silu, an MTP layer.
+# whole, beside latents with a gate for each head, limits of some units after silu, an MTP layer;
+# streams, decays bounded but of low rank, an indexer of pools beside latents that have no rotated
+# part, and an MTP layer without streams.
 CONFIGS = {
     "llama": config("LlamaForCausalLM", "llama", hidden_size=768, intermediate_size=768,
                     num_hidden_layers=2, num_attention_heads=10, num_key_value_heads=2,
@@ -189,6 +191,23 @@ CONFIGS = {
                           compress_rate_hca=32, num_nextn_predict_layers=0,
                           rope_scaling=dict(type="yarn", factor=4.0, beta_fast=32, beta_slow=1,
                                             original_max_position_embeddings=64)),
+    "glm5_next": config("Glm5NextTextModel", "glm5_next_text", hidden_size=768,
+                        intermediate_size=512, num_hidden_layers=3, num_attention_heads=5,
+                        num_key_value_heads=5, kv_lora_rank=256, q_lora_rank=512,
+                        qk_nope_head_dim=96, qk_rope_head_dim=0, v_head_dim=128,
+                        mla_use_nope=True, mhc=True, hc_mult=4, hc_eps=1e-6, hc_sinkhorn_iters=20,
+                        layer_types=["linear_attention", "deepseek_sparse_attention",
+                                     "linear_attention"],
+                        mlp_layer_types=["dense", "sparse", "sparse"], index_n_heads=6,
+                        index_head_dim=128, index_topk=32, index_kpool=4,
+                        index_kpool_always_select_tail=True, index_kpool_compress=True,
+                        linear_attn_config=dict(num_heads=5, head_dim=128, gate_lower_bound=-5.0,
+                                                short_conv_kernel_size=4, kda_layers=[0, 2],
+                                                full_attn_layers=[1]),
+                        n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1,
+                        moe_intermediate_size=256, routed_scaling_factor=2.5, n_group=1,
+                        topk_group=1, topk_method="noaux_tc", scoring_func="sigmoid",
+                        norm_topk_prob=True, swiglu_limit=1.5, num_nextn_predict_layers=1),
 }
 INT4 = dict(quant_method="compressed-tensors", format="pack-quantized",
             ignore=["re:.*self_attn.*", "re:.*shared_experts.*", "re:.*lm_head",
@@ -212,7 +231,8 @@ SOME = {"long": ("q4_0", "int8"),  # which is slow
         "deepseek_v32": ("q4_k", "int8"),
         "glm_moe_dsa": ("q6_k",),
         "minimax_m3": ("q4_k", "int8"), "kimi_linear": ("q4_k", "int8"),
-        "bailing_hybrid": ("q4_k", "int8"), "deepseek_v4": ("q4_k", "int8")}
+        "bailing_hybrid": ("q4_k", "int8"), "deepseek_v4": ("q4_k", "int8"),
+        "glm5_next": ("q4_k", "int8")}
 TOKENIZER = {"qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3_moe",
              "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3"}
 
@@ -246,7 +266,13 @@ def is_ling(c):
     return c["model_type"] == "bailing_hybrid"
 
 
+def is_glm5(c):
+    return c["model_type"] == "glm5_next_text"
+
+
 def is_kda(c, i):
+    if is_glm5(c):
+        return i in c["linear_attn_config"]["kda_layers"]
     if is_ling(c):
         return i < c["num_hidden_layers"] and (i + 1) % c["layer_group_size"] != 0
     return i + 1 in c.get("linear_attn_config", {}).get("kda_layers", [])
@@ -357,6 +383,9 @@ def indexer(w, c, p):
     w.vec(p + "k_norm.weight", d, dtype="F32")
     w.vec(p + "k_norm.bias", d, 0.0, 0.2, dtype="F32")
     w.mat(p + "weights_proj.weight", n, c["hidden_size"])
+    if is_glm5(c):
+        w.mat(p + "index_kpool_compress_gate", d, c["hidden_size"])
+        w.mat(p + "index_kpool_compress_ape", c["index_kpool"], d, d**0.5)
 
 
 def delta(w, c, p):
@@ -394,7 +423,7 @@ def kda(w, c, p):
         w.mat(f"{p}{x}_b_proj.weight", n * d, d, 2.0)
     w.vec(p + "dt_bias", n * d, 0.0, 1.0, dtype="F32")
     w.vec(p + "A_log", n, -1.5, 1.0, dtype="F32")
-    if not is_ling(c):
+    if c["model_type"] == "kimi_linear":
         w.out[-1][1][:] = [1, 1, n, 1]
     w.vec(p + "o_norm.weight", d)
     w.mat(p + "o_proj.weight", D, n * d)
@@ -435,7 +464,7 @@ def kimi_experts(w, c, p, n):
     mlp(w, c, p + "shared_experts.", c["num_shared_experts"] * c["moe_intermediate_size"])
 
 
-def v4_streams(w, c, p, rows, n):
+def streams(w, c, p, rows, n):
     w.mat(p + "fn", rows, c["hc_mult"] * c["hidden_size"], 2.0)
     w.vec(p + "base", rows, 0.0, 0.7, dtype="F32")
     w.vec(p + "scale", n, 0.7, 0.3, dtype="F32")
@@ -457,7 +486,7 @@ def v4_layer(w, c, i):
     w.vec(p + "input_layernorm.weight", D, outliers=8)
     w.vec(p + "post_attention_layernorm.weight", D, outliers=8)
     for x in ("attn_hc.", "ffn_hc."):
-        v4_streams(w, c, p + x, (2 + N) * N, 3)
+        streams(w, c, p + x, (2 + N) * N, 3)
     w.mat(a + "q_a_proj.weight", q, D)
     w.vec(a + "q_a_norm.weight", q)
     w.mat(a + "q_b_proj.weight", h * d, q)
@@ -487,14 +516,17 @@ def v4_layer(w, c, i):
 
 def is_dense(c, i):
     kinds = c.get("mlp_layer_types")
-    return kinds[i] == "dense" if kinds else i < c.get("first_k_dense_replace", 0)
+    return kinds[i:i + 1] == ["dense"] if kinds else i < c.get("first_k_dense_replace", 0)
 
 
 def layer(w, c, i):
-    if "hc_mult" in c:
+    if c["model_type"] == "deepseek_v4":
         v4_layer(w, c, i)
         return
     p, D = f"model.layers.{i}.", c["hidden_size"]
+    if is_glm5(c) and i < c["num_hidden_layers"]:
+        for x in ("attn", "ffn"):
+            streams(w, c, f"{p}hc_{x}_", (2 + c["hc_mult"]) * c["hc_mult"], 3)
     n = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
     w.norm(p + "input_layernorm.weight", D, outliers=8)
     w.norm(p + "post_attention_layernorm.weight", D, outliers=8)
@@ -506,7 +538,7 @@ def layer(w, c, i):
     else:
         attention(w, c, at)
     types = c.get("indexer_types", [])
-    if "index_topk" in c and (i >= len(types) or types[i] == "full"):
+    if "index_topk" in c and (i >= len(types) or types[i] == "full") and not is_kda(c, i):
         indexer(w, c, p + "self_attn.indexer.")
     if is_m3(c):
         block_indexer(w, c, p + "self_attn.")
@@ -544,8 +576,8 @@ def write_folder(path, name):
     w.mat(f"model.{'word_embeddings' if is_ling(c) else 'embed_tokens'}.weight", V, D, D**0.5)
     for i in range(L + c.get("num_nextn_predict_layers", 0)):
         layer(w, c, i)
-    if "hc_mult" in c:
-        v4_streams(w, c, "model.hc_head.hc_", c["hc_mult"], 1)
+    if c["model_type"] == "deepseek_v4":
+        streams(w, c, "model.hc_head.hc_", c["hc_mult"], 1)
     w.norm("model.norm.weight", D)
     w.mat("lm_head.weight", V, D, 2.0)
     for i in range(L, L + c.get("num_nextn_predict_layers", 0)):
@@ -557,6 +589,8 @@ def write_folder(path, name):
             w.vec(p + "final_layernorm.weight", D)
             continue
         w.vec(p + "shared_head.norm.weight", D)
+        if is_glm5(c):
+            continue
         w.mat(p + "embed_tokens.weight", V, D, D**0.5)
         w.mat(p + "shared_head.head.weight", V, D, 2.0)
     os.makedirs(path, exist_ok=True)

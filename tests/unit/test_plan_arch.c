@@ -231,6 +231,15 @@ static const struct {
      "\"rope_theta\":6000000,\"routed_scaling_factor\":2.5,\"topk_group\":4,"
      "\"v_head_dim\":128,\"vocab_size\":157184}",
      124, 5.1, 127, 8064, 1, 0},
+    {"GLM-5.3-Flash", /* as transformers' defaults say, but for the pool; counted, not looked up */
+     "{\"model_type\":\"glm5_next_text\",\"hidden_size\":4096,\"intermediate_size\":12288,"
+     "\"moe_intermediate_size\":2048,\"num_hidden_layers\":45,\"num_attention_heads\":64,"
+     "\"num_key_value_heads\":64,\"q_lora_rank\":1536,\"kv_lora_rank\":512,"
+     "\"qk_nope_head_dim\":256,\"qk_rope_head_dim\":0,\"v_head_dim\":256,"
+     "\"n_routed_experts\":288,\"n_shared_experts\":1,\"num_experts_per_tok\":8,"
+     "\"index_n_heads\":32,\"index_head_dim\":128,\"index_topk\":2048,\"index_kpool\":4,"
+     "\"rms_norm_eps\":1e-05,\"num_nextn_predict_layers\":1,\"vocab_size\":154880}",
+     313.33, 16.74, 0, 12672, 1, 0},
     {"GLM-4.7-Flash",
      "{\"architectures\":[\"Glm4MoeLiteForCausalLM\"],\"attention_bias\":false,"
      "\"attention_dropout\":0.0,\"eos_token_id\":[154820,154827,154829],"
