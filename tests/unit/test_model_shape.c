@@ -7,6 +7,7 @@
 
 #include "io/pack.h"
 #include "model/model.h"
+#include "model/emit.h"
 #include "test.h"
 
 TEST(model_caches_a_latent_for_mla_and_heads_for_gqa)
@@ -250,4 +251,21 @@ TEST(model_experts_in_other_or_more_slots_give_the_same_bits)
         assert_int_equal(logits_with(name[i], expert, E, got, &err), SL_REQUEST);
         assert_non_null(strstr(err.text, "expert slot 1"));
     }
+}
+
+/* So many whole pools that not all are seen: from there on there is an index. */
+TEST(model_has_an_index_of_pools_from_the_first_that_is_not_seen)
+{
+    struct arch_layer layer[2] = {{.index = ARCH_INDEX_OWN}, {0}};
+    struct model m = {.cfg = {.n_layer = 2, .index_pool = 4, .index_top = 24, .layer = layer}};
+    m.opts.n_ctx = 27;
+    assert_false(model_index_is_sparse(&m, 0));
+    m.opts.n_ctx = 28;
+    assert_true(model_index_is_sparse(&m, 0));
+    assert_false(model_index_is_sparse(&m, 1));
+    m.cfg.index_pool = 0;
+    m.opts.n_ctx = 24;
+    assert_false(model_index_is_sparse(&m, 0));
+    m.opts.n_ctx = 25;
+    assert_true(model_index_is_sparse(&m, 0));
 }
