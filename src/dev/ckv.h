@@ -16,7 +16,7 @@ typedef struct dev_kv dev_kv;
 struct dev_kv_part {
     int n_layer, every, d_i, d_raw;
 };
-#define DEV_KV_PARTS 5
+#define DEV_KV_PARTS 6
 
 /* Entries: of each window of `every` tokens a row of d values, which is stored in a layer of a
  * group (with index as its index key) by the step that has the window's last token. Of token t
