@@ -275,16 +275,23 @@ static sl_status layer(struct list *l, sl_err *err)
 {
     static const enum arch_role dense[] = {ROLE_GATE, ROLE_UP, ROLE_DOWN};
     const struct arch_cfg *c = l->c;
-    int64_t D = c->d_model;
+    int64_t D = c->d_model, N = c->n_stream;
     bool is_mtp = l->layer >= c->n_layer;
     enum arch_mixer mixer = c->layer[l->layer].mixer;
     const struct row norm[] = {{ROLE_ATTN_NORM, D, 0, true},
                                {ROLE_FFN_NORM, D, 0, true},
                                {ROLE_MTP_ENORM, D, 0, is_mtp},
                                {ROLE_MTP_HNORM, D, 0, is_mtp},
-                               {ROLE_MTP_HEAD_NORM, D, 0, is_mtp}};
+                               {ROLE_MTP_HEAD_NORM, D, 0, is_mtp},
+                               {ROLE_MTP_HC_BASE, N, 0, is_mtp},
+                               {ROLE_MTP_HC_SCALE, 1, 0, is_mtp && N}};
+    const struct row pair[] = {{ROLE_MTP_EH, D, 2 * D, is_mtp && !N},
+                               {ROLE_MTP_E, D, D, is_mtp && N},
+                               {ROLE_MTP_H, D, D, is_mtp && N}},
+                     head = {ROLE_MTP_HC_FN, N, N * D, is_mtp && N};
     SL_TRY(gains(l, norm, BASE_COUNT_OF(norm), err));
-    SL_TRY(matrices(l, &(struct row){ROLE_MTP_EH, D, 2 * D, is_mtp}, 1, err));
+    SL_TRY(matrices(l, pair, BASE_COUNT_OF(pair), err));
+    SL_TRY(add(l, &head, "weight", IO_MOCK_EXACT, err));
     SL_TRY(streams(l, err));
     SL_TRY((mixer == ARCH_MLA     ? mla
             : mixer == ARCH_DELTA ? delta
