@@ -47,7 +47,7 @@ static void main_emit(struct emit *e)
     model_begin_emit(e, d->n_layer);
     e->n_body = e->n;
     if (model_is_last(d)) {
-        model_head_emit(e, m->norm, m->head, MODEL_CUT_VOCAB);
+        model_head_emit(e, &(struct heads){&m->stream_head, m->norm, m->head, MODEL_CUT_VOCAB});
         return;
     }
     struct left left = model_left(e);
