@@ -535,6 +535,7 @@ TEST(engine_mtp_guesses_of_other_families_are_the_same_after_hits)
     } of[] = {{"deepseek_v3", 64},
               {"glm4_moe.gguf", 64},
               {"deepseek_v32", 64},
+              {"deepseek_v4_mtp.gguf", 64},
               {"qwen3_next.gguf", 0},
               {"qwen3_5_moe", 0},
               {"qwen3_5", 0}};
@@ -550,6 +551,21 @@ TEST(engine_mtp_guesses_of_other_families_are_the_same_after_hits)
         first.ids = other;
         same_guesses(&first, &q, 2, of[i].n_parted);
     }
+}
+
+/* A layer whose entries lie in windows, which have moved on from where the text begins. */
+TEST(engine_mtp_guesses_in_windows_are_the_same_after_hits)
+{
+    int32_t ids[210], other[210];
+    for (int i = 0; i < 210; i++)
+        ids[i] = other[i] = 5 + (i * 7) % 50;
+    other[192]++;
+    guesser = tiny("deepseek_v4_mtp.gguf");
+    sl_request q = {.ids = ids, .n_ids = 210, .max_tokens = 40, .ignore_eos = 1}, first = q;
+    first.max_tokens = 5;
+    same_guesses(&first, &q, 2, 192);
+    first.ids = other;
+    same_guesses(&first, &q, 2, 160);
 }
 
 static void on_sample(void *user, const sl_event *ev)
