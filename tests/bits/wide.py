@@ -190,6 +190,9 @@ CONFIGS = {
                           rope_scaling=dict(type="yarn", factor=4.0, beta_fast=32, beta_slow=1,
                                             original_max_position_embeddings=64)),
 }
+# its MTP layer, which takes all streams
+CONFIGS["deepseek_v4_mtp"] = dict(CONFIGS["deepseek_v4"], num_hidden_layers=2, hc_mult=3,
+                                  compress_ratios=[32, 4, 0], num_nextn_predict_layers=1)
 INT4 = dict(quant_method="compressed-tensors", format="pack-quantized",
             ignore=["re:.*self_attn.*", "re:.*shared_experts.*", "re:.*lm_head",
                     "re:.*mlp[.](gate|up|down)_proj"],
@@ -212,7 +215,8 @@ SOME = {"long": ("q4_0", "int8"),  # which is slow
         "deepseek_v32": ("q4_k", "int8"),
         "glm_moe_dsa": ("q6_k",),
         "minimax_m3": ("q4_k", "int8"), "kimi_linear": ("q4_k", "int8"),
-        "bailing_hybrid": ("q4_k", "int8"), "deepseek_v4": ("q4_k", "int8")}
+        "bailing_hybrid": ("q4_k", "int8"), "deepseek_v4": ("q4_k", "int8"),
+        "deepseek_v4_mtp": ("q4_k",)}
 TOKENIZER = {"qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3_moe",
              "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3"}
 
@@ -552,6 +556,12 @@ def write_folder(path, name):
         p = f"model.layers.{i}."
         w.vec(p + "enorm.weight", D)
         w.vec(p + "hnorm.weight", D)
+        if "hc_mult" in c:
+            w.mat(p + "e_proj.weight", D, D)
+            w.mat(p + "h_proj.weight", D, D)
+            w.vec(p + "shared_head.norm.weight", D)
+            v4_streams(w, c, p + "hc_head_", c["hc_mult"], 1)
+            continue
         w.mat(p + "eh_proj.weight", D, 2 * D)
         if is_ling(c):
             w.vec(p + "final_layernorm.weight", D)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_ckv [THREADS [POSITIONS [ROUNDS]]]: what the operators of a DeepSeek-V4 layer take of one token that
- * has so many positions before it, in V4-Flash's shape: the indexer's choice, attention over the
- * window and chosen entries, and over the window and all coarse ones, streams between two blocks;
- * the shortest of some rounds. By hand. */
+/* bench_ckv [THREADS [POSITIONS [ROUNDS]]]: what the operators of a DeepSeek-V4 layer take of one
+ * token that has so many positions before it, in V4-Flash's shape: the indexer's choice, attention
+ * over the window and chosen entries, and over the window and all coarse ones, streams between two
+ * blocks; the shortest of some rounds. By hand. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
