@@ -17,6 +17,10 @@ form only on 26/27
                   512; vocab 32000: experts are 39 % of what a token reads (of V3's 56 %).
        dsv32    : the same with the indexers of DeepSeek-V3.2: 16 heads of 128, of which a token
        sees 2048 positions.
+       dsv4     : DeepSeek-V4-Flash's proportions at a width of 2048: 6 layers, the first with a
+       window alone and experts by the id, then entries of 4 and 128 tokens in turn; 4 streams, 32
+       heads of 512 in 8 groups, an indexer of 32 heads of 128, of which a token sees 512 entries;
+                  64 experts top-6 + 1 shared, moe ffn 768; vocab 32000. --mtp: and an MTP layer.
        qwen3moe : Qwen3-30B-A3B shape, 12 of 48 layers by default, hidden 2048, 32 heads / 4 kv,
        head_dim 128,
                   128 experts top-8, moe ffn 768, vocab 151936.
@@ -37,7 +41,7 @@ from gguf import GGMLQuantizationType as Q
 ap = argparse.ArgumentParser()
 ap.add_argument('model'); ap.add_argument('type'); ap.add_argument('out')
 ap.add_argument('--layers', type=int, default=0); ap.add_argument('--experts', type=int, default=0)
-ap.add_argument('--mtp', action='store_true', help='qwen35moe: an MTP layer too')
+ap.add_argument('--mtp', action='store_true', help='qwen35moe, dsv4: an MTP layer too')
 ap.add_argument('--dry', action='store_true', help='only print the bytes')
 a = ap.parse_args()
 rng = np.random.default_rng(1234)
@@ -124,6 +128,9 @@ class W:
         s.pend.append((name, shape, q, one))
         s.act[short] = s.act.get(short, 0) + nby * frac
         s.tot = getattr(s, 'tot', 0) + nby
+    def ids(s, name, shape, n):
+        """Numbers below n, of which those of a row differ."""
+        s.pend.append((name, shape, 'ids', n))
     def write(s):
         tot = sum(s.act.values())
         print(
@@ -134,8 +141,9 @@ class W:
         if a.dry: return
         w = s.w
         for name, shape, q, one in s.pend:
-            if q is None:
-                w.add_tensor_info(name, shape, np.dtype(np.float32), int(np.prod(shape)) * 4)
+            if q is None or q == 'ids':
+                kind = np.dtype(np.float32 if q is None else np.int32)
+                w.add_tensor_info(name, shape, kind, int(np.prod(shape)) * 4)
             else:
                 bs, nb = SZ[q]; bshape = shape[:-1] + (shape[-1] // bs * nb,)
                 if q == Q.F16:
@@ -152,6 +160,9 @@ class W:
                 # as converters write vectors and routers of BF16 checkpoints: F32 that BF16 holds
                 x = (np.full(shape, one, np.float32) if one else as_bf16(
                     rng.standard_normal(shape, dtype=np.float32) * 0.02))
+            elif q == 'ids':
+                x = ((rng.integers(0, one, (shape[0], 1)) + np.arange(shape[1])) % one).astype(
+                    np.int32)
             else:
                 x = raw(shape, q)
                 if q == Q.F16: x = x.view(np.float16)
@@ -312,6 +323,76 @@ elif a.model in ('dsv3', 'dsv32'):
             W_.t(p + 'nextn.enorm.weight', (H, ), f32=True, one=True)
             W_.t(p + 'nextn.hnorm.weight', (H, ), f32=True, one=True)
             W_.t(p + 'nextn.shared_head_norm.weight', (H, ), f32=True, one=True)
+elif a.model == 'dsv4':
+    L = a.layers or 6
+    E = a.experts or 64
+    U, H, NH, D, ROPE, QR, OG, OL, FF, NV = 6, 2048, 32, 512, 64, 768, 8, 512, 768, 32000
+    NI, DI, N = 32, 128, 4
+    RATIO = [0] + [(4, 128)[i % 2] for i in range(L - 1)] + [0] * a.mtp
+    W_ = W('deepseek4'); w = W_.w; c = 'deepseek4.'
+    w.add_name(f'synthetic DeepSeek-V4 proportions {L}L {E}e')
+    w.add_block_count(L + a.mtp)
+    if a.mtp: w.add_nextn_predict_layers(1)
+    size_keys(w, ctx=1 << 20, d=H, ff=FF, heads=(NH, 1), base=10000.0, experts=(U, E))
+    w.add_key_length(D); w.add_value_length(D); w.add_rope_dimension_count(ROPE)
+    w.add_q_lora_rank(QR); w.add_sliding_window(128)
+    w.add_array(c + 'attention.compress_ratios', RATIO)
+    w.add_float32(c + 'attention.compress_rope_freq_base', 160000.0)
+    for key, v in (('attention.output_group_count', OG), ('attention.output_lora_rank', OL),
+                   ('attention.indexer.head_count', NI), ('attention.indexer.key_length', DI),
+                   ('attention.indexer.top_k', 512), ('hyper_connection.count', N),
+                   ('hyper_connection.sinkhorn_iterations', 20), ('hash_layer_count', 1),
+                   ('expert_gating_func', 4)):
+        w.add_uint32(c + key, v)
+    w.add_float32(c + 'hyper_connection.epsilon', 1e-6)
+    for x in ('exp', 'shexp'): w.add_array(f'{c}swiglu_clamp_{x}', [10.0] * (L + a.mtp))
+    w.add_expert_feed_forward_length(FF); w.add_expert_shared_count(1)
+    w.add_expert_weights_scale(1.5); w.add_expert_weights_norm(True)
+    w.add_vocab_size(NV); w.add_file_type(1); vocab(w, NV, 'deepseek-v3')
+    def streams(name, rows, n, frac):
+        W_.t(name + '_fn.weight', (rows, N * H), f32=True, frac=frac)
+        W_.t(name + '_base.weight', (rows, ), f32=True)
+        W_.t(name + '_scale.weight', (n, ), f32=True, one=1)
+    def entries(name, width, ratio, k):
+        n = 2 * width if ratio == 4 else width
+        W_.t(name + '_kv.weight', (n, H), **k)
+        W_.t(name + '_gate.weight', (n, H), **k)
+        W_.t(name + '_ape.weight', (ratio, n), f32=True)
+        W_.t(name + '_norm.weight', (width, ), f32=True, one=1)
+    W_.t('token_embd.weight', (NV, H), frac=0)
+    W_.t('output_norm.weight', (H, ), f32=True, one=1); W_.t('output.weight', (NV, H))
+    streams('output_hc', N, 1, 1)
+    for i in range(L + a.mtp):
+        on = 1.0 if i < L else 0  # a token reads the MTP layer for drafts only
+        p = f'blk.{i}.'; k = dict(il=i, nl=L, frac=on)
+        streams(p + 'hc_attn', (2 + N) * N, 3, on); streams(p + 'hc_ffn', (2 + N) * N, 3, on)
+        for name, n in (('attn_norm', H), ('ffn_norm', H), ('attn_q_a_norm', QR),
+                        ('attn_kv_a_norm', D)):
+            W_.t(f'{p}{name}.weight', (n, ), f32=True, one=1)
+        W_.t(p + 'attn_sinks.weight', (NH, ), f32=True)
+        W_.t(p + 'attn_q_a.weight', (QR, H), **k)
+        W_.t(p + 'attn_q_b.weight', (NH * D, QR), **k)
+        W_.t(p + 'attn_kv.weight', (D, H), **k)
+        W_.t(p + 'attn_output_a.weight', (OG * OL, NH * D // OG), **k)
+        W_.t(p + 'attn_output_b.weight', (H, OG * OL), **k)
+        if RATIO[i]: entries(p + 'attn_compressor', D, RATIO[i], k)
+        if RATIO[i] == 4:
+            W_.t(p + 'indexer.attn_q_b.weight', (NI * DI, QR), **k)
+            W_.t(p + 'indexer.proj.weight', (NI, H), f32=True, frac=on)
+            entries(p + 'indexer_compressor', DI, 4, k)
+        W_.t(p + 'ffn_gate_inp.weight', (E, H), f32=True, frac=on)
+        if i == 0:
+            W_.ids(p + 'ffn_gate_tid2eid.weight', (NV, U), E)
+        else:
+            W_.t(p + 'exp_probs_b.bias', (E, ), f32=True, frac=on)
+        gated(p, 'exps', (E, ), FF, **dict(k, frac=on * U / E))
+        gated(p, 'shexp', (), FF, **k)
+        if i == L:
+            W_.t(p + 'nextn.e_proj.weight', (H, H), **k)
+            W_.t(p + 'nextn.h_proj.weight', (H, H), **k)
+            for n in ('enorm', 'hnorm', 'shared_head_norm'):
+                W_.t(f'{p}nextn.{n}.weight', (H, ), f32=True, one=1)
+            streams(p + 'nextn.hc_head', N, 1, 0)
 elif a.model == 'qwen35moe':
     L = a.layers or 8
     E = a.experts or 256

@@ -139,7 +139,7 @@ static struct speed speed_of(const struct answer *a)
 static void probe(struct compute *c, struct speed *s)
 {
     sl_probe_result p;
-    sl_probe(c->e, 120, &p);
+    sl_probe(c->e, 60, &p);
     s->probe_gbps = p.read_gbps;
     if (p.read_gbps > 0) s->pct = 100 * s->gbps / p.read_gbps;
 }

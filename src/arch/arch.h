@@ -202,6 +202,16 @@ bool arch_is_beside_text(const io_model *m, const struct arch_name *id);
  * optional tensor that others have, or is no MTP layer though nextn_predict_layers counts it. */
 sl_status arch_unused(const io_model *m, const struct arch_cfg *cfg, struct arena *a,
                       const char **text, sl_err *err) BASE_MUST_USE;
+/* Do MTP layers have several streams? One, where the model's head takes the mean of its own. */
+static inline bool arch_mtp_streams(const struct arch_cfg *c)
+{
+    return c->n_stream && !c->stream_mean;
+}
+/* The matrix by whose tensor an MTP layer is known to be there. */
+static inline enum arch_role arch_mtp_mark(const struct arch_cfg *c)
+{
+    return arch_mtp_streams(c) ? ROLE_MTP_E : ROLE_MTP_EH;
+}
 /* Is it one of MTP layers that are not read (n_mtp_left, mtp.* of folders that have no place)? */
 bool arch_is_mtp_left(const struct arch_cfg *c, const char *name, const struct arch_name *id);
 /* Parameters in all, and read for one token at batch 1. From the tensors' shapes. */

@@ -257,6 +257,21 @@ static sl_status read_json(const struct json *config, const io_model *m, struct 
     return finish(c, err);
 }
 
+/* MTP layers of several streams, where a file has other drafters in their place, or has them in
+ * another form: they are left. */
+static void leave_mtp(const io_model *m, struct arch_cfg *c)
+{
+    char name[128];
+    int n = 0;
+    for (; arch_mtp_streams(c) && io_n_tensor(m) && n < c->n_mtp; n++) { /* one that is a mock has none */
+        arch_tensor_name(&c->naming, arch_mtp_mark(c), c->n_layer + n, "weight", name, sizeof name);
+        if (!io_has_weight(m, name)) break;
+    }
+    if (!arch_mtp_streams(c) || !io_n_tensor(m) || n == c->n_mtp) return;
+    c->n_mtp_left = c->n_mtp;
+    c->n_mtp = 0;
+}
+
 sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *c, sl_err *err)
 {
     const struct json *config = NULL;
@@ -268,6 +283,7 @@ sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *c, 
         if (!st) arch_index_mtp(m, c);
         c->renamed = !st && is_renamed(m, c);
         if (!st) c->naming = arch_naming_in(c, IO_HF);
+        if (!st) leave_mtp(m, c);
         c->head_apart = !st && c->tied_head && arch_head_differs(m, c);
         if (c->head_apart) c->tied_head = false;
         return st;
@@ -278,6 +294,7 @@ sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *c, 
     sl_status st = finish(c, err);
     if (st) status_prefix(err, "%s", io_path(m));
     if (!st) arch_index_mtp(m, c);
+    if (!st) leave_mtp(m, c);
     return st;
 }
 
@@ -289,11 +306,11 @@ sl_status arch_cfg_read_json(const struct json *config, struct arena *a, struct 
 
 struct arch_naming arch_naming_in(const struct arch_cfg *c, enum io_kind kind)
 {
-    bool renamed = kind == IO_HF && c->renamed;
+    bool renamed = kind == IO_HF && c->renamed, bare = kind == IO_HF && c->row->bare && !renamed;
     return (struct arch_naming){kind,
                                 renamed ? c->row->renamed : c->row->alias,
-                                c->row->mtp_apart ? c->n_layer : 0,
-                                kind == IO_HF && c->row->bare && !renamed,
+                                c->row->mtp_apart || bare ? c->n_layer : 0,
+                                bare,
                                 c->row->in_delta,
                                 c->layer,
                                 c->layer ? c->n_layer + c->n_mtp : 0,

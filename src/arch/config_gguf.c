@@ -149,10 +149,21 @@ static sl_status rope(const io_model *m, struct arch_cfg *c, sl_err *err)
     return SL_OK;
 }
 
+/* The last layers that nextn_predict_layers counts are none of its, though their tensors are there:
+ * block_count counts the others alone (of DeepSeek-V4's first files). */
+static bool counts_none(const io_model *m, const struct arch_cfg *c)
+{
+    char own[96], mtp[96];
+    arch_tensor_name(&c->naming, ROLE_ATTN_NORM, c->n_layer - 1, "weight", own, sizeof own);
+    arch_tensor_name(&c->naming, ROLE_MTP_ENORM, c->n_layer - 1, "weight", mtp, sizeof mtp);
+    return c->row->mtp_uncounted && io_find(m, own) && !io_find(m, mtp);
+}
+
 sl_status arch_gguf_common(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
     SL_TRY(arch_gguf_int(m, "block_count", ARCH_RANGE(-1, 1, 1024), &c->n_layer, err));
     SL_TRY(arch_gguf_int(m, "nextn_predict_layers", ARCH_RANGE(0, 0, 16), &c->n_mtp, err));
+    if (c->n_mtp && counts_none(m, c)) c->n_mtp = 0;
     if (c->n_mtp >= c->n_layer)
         return SL_FAIL(err, FORMAT, "%s: %d layers, %d of them MTP", io_path(m), c->n_layer,
                        c->n_mtp);

@@ -15,9 +15,16 @@
 #define FINE_WORD "compressed_sparse_attention"
 #define COARSE_WORD "heavily_compressed_attention"
 #define WINDOW_WORD "sliding_attention"
+#define LAYER_MAX (1024 + 16)
 #define ENTRY_MOST 128 /* tokens of an entry; where they overlap half of them */
 
-/* What no file says. MTP layers, which transformers leaves too, are left. */
+static void leave_mtp(struct arch_cfg *c)
+{
+    c->n_mtp_left += c->n_mtp;
+    c->n_mtp = 0;
+}
+
+/* What no file says. */
 static void set_fixed(struct arch_cfg *c)
 {
     c->per_head = ARCH_BIT(SINKS);
@@ -26,11 +33,10 @@ static void set_fixed(struct arch_cfg *c)
     c->route_root = c->route_norm = c->route_bias = true;
     c->group_max = c->glu_all = true;
     c->unshared = "a residual stream that is several";
-    c->n_mtp_left = c->n_mtp;
-    c->n_mtp = 0;
-    for (int i = 0; i < c->n_layer; i++) {
+    for (int i = 0; i < c->n_layer + c->n_mtp; i++) {
         c->layer[i].mixer = ARCH_CKV;
         c->layer[i].ffn = ARCH_MOE;
+        if (i >= c->n_layer) c->layer[i].n_window = c->n_window; /* and nothing but that */
     }
 }
 
@@ -143,6 +149,8 @@ static sl_status hf_ratios(const struct json *v, const int rate[2], bool said, s
                            (int)v->i);
         if (!said) set_layer(c, i, (int)v->i, v->i == rate[0]);
     }
+    for (; v; v = v->next) /* of MTP layers, which have windows alone */
+        if (v->kind != JSON_INT_K || v->i) leave_mtp(c);
     return SL_OK;
 }
 
@@ -160,7 +168,7 @@ static sl_status hf_layers(const struct json *o, struct arch_cfg *c, sl_err *err
     if (type) SL_TRY(hf_words(type, rate, c, err));
     if (ratio) SL_TRY(hf_ratios(ratio, rate, type != NULL, c, err));
     SL_TRY(arch_hf_int(o, "sliding_window", ARCH_RANGE(128, 1, 1 << 20), &c->n_window, err));
-    for (int i = 0; i < c->n_layer; i++)
+    for (int i = 0; i < c->n_layer + c->n_mtp; i++)
         c->layer[i].n_window = c->n_window;
     SL_TRY(arch_hf_int(o, "index_n_heads", ARCH_RANGE(64, 1, 4096), &c->n_index, err));
     SL_TRY(arch_hf_int(o, "index_head_dim", ARCH_RANGE(128, 1, 65536), &c->d_index, err));
@@ -298,6 +306,8 @@ static sl_status gguf_layers(const io_model *m, struct arch_cfg *c, sl_err *err)
                            io_path(m), i, 1 << 20);
         set_layer(c, i, (int)v, v == FINE);
     }
+    for (uint64_t i = (uint64_t)c->n_layer; i < arr.n; i++)
+        if (!io_array_i64(&arr, i, &v) || v) leave_mtp(c);
     SL_TRY(arch_gguf_int(m, "hash_layer_count", ARCH_RANGE(0, 0, c->n_layer), &n_hash, err));
     for (int i = 0; i < n_hash; i++)
         c->layer[i].hash = true;
@@ -376,7 +386,8 @@ static sl_status check_layers(const struct arch_cfg *c, const char *path, sl_err
 
 static sl_status write_gguf(const struct arch_cfg *c, const struct arch_keys *k, sl_err *err)
 {
-    int32_t ratio[1024] = {0};
+    int32_t ratio[LAYER_MAX] = {0};
+    int n = c->n_layer + k->n_mtp;
     SL_TRY(check_layers(c, k->path, err));
     if (c->yarn_mscale != 1)
         return SL_FAIL(err, UNSUPPORTED,
@@ -387,7 +398,7 @@ static sl_status write_gguf(const struct arch_cfg *c, const struct arch_keys *k,
     arch_put_int(k, "attention.q_lora_rank", c->q_lora);
     arch_put_int(k, "attention.output_group_count", c->o_groups);
     arch_put_int(k, "attention.output_lora_rank", c->o_lora);
-    arch_put_ints(k, "attention.compress_ratios", ratio, c->n_layer);
+    arch_put_ints(k, "attention.compress_ratios", ratio, n);
     arch_put_real(k, "attention.compress_rope_freq_base", c->entry_theta);
     if (c->n_index) {
         arch_put_int(k, "attention.indexer.head_count", c->n_index);
@@ -416,7 +427,7 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
     text_jw_key_int(w, "sliding_window", c->n_window);
     text_jw_key(w, "compress_ratios");
     text_jw_arr(w);
-    for (int i = 0; i < c->n_layer; i++)
+    for (int i = 0; i < c->n_layer + c->n_mtp; i++)
         text_jw_int(w, c->layer[i].ratio);
     text_jw_arr_end(w);
     arch_jw_real(w, "compress_rope_theta", c->entry_theta);
@@ -436,7 +447,7 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
     text_jw_key_strz(w, "scoring_func", "sqrtsoftplus");
     text_jw_key_strz(w, "topk_method", "noaux_tc");
     arch_jw_real(w, "swiglu_limit", (double)c->glu.limit);
-    text_jw_key_int(w, "num_nextn_predict_layers", 0);
+    text_jw_key_int(w, "num_nextn_predict_layers", c->n_mtp);
     return SL_OK;
 }
 
@@ -481,6 +492,7 @@ static const struct arch_alias alias[] = {GGUF_NAMES("attn.wkv", "attn.kv_norm",
                                           {ROLE_GATE_SHEXP, NULL, "ffn.shared_experts.w1"},
                                           {ROLE_UP_SHEXP, NULL, "ffn.shared_experts.w3"},
                                           {ROLE_DOWN_SHEXP, NULL, "ffn.shared_experts.w2"},
+                                          {ROLE_MTP_HEAD_NORM, NULL, "norm"},
                                           {N_ROLE, NULL, NULL}},
                                renamed[] = {GGUF_NAMES("self_attn.kv_proj", "self_attn.kv_norm",
                                                        "self_attn.o_b_proj",
@@ -513,6 +525,7 @@ const struct arch arch_deepseek_v4 = {
     .ffn_scale_unused = true,
     .ff_of_experts = true,
     .bare = true,
+    .mtp_uncounted = true,
     .alias = alias,
     .renamed = renamed,
     .unsaid = {.theta = 10000, .d_head = 512},

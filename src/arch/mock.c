@@ -239,7 +239,8 @@ static sl_status ckv(struct list *l, sl_err *err)
 /* How a block reads and writes streams. */
 static sl_status streams(struct list *l, sl_err *err)
 {
-    int64_t N = l->layer < l->c->n_layer ? l->c->n_stream : 0, n = (2 + N) * N;
+    bool has = l->layer < l->c->n_layer || arch_mtp_streams(l->c);
+    int64_t N = has ? l->c->n_stream : 0, n = (2 + N) * N;
     const struct row fn[] = {{ROLE_HC_ATTN_FN, n, N * l->c->d_model, N > 0},
                              {ROLE_HC_FFN_FN, n, N * l->c->d_model, N > 0}},
                      vec[] = {{ROLE_HC_ATTN_BASE, n, 0, N > 0},
@@ -279,16 +280,23 @@ static sl_status layer(struct list *l, sl_err *err)
 {
     static const enum arch_role dense[] = {ROLE_GATE, ROLE_UP, ROLE_DOWN};
     const struct arch_cfg *c = l->c;
-    int64_t D = c->d_model;
+    int64_t D = c->d_model, N = arch_mtp_streams(c) ? c->n_stream : 0;
     bool is_mtp = l->layer >= c->n_layer;
     enum arch_mixer mixer = c->layer[l->layer].mixer;
     const struct row norm[] = {{ROLE_ATTN_NORM, D, 0, true},
                                {ROLE_FFN_NORM, D, 0, true},
                                {ROLE_MTP_ENORM, D, 0, is_mtp},
                                {ROLE_MTP_HNORM, D, 0, is_mtp},
-                               {ROLE_MTP_HEAD_NORM, D, 0, is_mtp}};
+                               {ROLE_MTP_HEAD_NORM, D, 0, is_mtp},
+                               {ROLE_MTP_HC_BASE, N, 0, is_mtp},
+                               {ROLE_MTP_HC_SCALE, 1, 0, is_mtp && N}};
+    const struct row pair[] = {{ROLE_MTP_EH, D, 2 * D, is_mtp && !N},
+                               {ROLE_MTP_E, D, D, is_mtp && N},
+                               {ROLE_MTP_H, D, D, is_mtp && N}},
+                     head = {ROLE_MTP_HC_FN, N, N * D, is_mtp && N};
     SL_TRY(gains(l, norm, BASE_COUNT_OF(norm), err));
-    SL_TRY(matrices(l, &(struct row){ROLE_MTP_EH, D, 2 * D, is_mtp}, 1, err));
+    SL_TRY(matrices(l, pair, BASE_COUNT_OF(pair), err));
+    SL_TRY(add(l, &head, "weight", IO_MOCK_EXACT, err));
     SL_TRY(streams(l, err));
     SL_TRY((mixer == ARCH_MLA     ? mla
             : mixer == ARCH_DELTA ? delta

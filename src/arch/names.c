@@ -56,10 +56,16 @@ static bool is_mtp(const struct arch_naming *by, int layer)
     return by->kind == IO_HF && by->mtp_from && layer >= by->mtp_from;
 }
 
-/* What an MTP layer has beside a layer's. */
-static bool is_beside_layer(int role)
+/* What an MTP layer has beside a layer's, where that is elsewhere. */
+static bool is_beside_layer(const struct arch_naming *by, int role)
 {
-    return role >= ROLE_MTP_EH && role <= ROLE_MTP_HEAD_NORM;
+    return !by->bare && role >= ROLE_MTP_EH && role <= ROLE_MTP_HEAD_NORM;
+}
+
+/* What is before the number of an MTP layer with names of its own. */
+static const char *mtp_layers(const struct arch_naming *by)
+{
+    return by->bare ? "mtp" : "mtp.layers";
 }
 
 /* What comes before the number of a layer that is no MTP layer with names of its own. */
@@ -72,8 +78,8 @@ static const char *layers_of(const struct arch_naming *by)
 static void put_head(const struct arch_naming *by, const struct arch_name *id, char *buf, size_t n)
 {
     bool mtp = is_mtp(by, id->layer);
-    const char *layer = mtp ? "mtp.layers" : layers_of(by);
-    if (mtp && is_beside_layer(id->role))
+    const char *layer = mtp ? mtp_layers(by) : layers_of(by);
+    if (mtp && is_beside_layer(by, id->role))
         snprintf(buf, n, "mtp.");
     else
         snprintf(buf, n, "%s.%d.", layer, mtp ? id->layer - by->mtp_from : id->layer);
@@ -172,14 +178,16 @@ static bool is_suffix_of(const struct arch_naming *by, int role, const char *suf
 static bool cut_layer(const struct arch_naming *by, const char *name, struct arch_name *id,
                       const char **rest, bool *beside)
 {
+    char head[16];
     *beside = false;
     if (!is_mtp(by, by->mtp_from) || strncmp(name, "mtp.", 4) != 0) {
-        char head[16];
         snprintf(head, sizeof head, "%s.", layers_of(by));
         if (!number_after(name, head, &id->layer, rest)) return false;
         return **rest == '.' && !is_mtp(by, id->layer);
     }
-    *beside = !number_after(name, "mtp.layers.", &id->layer, rest);
+    snprintf(head, sizeof head, "%s.", mtp_layers(by));
+    *beside = !number_after(name, head, &id->layer, rest);
+    if (*beside && by->bare) return false;
     if (*beside) {
         id->layer = 0;
         *rest = name + 3;
@@ -198,7 +206,7 @@ static int find_role(const struct arch_naming *by, const char *name, int layer, 
         const char *part = arch_role_name_at(by, (enum arch_role)r, layer);
         if (str_ends(part, ".") != (k < N_ROLE) || !is_part(name, part, suffix, n_suffix) ||
             !is_suffix_of(by, r, suffix) ||
-            (is_mtp(by, by->mtp_from) && is_beside_layer(r) != beside))
+            (is_mtp(by, by->mtp_from) && is_beside_layer(by, r) != beside))
             continue;
         return r;
     }

@@ -76,7 +76,8 @@
     X(MTP_HEAD, "nextn.shared_head_head", "shared_head.head")                                      \
     X(MTP_HEAD_NORM, "nextn.shared_head_norm", "shared_head.norm")
 /* Others, of which no set has any: of layers with several streams (hyper-connections), of attention
- * over compressed entries, and of experts that a token's id chooses. */
+ * over compressed entries, of experts that a token's id chooses, and of MTP layers with several
+ * streams, in place of MTP_EH. */
 #define ARCH_MORE_ROLE_LIST(X)                                                                     \
     X(HC_ATTN_FN, "hc_attn_fn", "attn_hc.fn.")                                                     \
     X(HC_ATTN_BASE, "hc_attn_base", "attn_hc.base.")                                               \
@@ -93,7 +94,12 @@
     X(INDEX_ENTRY_GATE, "indexer_compressor_gate", "self_attn.compressor.indexer.gate_proj")       \
     X(INDEX_ENTRY_APE, "indexer_compressor_ape", "self_attn.compressor.indexer.position_bias.")    \
     X(INDEX_ENTRY_NORM, "indexer_compressor_norm", "self_attn.compressor.indexer.kv_norm")         \
-    X(EXPERT_OF, "ffn_gate_tid2eid", "mlp.gate.tid2eid.")
+    X(EXPERT_OF, "ffn_gate_tid2eid", "mlp.gate.tid2eid.")                                          \
+    X(MTP_E, "nextn.e_proj", "e_proj")                                                             \
+    X(MTP_H, "nextn.h_proj", "h_proj")                                                             \
+    X(MTP_HC_FN, "nextn.hc_head_fn", "hc_head_fn.")                                                \
+    X(MTP_HC_BASE, "nextn.hc_head_base", "hc_head_base.")                                          \
+    X(MTP_HC_SCALE, "nextn.hc_head_scale", "hc_head_scale.")
 enum arch_role {
 #define X(role, ...) ROLE_##role,
     ARCH_ROLE_LIST(X) PER_HEAD_LIST(X)
@@ -140,7 +146,7 @@ struct arch_naming {
     int mtp_from; /* folders: layers from there on are "mtp.layers.0" and so on, and what an MTP
                      layer has beside a layer's is once in "mtp."; 0 = they are like the others */
     bool bare;    /* folders: nothing is before "layers", and what is outside of them has names of
-                     its own ("embed.weight") */
+                     its own ("embed.weight"); MTP layers are "mtp.0" as a whole */
     /* names that layers with a state have otherwise; NULL: none does. layer: [n_layer], which those
      * are */
     const struct arch_alias *in_delta;

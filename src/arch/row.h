@@ -105,6 +105,7 @@ struct arch {
     bool decay_plain;               /* see arch_decay_plain */
     bool mtp_apart; /* see mtp_from of arch_naming: folders have one such layer at most */
     bool bare;    /* see struct arch_naming */
+    bool mtp_uncounted; /* GGUF files may count MTP layers that they do not have */
     bool no_keys; /* layers without keys: attention.head_count_kv may have zeros */
     bool unrotated; /* head_dim of folders says nothing, and rope.dimension_count may be 0 */
     int window_every; /* the window is in all but every n-th layer of a GGUF file without a pattern;

@@ -160,7 +160,7 @@ static bool ckv_reads(const struct arch_cfg *c, const struct arch_name *id)
 static bool mixer_reads(const struct arch_cfg *c, const struct arch_name *id)
 {
     if (id->role >= ROLE_HC_ATTN_FN && id->role <= ROLE_HC_FFN_SCALE)
-        return c->n_stream > 0 && id->layer < c->n_layer;
+        return c->n_stream > 0 && (id->layer < c->n_layer || arch_mtp_streams(c));
     if (c->layer[id->layer].mixer == ARCH_CKV) return ckv_reads(c, id);
     if (is_index(id->role)) return index_reads(c, id);
     bool delta = c->layer[id->layer].mixer == ARCH_DELTA;
@@ -208,12 +208,20 @@ static bool bias_reads(const io_model *m, const struct arch_cfg *c, const struct
     return (id->role == ROLE_ROUTER_BIAS || reads) && ffn_reads(c, id);
 }
 
+/* Is it a role that MTP layers alone have? Of several streams these have others. */
+static bool is_of_mtp(const struct arch_cfg *c, int role, bool *reads)
+{
+    bool streams = role >= ROLE_MTP_E && role <= ROLE_MTP_HC_SCALE;
+    *reads = role == ROLE_MTP_EH ? !arch_mtp_streams(c) : !streams || arch_mtp_streams(c);
+    return streams || (role >= ROLE_MTP_EH && role <= ROLE_MTP_HEAD_NORM);
+}
+
 static bool reads(const io_model *m, const struct arch_cfg *c, const struct arch_name *id)
 {
     bool hf = io_model_kind(m) == IO_HF;
     if (id->global >= GLOBAL_HC_FN) return c->n_stream && !c->stream_mean;
     if (id->global >= 0) return id->global != GLOBAL_HEAD || !c->tied_head;
-    bool mtp = id->layer >= c->n_layer; /* read or left out as a whole */
+    bool mtp = id->layer >= c->n_layer, mtp_reads; /* read or left out as a whole */
     if (id->layer >= c->n_layer + c->n_mtp) return false;
     bool coded = hf && (io_quant_method(m) || io_model_pack(m)); /* packed files do not say it */
     bool weight =
@@ -222,7 +230,7 @@ static bool reads(const io_model *m, const struct arch_cfg *c, const struct arch
                    strcmp(id->suffix, "weight_blocks") == 0));
     if (id->role < 0) return false;
     if (strcmp(id->suffix, "bias") == 0) return bias_reads(m, c, id);
-    if (id->role >= ROLE_MTP_EH && id->role <= ROLE_MTP_HEAD_NORM) return weight && mtp;
+    if (is_of_mtp(c, id->role, &mtp_reads)) return weight && mtp && mtp_reads;
     return weight && (id->role == ROLE_ATTN_NORM || id->role == ROLE_FFN_NORM ||
                       mixer_reads(c, id) || ffn_reads(c, id));
 }
@@ -362,6 +370,7 @@ static sl_status check_mtp(const io_model *m, const struct arch_cfg *c, sl_err *
     int n = c->n_mtp + c->n_mtp_left;
     for (int i = c->n_layer; i < c->n_layer + n && io_model_kind(m) == IO_GGUF; i++)
         if (of_layer(m, c, i, ROLE_ATTN_NORM, "weight", name) &&
+            !of_layer(m, c, i, arch_mtp_mark(c), "weight", eh) &&
             !of_layer(m, c, i, ROLE_MTP_EH, "weight", eh))
             return SL_FAIL(err, FORMAT,
                            "%s: nextn_predict_layers is %d, but layer %d is none of these: %s is "

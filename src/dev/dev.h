@@ -415,7 +415,8 @@ struct dev_norm {
     float eps;
     int n, n_row;
     int n_head;  /* with n_row 0: rows of a token; 0 = 1 */
-    bool gather; /* row i is x[hidden_row[i]], where the step has a hidden_row; r is NULL */
+    bool gather; /* the rows of token i are those of hidden_row[i] in x, where the step has a
+                    hidden_row; r is NULL */
     int64_t ldx, ldy;
     float *y;
     dev_act *act;
@@ -444,11 +445,12 @@ struct dev_prep {
  * use, NULL = 0 .. n_row-1. ranks: NULL, or those that all have W_i where bit i of whole is set
  * (then ldy is 0 and rows NULL): of a shared step each computes its share, in room, and gets the
  * others'; without room in y, which must then stay as it is until the next join; where bit i of own
- * is set too its share is all that it needs. */
+ * is set too its share is all that it needs. n_head: rows of act and y that a token has, one after
+ * another (n_row 0, no rows, no ranks); 0 = 1. */
 #define DEV_MATMUL_MAX 4
 struct dev_matmul {
     const dev_act *act;
-    int n_row;
+    int n_row, n_head;
     const int32_t *rows;
     int n_mat;
     const dev_mat *w[DEV_MATMUL_MAX];

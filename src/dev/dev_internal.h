@@ -21,6 +21,7 @@ struct dev_shapes {
     int ckv_d, entry_d; /* of attention over rows that are keys and values, of entries */
     int n_layer;                          /* MLA: of the cache's group, as far as it is used */
     int head_cols;                        /* of products by head */
+    int mat_heads;                        /* rows of a token in products of all heads at once */
     int delta_k, delta_v;                 /* of a key head, and of all value heads of one */
     int delta_a;                          /* decays of a value head */
     int delta_row;                        /* of a token: convolved, decays, betas and k q */

@@ -75,6 +75,9 @@ static void add(struct dev_shapes *s, const struct dev_op *op)
         at_least(&s->n_head, op->u.matmul_heads.n_head);
         at_least(&s->head_cols, dev_mat_cols(op->u.matmul_heads.w));
         break;
+    case DEV_OP_matmul:
+        at_least(&s->mat_heads, op->u.matmul.n_head);
+        break;
     case DEV_OP_rope:
         at_least(&s->n_rot, op->u.rope.n_rot);
         break;

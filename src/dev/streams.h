@@ -14,7 +14,8 @@
  * and give the input y of the next one.
  *
  * First X_k = post_k r + sum_j M_jk X_j, j rising, with post [N] and M [N, N] of mix, where the
- * operator before this one left them; with begin X_k = r; without r X stays as it is.
+ * operator before this one left them; with begin X_k = r, with begin and more X_k += r; without r X
+ * stays as it is.
  *
  * Then, with y: m = (fn X) / sqrt(mean of all X^2 + norm_eps), of X as one row of N n values;
  * pre = sigmoid(scale[0] m[0 .. N) + base) + eps and y = sum_k pre_k X_k, k rising. For the next
@@ -28,7 +29,7 @@ struct dev_streams {
     float *x; /* [T, N, n] */
     int n_stream, n;
     const float *r; /* [T, n] or NULL */
-    bool begin, head;
+    bool begin, more, head;
     float *mix;                     /* [T, N + N N] */
     const float *fn, *base, *scale; /* [(2 + N) N, N n] packed, [(2 + N) N], [3] */
     float eps, norm_eps;

@@ -264,7 +264,9 @@ struct engine_mtp {
     bool small;    /* its head: model_opts.small_heads */
     int32_t *next; /* [n_tok_max] tokens after those of the step, where they were known before */
     struct engine_mtp_item *item; /* [n_seq_max] of the plan */
-    int32_t *from; /* [n_blk] of blocks that have all entries: where their chain begins; else -1 */
+    enum dev_kv_kind group; /* of the cache, that has the layer's entries */
+    int32_t *from; /* [n_blk] of blocks of it that have all entries: where their chain begins; else
+                      -1 */
     int32_t *ids;  /* NULL, or [opts.draft_vocab] rising: what the rows of its logits stand for */
 };
 

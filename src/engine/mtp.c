@@ -41,15 +41,26 @@
 
 static const int32_t *table_of(const sl_engine *e, int i)
 {
-    return engine_table(e, DEV_KV_PAGED, i);
+    return engine_table(e, e->mtp.group, i);
 }
 
-/* Where the chain begins that fills all blocks before position pos, the end of a block. */
+/* The sequence's block j, as a table has it; -1: nobody sees it any more. */
+static int32_t block_of(const sl_engine *e, int home, const struct kv_seq *seq, int j)
+{
+    int32_t blk = seq->blk[j];
+    if (e->mtp.group == DEV_KV_WINDOW) blk = kv_win_of(e->home[home].pool, blk);
+    return blk < 0 ? -1 : engine_blk0(e, home, e->mtp.group) + blk;
+}
+
+/* Where the chain begins that fills all blocks before position pos, the end of a block, that the
+ * layer sees from there. */
 static int chain_of(const sl_engine *e, const int32_t *blk, int pos)
 {
-    int n = pos / ENGINE_BLK_TOK;
-    int from = n ? e->mtp.from[blk[n - 1]] : 0;
-    for (int j = BASE_MAX(from, 0) / ENGINE_BLK_TOK; j < n; j++)
+    const struct arch_cfg *c = &e->m->cfg;
+    int n = pos / ENGINE_BLK_TOK, from = n ? e->mtp.from[blk[n - 1]] : 0, first = BASE_MAX(from, 0);
+    if (e->mtp.group == DEV_KV_WINDOW)
+        first = BASE_MAX(first, pos + 1 - c->layer[c->n_layer].n_window);
+    for (int j = first / ENGINE_BLK_TOK; j < n; j++)
         if (e->mtp.from[blk[j]] != from) return NO_CHAIN;
     return from;
 }
@@ -144,7 +155,7 @@ static int tokens_of(sl_engine *e, const struct request *r, const struct sched_i
                      int *first)
 {
     struct engine_mtp_item *x = &e->mtp.item[i];
-    const int32_t *old = table_of(e, i);
+    const int32_t *old = engine_table(e, DEV_KV_PAGED, i);
     const struct kv_seq *seq = r ? engine_seq(e, it->seat) : NULL;
     int home = it->seat / e->n_seat, blk0 = engine_blk0(e, home, DEV_KV_PAGED);
     const struct kv_pool *pool = e->home[home].pool;
@@ -157,7 +168,9 @@ static int tokens_of(sl_engine *e, const struct request *r, const struct sched_i
         int end = (j + 1) * ENGINE_BLK_TOK;
         if (!r && !shared && (!pool->node || !pool->node[old[j] - blk0].in_tree)) break;
         if (!r || blk0 + seq->blk[j] == old[j] || end <= x->from) continue;
-        int has = e->mtp.from[blk0 + seq->blk[j]];
+        int32_t now = block_of(e, home, seq, j);
+        if (now < 0) continue;
+        int has = e->mtp.from[now];
         if (has == NO_CHAIN && end - ENGINE_BLK_TOK >= it->pos0) continue; /* it gets them now */
         if (has != x->from) x->from = up(BASE_MAX(end, it->pos0));
         *first = BASE_MAX(*first, end);
@@ -186,12 +199,14 @@ static int add_item(sl_engine *e, const struct request *r, const struct sched_it
     struct step_room *room = e->room;
     struct engine_mtp_item *x = &e->mtp.item[i];
     int first, row0 = room->seq_tok0[i], n_prompt = room->n_prompt[i];
-    int blk0 = engine_blk0(e, it->seat / e->n_seat, DEV_KV_PAGED);
+    int home = it->seat / e->n_seat;
     int n = tokens_of(e, r, it, i, &first), k0 = first - it->pos0;
     x->done = it->pos0 + n;
     if (k0 >= n) return 0;
-    for (int j = first / ENGINE_BLK_TOK; (j + 1) * ENGINE_BLK_TOK <= it->pos0 + n; j++)
-        m->from[r ? blk0 + engine_seq(e, it->seat)->blk[j] : table_of(e, i)[j]] = x->from;
+    for (int j = first / ENGINE_BLK_TOK; (j + 1) * ENGINE_BLK_TOK <= it->pos0 + n; j++) {
+        int32_t b = r ? block_of(e, home, engine_seq(e, it->seat), j) : table_of(e, i)[j];
+        if (b >= 0) m->from[b] = x->from;
+    }
     move_table(e, r, it, i, at.seq);
     room->seq_tok0[at.seq] = at.tok;
     room->seat[at.seq] = it->seat;
@@ -278,6 +293,8 @@ sl_status engine_mtp_open(sl_engine *e, sl_err *err)
         log_msg(LOG_DEBUG, "draft: auto: %s has no MTP layer: drafts come from the text alone",
                 e->m->name);
     if (!m->on) return SL_OK;
+    bool window = e->pool.n_win && e->m->cfg.layer[e->m->cfg.n_layer].n_window;
+    m->group = window ? DEV_KV_WINDOW : DEV_KV_PAGED; /* which has fewer blocks */
     SL_TRY(engine_array(n_tok, sizeof *m->next, &m->next, err));
     SL_TRY(engine_array(n_seq, sizeof *m->item, &m->item, err));
     SL_TRY(engine_array((size_t)(e->n_home * e->pool.n_blk), sizeof *m->from, &m->from, err));

@@ -4,6 +4,11 @@
 
 #include "base/cpu.h"
 
+#include <string.h>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 #define X(op, ret, args) k->op = VARIANT(op);
 #define CHOOSE(name)                                                                               \
     do {                                                                                           \
@@ -47,4 +52,17 @@ void kern_vec_select(struct vec_kern *k, uint32_t isa_mask)
     if (cpu_has(isa_mask, CPU_ISA_neon)) k->peak_f32 = kern_peak_f32_neon;
 #endif
     (void)isa_mask;
+}
+
+bool kern_zero_uncached(void *p, size_t n)
+{
+#if defined(__x86_64__)
+    for (size_t i = 0; i < n; i += 16)
+        _mm_stream_si128((__m128i *)((char *)p + i), _mm_setzero_si128());
+    _mm_sfence();
+    return true;
+#else
+    memset(p, 0, n);
+    return false;
+#endif
 }

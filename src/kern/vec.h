@@ -184,6 +184,10 @@ double kern_peak_f32_avx512(int n);
 double kern_peak_f32_neon(int n);
 double kern_peak_bf16_avx512bf16(int n);
 
+/* Zeros for n bytes at p, both multiples of 64; n may be 0. True: written past the caches, so that
+ * none has any of them afterwards; false where the CPU has no such stores. */
+bool kern_zero_uncached(void *p, size_t n);
+
 /* The best variants for a mask of cpu_isa bits. */
 void kern_vec_select(struct vec_kern *k, uint32_t isa_mask);
 

@@ -120,11 +120,22 @@ int model_wide_ff(const struct arch_cfg *c)
     return BASE_MAX(c->d_ff, (int)arch_d_shared(c));
 }
 
+/* What MTP layers take: pairs, of matrices eh; of several streams e, and h of each. */
+static sl_status open_mtp(struct model *m, struct side *s, const dev_mat *const *eh,
+                          const dev_mat *const *h, sl_err *err)
+{
+    int D = m->cfg.d_model, N = m->cfg.n_stream, T = m->opts.n_tok_max;
+    if (!arch_mtp_streams(&m->cfg))
+        return dev_act_open(s->d, &(struct dev_inputs){eh, m->n_mtp, 2 * D, T}, &s->a_eh, err);
+    SL_TRY(dev_act_open(s->d, &(struct dev_inputs){eh, m->n_mtp, D, T}, &s->a_e, err));
+    return dev_act_open(s->d, &(struct dev_inputs){h, m->n_mtp, D, N * T}, &s->a_streams, err);
+}
+
 static sl_status open_inputs(struct model *m, struct side *s, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     int D = c->d_model, n_mat = 0;
-    const dev_mat *heads[1 + MODEL_MTP_MAX], *ehs[MODEL_MTP_MAX];
+    const dev_mat *heads[1 + MODEL_MTP_MAX], *ehs[MODEL_MTP_MAX], *hs[MODEL_MTP_MAX];
     int n_o = c->n_head * (c->kv_lora ? c->d_v : c->d_head);
     if (c->o_groups) n_o = c->o_groups * c->o_lora;
     SL_TRY(open_input(m, s, IN_ATTN, D, &s->a_attn, err));
@@ -138,12 +149,11 @@ static sl_status open_inputs(struct model *m, struct side *s, sl_err *err)
     if (c->q_lora) SL_TRY(open_input(m, s, IN_Q_A, c->q_lora, &s->a_q_a, err));
     heads[n_mat++] = m->head;
     for (int i = 0; i < m->n_mtp; i++) {
-        ehs[i] = m->mtp[i].eh;
+        ehs[i] = arch_mtp_streams(c) ? m->mtp[i].e : m->mtp[i].eh;
+        hs[i] = m->mtp[i].h;
         if (m->mtp[i].head != m->head) heads[n_mat++] = m->mtp[i].head;
     }
-    if (m->n_mtp && s == model_side(m, MODEL_ATTN))
-        SL_TRY(dev_act_open(s->d, &(struct dev_inputs){ehs, m->n_mtp, 2 * D, m->opts.n_tok_max},
-                            &s->a_eh, err));
+    if (m->n_mtp && s == model_side(m, MODEL_ATTN)) SL_TRY(open_mtp(m, s, ehs, hs, err));
     if (s != model_side(m, MODEL_HEAD) || !m->head) return SL_OK;
     return dev_act_open(
         s->d,
@@ -273,6 +283,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     int64_t n_etp = BASE_MAX(m->ranks.share.n_rank, 1), /* rows of experts that ranks share: */
             etp = n_etp > 1 ? (own ? d->n_dp : 1) * T * K : 0, h = spread ? etp : many ? T * K : 0;
     bool ckv = c->o_groups > 0;
+    int64_t pair = !arch_mtp_streams(c) ? 2 * D : model_x_cols(c) > nq ? model_x_cols(c) : 0;
     int64_t latents = c->kv_lora ? c->kv_lora + c->d_rope + c->d_index + c->n_index : 0;
     const struct buffer all[] = {
         {&s->x, B_EMBED | B_ATTN, T, model_x_cols(c)},
@@ -304,7 +315,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->hidden, B_ATTN | B_HEAD, BASE_MAX(T, nl), D},
         {&s->logits, B_HEAD, nl, c->n_vocab},
         {&s->best, B_HEAD, nl, 1},
-        {&s->eh_in, B_ATTN, T, m->n_mtp ? 2 * D : 0},
+        {&s->eh_in, B_ATTN, T, m->n_mtp ? pair : 0},
         {&s->logit_r, B_ROUTER, T, c->n_expert},
         {&s->weight_r, B_ROUTER | B_EXPERTS | flow, T, K},
         {&s->id_r, B_ROUTER | B_EXPERTS | terms, T, K},
@@ -325,7 +336,9 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->exp_rows, B_EXPERTS, T * K, spread && !own ? cols(m, MODEL_CUT_MODEL) : 0},
         {&s->own_rows, B_EXPERTS, own, d->n_rank > 1 ? D : 0},
     };
-    return open_all(m, s, all, BASE_COUNT_OF(all), false, err);
+    SL_TRY(open_all(m, s, all, BASE_COUNT_OF(all), false, err));
+    if (!pair) s->eh_in = s->q;
+    return SL_OK;
 }
 
 /* Of groups with sequences of their own: what ranks give each other, and where rows of all come

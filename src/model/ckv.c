@@ -18,12 +18,27 @@ static void rotate(struct emit *e, float *x, int n_head, int d, bool back)
          .mscale = entries ? (float)c->yarn_mscale : 1.0f, .back = back);
 }
 
+/* Products of the layer's input by those of n matrices that are there, by as many at a time as one
+ * operator has. */
+static void products(struct emit *e, int n, const dev_mat *const *w, float *const *y)
+{
+    struct dev_matmul *p = NULL;
+    for (int i = 0; i < n; i++) {
+        if (!w[i]) continue;
+        if (!p || p->n_mat == DEV_MATMUL_MAX) {
+            p = &model_op(e, DEV_OP_matmul)->u.matmul;
+            *p = (struct dev_matmul){.act = e->side->a_attn};
+        }
+        p->w[p->n_mat] = w[i];
+        p->y[p->n_mat++] = y[i];
+    }
+}
+
 static void inputs(struct emit *e, const struct layer *l, bool chooses)
 {
     const struct side *s = e->side;
     const struct arch_cfg *c = &e->m->cfg;
     float *row = model_tap_row(e);
-    struct dev_matmul p = {.act = s->a_attn};
     const dev_mat *w[] = {l->kv_a,
                           e->entries ? NULL : l->q_a,
                           l->entry.kv,
@@ -32,19 +47,7 @@ static void inputs(struct emit *e, const struct layer *l, bool chooses)
                           l->index_entry.gate,
                           chooses ? l->index_w : NULL};
     float *y[] = {s->k, s->qa, s->entry[0], s->entry[1], s->entry[2], s->entry[3], s->index_w};
-    for (int i = 0; i < BASE_COUNT_OF(w); i++) {
-        if (!w[i]) continue;
-        p.w[p.n_mat] = w[i];
-        p.y[p.n_mat++] = y[i];
-        if (p.n_mat < DEV_MATMUL_MAX) continue;
-        model_op(e, DEV_OP_matmul)->u.matmul = p;
-        p.n_mat = 0;
-    }
-    if (p.n_mat) {
-        for (int i = p.n_mat; i < DEV_MATMUL_MAX; i++)
-            p.w[i] = NULL, p.y[i] = NULL;
-        model_op(e, DEV_OP_matmul)->u.matmul = p;
-    }
+    products(e, BASE_COUNT_OF(w), w, y);
     if (e->entries) return;
     EMIT(e, norm, .x = s->qa, .w = l->q_a_norm, .eps = c->norm_eps, .n = c->q_lora,
          .act = s->a_q_a, .y = row);

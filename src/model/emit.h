@@ -42,9 +42,11 @@ struct emit {
                                                  the first */
     int n_picked;
     bool rows_left;   /* of several ranks: the last sub-layer's output is rows, not columns */
-    bool begins;      /* of several streams: what is in r is not the output of a sub-layer but what
-                         all of them begin with */
-    bool one;         /* the pass under way has one stream, whatever others have: an MTP layer's */
+    /* of several streams: what is in r is not the output of a sub-layer but what all of them begin
+     * with, or what all get */
+    enum { NOT_BEGIN, BEGIN_ALL, BEGIN_MORE } begins;
+    float *x; /* of several streams: in place of x of the side; else NULL */
+    bool one; /* the pass under way has one stream, whatever others have */
     bool entries;     /* no more than what is stored in the cache */
     bool streams, is_last; /* experts are streamed; no layer follows the one under way */
     int n_sent, n_streamed; /* slabs: that were sent for, and computed with */
@@ -152,7 +154,13 @@ void model_embed_emit(struct emit *e, const dev_mat *w);
 void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first);
 /* Final norm (+ pending r), hidden states, and logits of the rows that are wanted, of the head's
  * ids: those of cut. */
-void model_head_emit(struct emit *e, const float *norm, const dev_mat *head, enum model_cut cut);
+struct heads {
+    const struct stream_in *streams;
+    const float *norm;
+    const dev_mat *mat;
+    enum model_cut cut;
+};
+void model_head_emit(struct emit *e, const struct heads *h);
 /* The embedding, or what the stage before gives, and n layers. */
 void model_begin_emit(struct emit *e, int n);
 /* A pass that ends in the last layer, where its keys and values are stored: op[n_body] is the first

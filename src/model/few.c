@@ -50,7 +50,7 @@ void model_few_emit(struct emit *e)
     e->entries = false;
     e->n_body = e->n;
     model_layer_emit(e, &m->layer[last], last, true);
-    model_head_emit(e, m->norm, m->head, MODEL_CUT_VOCAB);
+    model_head_emit(e, &(struct heads){&m->stream_head, m->norm, m->head, MODEL_CUT_VOCAB});
 }
 
 sl_status model_few_progs(struct model *m, sl_err *err)

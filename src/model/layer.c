@@ -17,7 +17,9 @@ void model_emit_begin(struct emit *e, struct model *m)
     e->layer = -1;
     e->side = model_side(m, MODEL_ATTN);
     e->late = (struct late){0};
-    e->begins = e->one = false;
+    e->begins = NOT_BEGIN;
+    e->one = false;
+    e->x = NULL;
     e->n_sent = e->n_streamed = 0;
 }
 
@@ -64,7 +66,7 @@ void model_embed_emit(struct emit *e, const dev_mat *w)
     e->side = to;
     model_move_emit(e, (struct at){s, x}, (struct at){to, model_begin_row(e, to)},
                     e->m->cfg.d_model, false);
-    e->begins = model_has_streams(e);
+    e->begins = model_has_streams(e) ? BEGIN_ALL : NOT_BEGIN;
 }
 
 void model_rope_emit(struct emit *e, float *x, int n_head, int64_t ldx, int64_t ldx_h)
@@ -83,7 +85,7 @@ static void stream_to(struct emit *e, const struct side *to, bool with_r)
     bool several = model_has_streams(e);
     int D = c->d_model, n_x = several ? (int)model_x_cols(c) : D;
     int n_mix = several ? (int)model_stream_mix_cols(c) : 0;
-    if (!e->begins)
+    if (e->begins != BEGIN_ALL)
         model_move_emit(e, (struct at){from, from->x}, (struct at){to, to->x}, n_x, false);
     if (with_r || e->begins)
         model_move_emit(e, (struct at){from, from->r}, (struct at){to, to->r}, D, false);
@@ -139,16 +141,16 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     e->layer = -1;
 }
 
-void model_head_emit(struct emit *e, const float *norm, const dev_mat *head, enum model_cut cut)
+void model_head_emit(struct emit *e, const struct heads *of)
 {
     const struct model *m = e->m;
     stream_to(e, model_side(m, MODEL_ATTN), true);
     const struct side *s = e->side, *h = model_side(m, MODEL_HEAD);
     int D = m->cfg.d_model;
     struct left left = model_left(e);
-    float *x = model_streams_emit(e, &m->stream_head, &left);
-    EMIT(e, norm, .x = x, .r = left.r, .w = norm, .eps = m->cfg.norm_eps, .n = D, .y = s->hidden,
-         .ranks = model_shares_of(e), .part = left.part, .whole = true);
+    float *x = model_streams_emit(e, of->streams, &left);
+    EMIT(e, norm, .x = x, .r = left.r, .w = of->norm, .eps = m->cfg.norm_eps, .n = D,
+         .y = s->hidden, .ranks = model_shares_of(e), .part = left.part, .whole = true);
     e->layer = e->tap.fn ? m->cfg.n_layer : -1;
     model_tap_emit(e, MODEL_TAP_HEAD, s->hidden, D, D);
     e->layer = -1;
@@ -159,12 +161,12 @@ void model_head_emit(struct emit *e, const float *norm, const dev_mat *head, enu
         e->side = h;
         EMIT(e, prep, .x = h->hidden, .n = D, .n_row = DEV_ROWS_WANTED, .act = h->a_head);
     }
-    EMIT(e, matmul, .act = h->a_head, .n_row = DEV_ROWS_WANTED, .n_mat = 1, .w = {head},
+    EMIT(e, matmul, .act = h->a_head, .n_row = DEV_ROWS_WANTED, .n_mat = 1, .w = {of->mat},
          .y = {model_cols_of(e, h->logits, h->logit_cols)});
-    model_join_emit(
-        e, &(struct model_joining){.cut = cut, .x = h->logit_cols, .y = h->logits, .home = true});
+    model_join_emit(e, &(struct model_joining){.cut = of->cut, .x = h->logit_cols,
+                                               .y = h->logits, .home = true});
     if (e->m->dims.rank == 0) /* home has the logits */
         EMIT(e, best, .x = h->logits, .id = h->best,
-             .n = cut == MODEL_CUT_DRAFT ? m->n_draft_vocab : m->cfg.n_vocab);
+             .n = of->cut == MODEL_CUT_DRAFT ? m->n_draft_vocab : m->cfg.n_vocab);
     e->side = s;
 }

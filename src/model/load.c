@@ -276,7 +276,7 @@ sl_status model_load_globals(struct model *m, sl_err *err)
     if (!model_has_global(c, &m->dims, GLOBAL_HEAD)) return SL_OK;
     SL_TRY(model_load_vector(m, arch_global_name(&c->naming, GLOBAL_NORM), ROLE_MTP_HEAD_NORM,
                              c->d_model, &m->norm, err));
-    SL_TRY(model_load_stream_head(m, err));
+    SL_TRY(model_load_stream_head(m, -1, &m->stream_head, err));
     m->head = m->embed;
     if (!c->tied_head)
         return load_global(m, GLOBAL_HEAD, ROLE_MTP_HEAD, DEV_USE_MATMUL, &m->head, err);
@@ -311,11 +311,14 @@ sl_status model_load_mtp(struct model *m, int i, sl_err *err)
     struct mtp *t = &m->mtp[i];
     int il = c->n_layer + i;
     int64_t D = c->d_model;
-    const struct mat_row eh[] = {{ROLE_MTP_EH, D, 2 * D, DEV_USE_MATMUL, &t->eh}};
+    const struct mat_row eh[] = {{ROLE_MTP_EH, D, 2 * D, DEV_USE_MATMUL, &t->eh}},
+                         apart[] = {{ROLE_MTP_E, D, D, DEV_USE_MATMUL, &t->e},
+                                    {ROLE_MTP_H, D, D, DEV_USE_MATMUL, &t->h}};
     char name[LOAD_NAME];
     SL_TRY(model_load_role_vector(m, il, ROLE_MTP_ENORM, D, &t->enorm, err));
     SL_TRY(model_load_role_vector(m, il, ROLE_MTP_HNORM, D, &t->hnorm, err));
-    SL_TRY(matrices(m, il, eh, 1, err));
+    SL_TRY(arch_mtp_streams(c) ? matrices(m, il, apart, 2, err) : matrices(m, il, eh, 1, err));
+    SL_TRY(model_load_stream_head(m, il, &t->stream_head, err));
     arch_tensor_name(&c->naming, ROLE_MTP_HEAD_NORM, il, "weight", name, sizeof name);
     t->head_norm = m->norm; /* some GGUF files leave out what is the same */
     if (io_find(m->io, name) || (m->kind == IO_HF && c->naming.mtp_from))

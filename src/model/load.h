@@ -70,9 +70,11 @@ struct load_rows {
 };
 sl_status model_load_role_rows(struct model *m, int il, const struct load_rows *of, float **out,
                                sl_err *err) BASE_MUST_USE;
-/* Of a layer, and of the head, how blocks read and write streams (streams.c). */
+/* Of a layer how blocks read and write streams (streams.c); of the head of MTP layer il, or with -1
+ * the model's. */
 sl_status model_load_streams(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
-sl_status model_load_stream_head(struct model *m, sl_err *err) BASE_MUST_USE;
+sl_status model_load_stream_head(struct model *m, int il, struct stream_in *s,
+                                 sl_err *err) BASE_MUST_USE;
 /* The role's own vector. */
 sl_status model_load_role_vector(struct model *m, int il, enum arch_role role, int64_t n,
                                  float **out, sl_err *err) BASE_MUST_USE;

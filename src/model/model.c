@@ -26,8 +26,8 @@ static int count_mtp(const struct model *m, const io_model *io)
     int n = 0;
     for (; n < m->cfg.n_mtp; n++) {
         char name[128];
-        arch_tensor_name(&m->cfg.naming, ROLE_MTP_EH, m->cfg.n_layer + n, "weight", name,
-                         sizeof name);
+        arch_tensor_name(&m->cfg.naming, arch_mtp_mark(&m->cfg), m->cfg.n_layer + n, "weight",
+                         name, sizeof name);
         if (!io_has_weight(io, name)) break;
     }
     return n;

@@ -11,6 +11,7 @@
 /* How a block reads and writes streams: device f32 (dev_streams). */
 struct stream_in {
     float *fn, *base, *scale;
+    bool head; /* no block follows */
 };
 /* What makes entries of tokens; vectors are device f32: [ratio, rows of kv], [d]. */
 struct entries {
@@ -94,6 +95,8 @@ struct mtp {
     struct layer layer;
     float *enorm, *hnorm, *head_norm;
     dev_mat *eh;
+    dev_mat *e, *h; /* of several streams, in place of eh; and their head */
+    struct stream_in stream_head;
     dev_mat *embed, *head; /* own ones, or those of the model; of head the rows of n_draft_vocab */
     bool has_head; /* of its own */
 };
@@ -104,6 +107,7 @@ struct side {
     int64_t weight_bytes;
     /* prepared inputs, one per kind of input */
     dev_act *a_attn, *a_q_a, *a_o, *a_mix, *a_ffn, *a_h, *a_head, *a_eh;
+    dev_act *a_e, *a_streams; /* of an MTP layer of several streams: as eh_in, a row for each */
     dev_act *a_a, *a_z; /* of a_of and z_of */
     /* step buffers, device f32, n_tok_max rows */
     float *x, *r; /* [T, model_x_cols] residual stream; [T, D] output of the sub-layer that is not
@@ -131,7 +135,8 @@ struct side {
     float *hidden; /* [T, D] */
     float *logits; /* [n_logit_max, V] */
     int32_t *best; /* [n_logit_max] */
-    float *eh_in;  /* [T, 2D] */
+    float *eh_in;  /* [T, 2D]; of several streams [T, model_x_cols]: those of entries alone, which
+                      leave x as it is; may be q, which such a pass has no use for */
     int32_t *id_r; /* [T, K] */
     /* where experts come late: as id_r and weight_r, of every second layer; their sum [T, D] */
     int32_t *id_odd;

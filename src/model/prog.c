@@ -47,7 +47,7 @@ static void main_emit(struct emit *e)
     model_begin_emit(e, d->n_layer);
     e->n_body = e->n;
     if (model_is_last(d)) {
-        model_head_emit(e, m->norm, m->head, MODEL_CUT_VOCAB);
+        model_head_emit(e, &(struct heads){&m->stream_head, m->norm, m->head, MODEL_CUT_VOCAB});
         return;
     }
     struct left left = model_left(e);
@@ -64,7 +64,7 @@ void model_pass_emit(struct emit *e, int pass)
 {
     int n_mtp = e->m->n_mtp;
     e->entries = pass > n_mtp;
-    e->one = pass > 0;
+    e->one = pass > 0 && !arch_mtp_streams(&e->m->cfg);
     if (pass)
         model_mtp_emit(e, (pass - 1) % n_mtp);
     else

@@ -96,7 +96,8 @@ static bool slot_of(const struct arch_cfg *c, int il, enum model_kv_what what, s
         *out = (struct slot){DEV_KV_PAGED, !own};
         return ckv && l->ratio > 0;
     }
-    if (ckv) out->part = (c->paged ? 2 : 0) + (!l->ratio ? 0 : own ? 1 : 2);
+    int kind = il >= c->n_layer ? 3 : !l->ratio ? 0 : own ? 1 : 2; /* MTP layers are the last */
+    if (ckv) out->part = (c->paged ? 2 : 0) + kind;
     return true;
 }
 

@@ -51,7 +51,9 @@ static const char *name_of(const struct model *m, const void *p)
                                {d->a_ffn, "in_ffn"},
                                {d->a_h, "in_down"},
                                {d->a_head, "in_head"},
-                               {d->a_eh, "in_eh"}};
+                               {d->a_eh, "in_eh"},
+                               {d->a_e, "in_e"},
+                               {d->a_streams, "in_h"}};
     const struct name *best = NULL;
     for (int i = 0; i < BASE_COUNT_OF(all); i++)
         if (all[i].at && (uintptr_t)all[i].at <= (uintptr_t)p &&
@@ -150,10 +152,12 @@ static void show_streams(struct shown *s, const struct dev_streams *p)
     gives(s, p->y, p->n);
     SAY(s, "%s = %s of %d streams %s", NAME(s, p->y), p->fn ? "a sum" : "the mean", p->n_stream,
         NAME(s, p->x));
-    if (p->r) SAY(s, p->begin ? ", all %s" : ", mixed with %s", NAME(s, p->r));
+    if (p->r)
+        SAY(s, p->more ? ", all += %s" : p->begin ? ", all %s" : ", mixed with %s", NAME(s, p->r));
     SAY(s, ", of %d", p->n);
     whole(s, "streams", p->n_stream);
     yes(s, "begin", p->begin);
+    yes(s, "more", p->more);
     yes(s, "head", p->head);
     real(s, "eps", p->norm_eps);
     real(s, "stream_eps", p->eps);
@@ -170,15 +174,20 @@ static void show_prep(struct shown *s, const struct dev_prep *p)
 
 static void show_matmul(struct shown *s, const struct dev_matmul *p)
 {
-    takes(s, p->act, dev_mat_cols(p->w[0]));
+    int n_head = BASE_MAX(p->n_head, 1);
+    takes(s, p->act, (int64_t)n_head * dev_mat_cols(p->w[0]));
     for (int i = 0; i < p->n_mat; i++) {
-        gives(s, p->y[i], dev_mat_rows(p->w[i]));
+        gives(s, p->y[i], (int64_t)n_head * dev_mat_rows(p->w[i]));
         SAY(s, "%s%s", i ? ", " : "", NAME(s, p->y[i]));
     }
     SAY(s, " = %s by ", NAME(s, p->act));
     for (int i = 0; i < p->n_mat; i++) {
         if (i) SAY(s, ", ");
         has(s, NULL, p->w[i]);
+    }
+    if (n_head > 1) {
+        whole(s, "heads", n_head);
+        SAY(s, ", %d rows of a token", n_head);
     }
     s->wanted = p->n_row == DEV_ROWS_WANTED;
 }

@@ -29,13 +29,14 @@ static struct dev_streams op_of(struct emit *e, bool has_r)
 {
     const struct side *s = e->side;
     const struct arch_cfg *c = &e->m->cfg;
-    bool begin = e->begins;
-    e->begins = false;
-    return (struct dev_streams){.x = s->x,
+    bool begin = e->begins != NOT_BEGIN, more = e->begins == BEGIN_MORE;
+    e->begins = NOT_BEGIN;
+    return (struct dev_streams){.x = e->x ? e->x : s->x,
                                 .n_stream = c->n_stream,
                                 .n = c->d_model,
                                 .r = has_r || begin ? s->r : NULL,
                                 .begin = begin,
+                                .more = more,
                                 .mix = s->stream_mix,
                                 .eps = c->stream_eps,
                                 .norm_eps = c->norm_eps,
@@ -51,7 +52,7 @@ float *model_streams_emit(struct emit *e, const struct stream_in *in, struct lef
     p.fn = in->fn;
     p.base = in->base;
     p.scale = in->scale;
-    p.head = in == &e->m->stream_head;
+    p.head = in->head;
     p.y = e->side->stream_y;
     model_op(e, DEV_OP_streams)->u.streams = p;
     left->r = NULL;
@@ -85,7 +86,8 @@ sl_status model_load_streams(struct model *m, int il, struct layer *l, sl_err *e
         {ROLE_HC_FFN_FN, ROLE_HC_FFN_BASE, ROLE_HC_FFN_SCALE}};
     const struct arch_cfg *c = &m->cfg;
     int n = dev_streams_rows(c->n_stream, false);
-    for (int i = 0; i < 2 && c->n_stream && il < c->n_layer; i++) {
+    bool has = c->n_stream && (il < c->n_layer || arch_mtp_streams(c));
+    for (int i = 0; i < 2 && has; i++) {
         struct stream_in *s = &l->streams[i];
         char fn[LOAD_NAME];
         arch_tensor_name(&c->naming, role[i][0], il, "weight", fn, sizeof fn);
@@ -96,14 +98,24 @@ sl_status model_load_streams(struct model *m, int il, struct layer *l, sl_err *e
     return SL_OK;
 }
 
-sl_status model_load_stream_head(struct model *m, sl_err *err)
+/* Of a layer, which MTP layers have, or the model's. */
+sl_status model_load_stream_head(struct model *m, int il, struct stream_in *s, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
-    struct stream_in *s = &m->stream_head;
-    const char *base = arch_global_name(&c->naming, GLOBAL_HC_BASE),
-               *scale = arch_global_name(&c->naming, GLOBAL_HC_SCALE);
-    if (!c->n_stream || c->stream_mean) return SL_OK;
-    SL_TRY(load_fn(m, arch_global_name(&c->naming, GLOBAL_HC_FN), c->n_stream, &s->fn, err));
-    SL_TRY(model_load_vector(m, base, ROLE_HC_FFN_BASE, c->n_stream, &s->base, err));
-    return model_load_vector(m, scale, ROLE_HC_FFN_SCALE, 1, &s->scale, err);
+    const struct arch_naming *by = &c->naming;
+    int N = c->n_stream;
+    char fn[LOAD_NAME];
+    s->head = true;
+    if (!N || c->stream_mean) return SL_OK;
+    if (il < 0) {
+        SL_TRY(load_fn(m, arch_global_name(by, GLOBAL_HC_FN), N, &s->fn, err));
+        SL_TRY(model_load_vector(m, arch_global_name(by, GLOBAL_HC_BASE), ROLE_HC_FFN_BASE, N,
+                                 &s->base, err));
+        return model_load_vector(m, arch_global_name(by, GLOBAL_HC_SCALE), ROLE_HC_FFN_SCALE, 1,
+                                 &s->scale, err);
+    }
+    arch_tensor_name(by, ROLE_MTP_HC_FN, il, "weight", fn, sizeof fn);
+    SL_TRY(load_fn(m, fn, N, &s->fn, err));
+    SL_TRY(model_load_role_vector(m, il, ROLE_MTP_HC_BASE, N, &s->base, err));
+    return model_load_role_vector(m, il, ROLE_MTP_HC_SCALE, 1, &s->scale, err);
 }

@@ -30,7 +30,7 @@ static double weights_of_rank(const struct plan_case *c, double *mtp)
     double scale = m->total > 0 && known > 0 ? m->total / known : 1;
     double layers = m->layers * attn * f->attn + m->dense_layers * m->p_dense / tp * f->dense +
                     m->moe_layers * (shared * f->dense + experts * f->expert + resident * f->attn);
-    double mtp_attn = plan_mtp_attn(m) / tp + m->p_repl;
+    double mtp_attn = plan_mtp_attn(m) / tp + plan_mtp_repl(m);
     *mtp = l->mtp > 0
                ? m->mtp_layers *
                      (mtp_attn * f->attn + shared * f->dense + (experts + resident) * f->expert) / 8

@@ -61,15 +61,21 @@ static void mla_params(const struct plan_model *m, double *split, double *repl)
     if (lin > 0) *split = *split * (1 - lin) + lin_params(m) * lin;
 }
 
-/* q_lora, shared KV, grouped low-rank output, what entries and index keys are made of: c and z of
- * the width of a head, in layers compressed 4 times twice. Mean over layers. */
+/* What entries and index keys are made of: c and z of the width of a head, in layers compressed 4
+ * times twice. Mean over layers. */
+static double entry_params(const struct plan_model *m)
+{
+    double D = m->hidden, d = m->head_dim;
+    double index = m->index_dim * 4 * D + m->index_heads * (D + (double)m->q_lora * m->index_dim);
+    return (m->n_c4 * (4 * D * d + index) + m->n_c128 * 2 * D * d) / m->layers;
+}
+
+/* q_lora, shared KV, grouped low-rank output, and those. */
 static void v4_params(const struct plan_model *m, double *split, double *repl)
 {
     double D = m->hidden, d = m->head_dim, wide = (double)m->heads * d;
     double low = m->o_lora ? m->o_lora : 1024, groups = m->o_groups ? m->o_groups : 8;
-    double index = m->index_dim * 4 * D + m->index_heads * (D + (double)m->q_lora * m->index_dim);
-    double entries = m->n_c4 * (4 * D * d + index) + m->n_c128 * 2 * D * d;
-    *repl += D * m->q_lora + m->q_lora + D * d + entries / m->layers;
+    *repl += D * m->q_lora + m->q_lora + D * d + entry_params(m);
     *split = m->q_lora * wide + wide * low + groups * low * D;
 }
 
@@ -122,9 +128,16 @@ double plan_mtp_attn(const struct plan_model *m)
     return m->attn == PLAN_ATTN_HYB ? D * d * (3.0 * m->heads + 2.0 * m->kv_heads) : m->p_attn;
 }
 
+/* DeepSeek-V4's has a window alone. */
+double plan_mtp_repl(const struct plan_model *m)
+{
+    return m->p_repl - (m->attn == PLAN_ATTN_V4 ? entry_params(m) : 0);
+}
+
 double plan_mtp_tables(const struct plan_model *m)
 {
-    return lin_layers(m) > 0 ? 0 : m->p_embed + m->p_head;
+    bool shares = lin_layers(m) > 0 || m->attn == PLAN_ATTN_V4;
+    return shares ? 0 : m->p_embed + m->p_head;
 }
 
 static bool bad_shape(const struct plan_model *m, const char **field)
@@ -200,7 +213,8 @@ bool plan_model_finish(struct plan_model *m, char *why, size_t why_size)
         double ff =
             m->experts > 0 ? m->p_expert * m->experts + m->p_shared + m->p_router : m->p_dense;
         m->p_mtp =
-            m->mtp_layers * (plan_mtp_attn(m) + m->p_repl + ff + 2 * D * D) + plan_mtp_tables(m);
+            m->mtp_layers * (plan_mtp_attn(m) + plan_mtp_repl(m) + ff + 2 * D * D) +
+            plan_mtp_tables(m);
     }
     if (m->kv_token <= 0 && m->attn != PLAN_ATTN_V4) /* without a state that does not grow */
         m->kv_token = plan_kv_bytes(m, 2, 16, 1) - plan_kv_bytes(m, 1, 16, 1);

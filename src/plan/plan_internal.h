@@ -33,8 +33,10 @@ double plan_all_to_all(const struct plan_case *c, double n_tok, bool combine);
 /* Imbalance of experts over ranks as a factor on expert and all-to-all time. */
 double plan_imbalance(const struct plan_case *c);
 
-/* Parameters of an MTP layer's attention, and of tables that the module has for itself. */
+/* Parameters of an MTP layer's attention, of what every rank repeats of it, and of tables that the
+ * module has for itself. */
 double plan_mtp_attn(const struct plan_model *m);
+double plan_mtp_repl(const struct plan_model *m);
 double plan_mtp_tables(const struct plan_model *m);
 /* Operators that one layer launches, beside those of a DeepSeek layer with 16-bit activations. */
 double plan_layer_ops(const struct plan_case *c);

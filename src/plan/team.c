@@ -42,8 +42,8 @@ static double layer_bytes(const struct plan_case *c, bool is_moe)
 static double mtp_bytes(const struct plan_case *c)
 {
     const struct plan_model *m = c->model;
-    double more = (plan_mtp_attn(m) - m->p_attn) * c->fmt.attn / 8;
-    return m->mtp_layers * (layer_bytes(c, m->moe_layers > 0) + more);
+    double more = plan_mtp_attn(m) - m->p_attn + plan_mtp_repl(m) - m->p_repl;
+    return m->mtp_layers * (layer_bytes(c, m->moe_layers > 0) + more * c->fmt.attn / 8);
 }
 
 /* As the engine cuts layers: about the same bytes, the head and MTP layers with the last. */

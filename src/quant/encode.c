@@ -537,6 +537,10 @@ static sl_status copy_table(const struct quant_plan *p, const struct quant_item 
         for (int64_t i = 0; i < k; i++) {
             wide[i] = tensor_whole(t, at + i);
             narrow[i] = (int32_t)wide[i];
+            if (!is_wide && narrow[i] != wide[i])
+                return SL_FAIL(err, FORMAT,
+                               "%s: tensor %.80s: number %lld is %lld, which 32 bits do not hold",
+                               io_path(p->src), it->src, (long long)(at + i), (long long)wide[i]);
         }
         const void *from = is_wide ? (const void *)wide : narrow;
         SL_TRY(io_out_write(out, from, (uint64_t)(k * (is_wide ? 8 : 4)), err));

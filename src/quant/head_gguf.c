@@ -10,7 +10,7 @@ static int n_mtp(const struct quant_plan *p)
 {
     int n = 0;
     for (int i = 0; i < p->n_item; i++)
-        if (p->item[i].id.role == ROLE_MTP_EH) n++;
+        if (p->item[i].id.role == (int)arch_mtp_mark(&p->cfg)) n++;
     return n;
 }
 

@@ -91,8 +91,8 @@ static bool is_raw(const struct quant_plan *p, const struct tensor *t)
 static bool is_small(const struct arch_name *id)
 {
     return id->global >= GLOBAL_HC_FN || id->role == ROLE_HC_ATTN_FN ||
-           id->role == ROLE_HC_FFN_FN || id->role == ROLE_ENTRY_APE ||
-           id->role == ROLE_INDEX_ENTRY_APE;
+           id->role == ROLE_HC_FFN_FN || id->role == ROLE_MTP_HC_FN ||
+           id->role == ROLE_ENTRY_APE || id->role == ROLE_INDEX_ENTRY_APE;
 }
 
 /* Numbers of experts are of 4 bytes in GGUF, of 8 in folders. */

@@ -208,6 +208,8 @@ def main():
     with ThreadPoolExecutor(n_job) as pool:
         for one_cpu, row, full in jobs:
             args = ["--threads", "2"] + ([] if full else ["--quick"])
+            if one_cpu == "ref" and not everything and not update:
+                args += ["--brief"]
             if row[1] == "f32" and not everything:
                 args += ["--ones", "8"]
             if emulate:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks change no bit: logits of wide models (wide.py) with --layout against one rank's.
 
-  check_layout.py [BUILD] [--mpi] [--brief] [--only TEXT]
+  check_layout.py [BUILD] [--mpi] [--brief | --turn] [--only TEXT]
 
 Each model runs in four pairs of --acts and --kv, on as many ranks as it can be shared by, up to 4,
 and in the first pair on the most; and in two stages, of one rank and of two; mixtures of experts
@@ -10,7 +10,8 @@ also with experts that are spread (ep), whole or by rows, in order and placed wi
 ranks that have sequences of their own (dp); and with shares that are not even (weight). The token
 ids fill more than one span of attention. What can not be shared is refused by name.
 --mpi: ranks are processes that mpirun starts, in place of threads.
---brief: the first pair alone; what goes between ranks is f32 in every form.
+--brief: the first pair alone; what goes between ranks is f32 in every form. --turn: the first, and
+one of the others, from model to model another.
 --only: layouts with that text, as weight, and nothing that is refused."""
 import json
 import os
@@ -226,8 +227,11 @@ def check_states(tally, build, work, name, with_mpi, forms):
 
 def main():
     with_mpi = "--mpi" in sys.argv
-    forms = FORMS[:1] if "--brief" in sys.argv else FORMS
-    args = [a for a in sys.argv[1:] if a not in ("--mpi", "--brief", "--only")]
+    models = [*MODELS, *STATES]
+    forms = dict.fromkeys(models, FORMS[:1] if "--brief" in sys.argv else FORMS)
+    if "--turn" in sys.argv:
+        forms = {m: (FORMS[0], FORMS[1 + i % 3]) for i, m in enumerate(models)}
+    args = [a for a in sys.argv[1:] if a not in ("--mpi", "--brief", "--turn", "--only")]
     build = os.path.abspath(args[0] if args else "build")
     if with_mpi and mpi.missing(build):
         print(f"skipped: {mpi.missing(build)}")
@@ -236,10 +240,10 @@ def main():
     tally = e2e.Tally("layout of processes" if with_mpi else "layout")
     with ThreadPoolExecutor(2) as pool:  # starting is what most runs take, on one core each
         jobs = [pool.submit(check_model, tally, build, os.path.join(work, name), name, with_mpi,
-                            forms) for name in MODELS]
+                            forms[name]) for name in MODELS]
         if not ONLY:
             jobs += [pool.submit(check_states, tally, build, os.path.join(work, name), name,
-                                 with_mpi, forms) for name in STATES]
+                                 with_mpi, forms[name]) for name in STATES]
     for job in jobs:
         job.result()
     if not with_mpi and not ONLY:

@@ -209,6 +209,9 @@ CONFIGS = {
                         topk_group=1, topk_method="noaux_tc", scoring_func="sigmoid",
                         norm_topk_prob=True, swiglu_limit=1.5, num_nextn_predict_layers=1),
 }
+# its MTP layer, which takes all streams
+CONFIGS["deepseek_v4_mtp"] = dict(CONFIGS["deepseek_v4"], num_hidden_layers=2, hc_mult=3,
+                                  compress_ratios=[32, 4, 0], num_nextn_predict_layers=1)
 INT4 = dict(quant_method="compressed-tensors", format="pack-quantized",
             ignore=["re:.*self_attn.*", "re:.*shared_experts.*", "re:.*lm_head",
                     "re:.*mlp[.](gate|up|down)_proj"],
@@ -232,7 +235,7 @@ SOME = {"long": ("q4_0", "int8"),  # which is slow
         "glm_moe_dsa": ("q6_k",),
         "minimax_m3": ("q4_k", "int8"), "kimi_linear": ("q4_k", "int8"),
         "bailing_hybrid": ("q4_k", "int8"), "deepseek_v4": ("q4_k", "int8"),
-        "glm5_next": ("q4_k", "int8")}
+        "deepseek_v4_mtp": ("q4_k",), "glm5_next": ("q4_k", "int8")}
 TOKENIZER = {"qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3_moe",
              "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3"}
 
@@ -584,6 +587,12 @@ def write_folder(path, name):
         p = f"model.layers.{i}."
         w.vec(p + "enorm.weight", D)
         w.vec(p + "hnorm.weight", D)
+        if "hc_mult" in c:
+            w.mat(p + "e_proj.weight", D, D)
+            w.mat(p + "h_proj.weight", D, D)
+            w.vec(p + "shared_head.norm.weight", D)
+            v4_streams(w, c, p + "hc_head_", c["hc_mult"], 1)
+            continue
         w.mat(p + "eh_proj.weight", D, 2 * D)
         if is_ling(c):
             w.vec(p + "final_layernorm.weight", D)

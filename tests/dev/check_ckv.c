@@ -127,7 +127,7 @@ static void open_device(struct ckv_case *c, int trial)
 {
     static const enum dev_acts acts[] = {DEV_ACTS_F32, DEV_ACTS_AUTO};
     struct made *f = &c->m[FINE], *k = &c->m[KEYS], *o = &c->m[COARSE];
-    MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 3, .acts = acts[c->coarse]},
+    MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 7, .acts = acts[c->coarse]},
                   &c->d, &err_));
     int raw = dev_compress_raw(f->d, true) + dev_compress_raw(k->d, true), n = rand_int(1, 2);
     struct dev_kv_shape s = {c->type, c->blk_tok, 2, {{0}}};

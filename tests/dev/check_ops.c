@@ -231,6 +231,44 @@ static void check_matmul(void)
     }
 }
 
+/* Several rows of a token, those of another token of the pass before: normed, and multiplied, in
+ * more rows than there may be tokens. The same bits as of tokens of their own. */
+static void check_heads_rows(void)
+{
+    for (int trial = 0; trial < 6; trial++) {
+        dev *d = open_dev(1 + trial % 3, trial % 2 ? DEV_ACTS_AUTO : DEV_ACTS_F32);
+        int N = rand_int(2, 5), T = trial ? rand_int(1, 9) : 1, n = 32 * rand_int(1, 9),
+            rows = rand_int(1, 90), n_row = N * T;
+        struct weight w = rand_weight(trial % 3 ? TENSOR_Q8_0 : TENSOR_F32, rows, n);
+        dev_mat *m = load(d, &w, NULL, 1, DEV_USE_MATMUL);
+        struct dev_matmul p = {.n_head = N, .n_mat = 1, .w = {m}};
+        const struct dev_op op = {.kind = DEV_OP_matmul, .u.matmul = p};
+        reserve(d, T, &op, 1);
+        float *x = rand_array((int64_t)n_row * n), *g = rand_array(n), *y[2];
+        for (int i = 0; i < 2; i++)
+            y[i] = rand_array((int64_t)n_row * rows);
+        int32_t from[9];
+        for (int t = 0; t < T; t++)
+            from[t] = rand_int(0, T - 1);
+        struct dev_step b = {.n_tok = T, .hidden_row = from}, one = {.n_tok = 1};
+        struct dev_norm norm = {.x = x, .w = g, .eps = 1e-6f, .n = n, .n_head = N, .gather = true,
+                                .act = act_for(d, m, n, n_row)};
+        p.act = norm.act;
+        p.y[0] = y[0];
+        dev_norm(d, &b, &norm);
+        dev_matmul(d, &b, &p);
+        dev_act *a = act_for(d, m, n, 1);
+        for (int i = 0; i < n_row; i++) {
+            float *row = x + ((int64_t)from[i / N] * N + i % N) * n;
+            dev_norm(d, &one, &(struct dev_norm){.x = row, .w = g, .eps = 1e-6f, .n = n, .act = a});
+            struct dev_matmul q = {.act = a, .n_mat = 1, .w = {m}, .y = {y[1] + i * rows}};
+            dev_matmul(d, &one, &q);
+        }
+        same_bits("rows of streams", y[0], y[1], (int64_t)n_row * rows);
+        dev_close(d);
+    }
+}
+
 /* Of a router in f32 whose numbers are bf16 half of the bytes are kept, and no bit of a product
  * changes: against the same with a row more, which has a number that is none. */
 static void check_narrow(void)
@@ -721,6 +759,7 @@ void check_ops(void)
     check_embed();
     check_matmul();
     check_narrow();
+    check_heads_rows();
     check_heads();
     check_ffn();
     check_ffn_beside_wider();

@@ -543,9 +543,9 @@ void check_prog(void)
         for (int i = 0; i < 5; i++)
             rig_open(&r[i], w, &p, i ? i : 2, i > 0);
         play(&r[0], len, want);
-        for (int trial = 0; trial < 8; trial++) {
-            play(&r[1 + trial % 4], len, got);
-            if (memcmp(r[0].count, r[1 + trial % 4].count, sizeof *r[0].count * L * E) != 0)
+        for (int trial = 0; trial < 4; trial++) {
+            play(&r[1 + trial], len, got);
+            if (memcmp(r[0].count, r[1 + trial].count, sizeof *r[0].count * L * E) != 0)
                 FAIL("layers together: other counts of experts");
             for (int s = 0; s < SEQ; s++)
                 same_bits("layers together", got[s], want[s], (int64_t)len[s] * 2 * D);

@@ -12,6 +12,7 @@ struct streams_case {
     int T, N, D, rounds;
     float eps, norm_eps;
     bool mean; /* is the head? */
+    bool more; /* what the first block has left goes to all streams that are there */
     float *r[BLOCKS];
     float *fn[BLOCKS], *packed[BLOCKS], *base[BLOCKS], *scale[BLOCKS];
 };
@@ -24,7 +25,8 @@ static void make(struct streams_case *c)
                                .rounds = rand_int(1, 20),
                                .eps = rand_int(0, 1) ? 1e-6f : 1e-2f,
                                .norm_eps = 1e-6f,
-                               .mean = rand_int(0, 3) == 0};
+                               .mean = rand_int(0, 3) == 0,
+                               .more = rand_int(0, 1)};
     for (int i = 0; i < BLOCKS; i++) {
         int q = dev_streams_rows(c->N, i == BLOCKS - 1);
         c->r[i] = rand_array((int64_t)c->T * c->D);
@@ -50,6 +52,7 @@ static struct dev_streams before(const struct streams_case *c, int i, int t0, fl
                                 .n = c->D,
                                 .r = c->r[i] + t0 * D,
                                 .begin = i == 0,
+                                .more = i == 0 && c->more,
                                 .head = head,
                                 .mix = mix,
                                 .fn = mean ? NULL : c->packed[i],
@@ -100,7 +103,7 @@ static void mix(const struct streams_case *c, struct exact *e, int i, int t)
         for (int k = 0; k < c->N; k++)
             was[k] = e->x[k][d];
         for (int k = 0; k < c->N; k++) {
-            e->x[k][d] = i ? e->post[k] * r : r;
+            e->x[k][d] = i ? e->post[k] * r : c->more ? was[k] + r : r;
             for (int j = 0; j < c->N && i; j++)
                 e->x[k][d] += e->m[j][k] * was[j];
         }
@@ -174,8 +177,12 @@ static void check_block(const struct streams_case *c, const struct exact *e,
 static void check_case(dev *d, dev *other, const struct streams_case *c)
 {
     static struct exact e[T_MAX];
-    float *all = memory(c), *one = memory(c);
+    int64_t n_x = (int64_t)c->N * c->D;
+    float *all = memory(c), *one = memory(c), *first = rand_array(T_MAX * n_x);
     memset(e, 0, sizeof e);
+    memcpy(all, first, sizeof *all * (size_t)(c->T * n_x));
+    for (int64_t i = 0; i < c->T * n_x; i++)
+        e[i / n_x].x[i % n_x / c->D][i % c->D] = (double)first[i];
     int32_t tok0[2] = {0, c->T}, pos[T_MAX] = {0};
     struct dev_step b = {.n_tok = c->T, .n_seq = 1, .seq_tok0 = tok0, .pos = pos};
     for (int i = 0; i < BLOCKS; i++) {
@@ -190,6 +197,7 @@ static void check_case(dev *d, dev *other, const struct streams_case *c)
     for (int t = 0; t < c->T; t++) {
         struct dev_streams p = {0};
         struct dev_step s = {.n_tok = 1, .n_seq = 1, .seq_tok0 = tok0};
+        memcpy(one, first + t * n_x, sizeof *one * (size_t)n_x);
         for (int i = 0; i < BLOCKS; i++) {
             p = before(c, i, t, one);
             if (i == 1) { /* what goes out is mixed by an operator of its own */

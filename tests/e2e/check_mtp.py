@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""MTP layers that are there in part, announced only, or of a kind that is not read: of Qwen3.5,
-whose folders name them apart.
+"""MTP layers that are there in part, announced only, or of a kind that is not read: of Qwen3.5 and
+DeepSeek-V4, whose folders name them apart.
 
   check_mtp.py [BUILD]
 """
@@ -44,7 +44,7 @@ def folder(src, dst, edit=None, **config):
         f.write(struct.pack("<Q", len(raw)) + raw + b"".join(x[2] for x in parts.values()))
     path = os.path.join(dst, "config.json")
     c = json.load(open(path))
-    c["text_config"].update(config)
+    c.get("text_config", c).update(config)
     json.dump({k: v for k, v in c.items()}, open(path, "w"))
     return dst
 
@@ -202,6 +202,41 @@ def gguf(t, tmp, want):
     t.check("the interval says nothing of it", answer(dst, "--draft", "mtp")[1])
 
 
+def streams(t, tmp):
+    """DeepSeek-V4's, which is mtp.0 as a whole: without a tensor, or with others in its place."""
+    src = f"{TINY}/deepseek_v4_mtp"
+    want, bad = answer(src)
+    t.check("an answer of streams", bad)
+    names = [n for n in load(f"{src}/model.safetensors") if n.startswith("mtp.0.")
+             and not n.endswith(".scale") and ".experts." not in n]
+    t.check("tensors of streams", None if len(names) == 29 else f"{len(names)}: {names}")
+    for n in names[::3] + ["mtp.0.e_proj.weight", "mtp.0.ffn.experts.5.w2.weight"]:
+        m = folder(src, f"{tmp}/less", lambda p: p.pop(n))
+        refused(t, f"without {n}", m, *(("has no MTP layer",) if n == "mtp.0.e_proj.weight" else
+                                        (n, "is missing")))
+        t.check(f"without {n}, no drafts", None if answer(m) == (want, None) else f"{answer(m)}")
+
+    def other(p):  # a drafter of another kind
+        p["mtp.0.main_proj.weight"] = p.pop("mtp.0.e_proj.weight")
+        p["mtp.1.attn_norm.weight"] = p["mtp.0.attn_norm.weight"]
+    for what, m in (("of another kind", folder(src, f"{tmp}/other", other)),
+                    ("with entries", folder(src, f"{tmp}/more", None,
+                                            compress_ratios=[4, 128, 0, 4]))):
+        refused(t, f"layers {what}", m, "has no MTP layer")
+        t.check(f"layers {what}, no drafts", None if answer(m) == (want, None) else f"{answer(m)}")
+        rc, out, err = e2e.run([S, "quantize", m, f"{tmp}/x.gguf", "-w", "f32", "--force",
+                                "--json"])
+        keys = ggufkeys.read(f"{tmp}/x.gguf") if rc == 0 else {}
+        n = keys.get("deepseek4.block_count", (0, 0))[1]
+        told = "MTP layers of deepseek_v4 are left out" in f"{out}{err}"
+        t.check(f"layers {what} to GGUF", None if n == 3 and told else f"{n}, {out}{err}")
+        t.check(f"layers {what} from GGUF", answer(f"{tmp}/x.gguf")[1])
+    # files that count a layer which is not there
+    ggufkeys.write(f"{tmp}/x.gguf", f"{tmp}/y.gguf", {"deepseek4.nextn_predict_layers": (U32, 1)})
+    t.check("a layer that is only counted", None if answer(f"{tmp}/y.gguf") ==
+            answer(f"{tmp}/x.gguf") else f"{answer(f'{tmp}/y.gguf')}")
+
+
 def main():
     t = e2e.Tally("MTP layers")
     with e2e.scratch() as tmp:
@@ -215,6 +250,7 @@ def main():
         words_before(t, tmp, src)
         planned(t, tmp)
         gguf(t, tmp, want)
+        streams(t, tmp)
     t.exit()
 
 

@@ -267,6 +267,24 @@ def types(t, tmp):
             q["ignore"] else f"{q}")
 
 
+def wide_ids(t, tmp):
+    """Numbers of experts have 4 bytes in GGUF: one that needs more is refused, and stays in a
+    folder."""
+    src, dst = os.path.join(TINY, "deepseek_v4_mtp"), os.path.join(tmp, "wide_ids")
+    shutil.copytree(src, dst)
+    path, name = os.path.join(dst, "model.safetensors"), "layers.0.ffn.gate.tid2eid"
+    with open(path, "r+b") as f:
+        n = struct.unpack("<Q", f.read(8))[0]
+        at = json.loads(f.read(n))[name]["data_offsets"][0]
+        f.seek(8 + n + at + 8 * 7)
+        f.write(struct.pack("<q", (1 << 32) + 1))
+    _, bad = quantize(dst, dst + ".gguf", "--weights", "f32")
+    t.check("an id of 33 bits", refused(bad, f"tensor {name}: number 7 is 4294967297") or
+            (None if "wide_ids" in bad else f"no path: {bad}"))
+    _, bad = quantize(dst, dst + ".f32", "--weights", "f32")
+    t.check("an id of 33 bits in a folder", bad)
+
+
 def scales_of_one_product(t, tmp):
     """Engines multiply q, k and v as one matrix, and gate and up: their NVFP4 matrices have one
     second scale."""
@@ -524,9 +542,9 @@ def taken_meanwhile(t, tmp):
 def main():
     t = e2e.Tally("quantize and verify")
     with e2e.scratch() as tmp:
-        for part in (both_ways, gguf_first, guessing_types, types, scales_of_one_product,
-                     scales_of_others, shards, calibrated, refusals, names, not_numbers, crashes,
-                     taken_meanwhile):
+        for part in (both_ways, gguf_first, guessing_types, types, wide_ids,
+                     scales_of_one_product, scales_of_others, shards, calibrated, refusals,
+                     names, not_numbers, crashes, taken_meanwhile):
             part(t, tmp)
     t.exit()
 

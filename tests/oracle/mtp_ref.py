@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The MTP layers of DeepSeek-V3, V3.2, GLM-4.5, GLM-5.3, Qwen3-Next and Ling-3.0, written out: no
-code shared with the engine or with transformers.
+code shared with the engine or with transformers. That of DeepSeek-V4 is in mtp_v4.py.
 
   h'[i]    = eh_proj [ enorm(emb(t[i+1])) ; hnorm(h[i]) ]
              with h = hidden after the main model's final norm
@@ -15,6 +15,7 @@ import math
 import torch
 
 import index_ref
+import mtp_v4
 
 
 def rms(x, w, eps):
@@ -188,10 +189,12 @@ def qwen(c, value, ids, hidden):
 
 
 def forward(c, value, layer, ids, hidden):
-    """ids [T], hidden [T, D] of the main model -> logits [T-1, V]; computed in f64. Without an
+    """ids [T], hidden [T, D], of DeepSeek-V4 its streams -> logits [T-1, V], in f64. Without an
     embedding or a head of its own the layer uses the main model's."""
     if "mtp.fc.weight" in value:
         return qwen(c, value, ids, hidden)
+    if "mtp.0.e_proj.weight" in value:
+        return mtp_v4.forward(c, value, ids, hidden)
     p = f"model.layers.{layer}."
     g = {n[len(p):]: t.double() for n, t in value.items() if n.startswith(p)}
     at = {n[10:].removesuffix(".weight"): t for n, t in g.items() if n.startswith("self_attn.")}

@@ -344,7 +344,7 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
             wr.add_rope_scaling_yarn_beta_fast(rp["beta_fast"])
             wr.add_rope_scaling_yarn_beta_slow(rp["beta_slow"])
     if tiny_v4.is_v4(c):
-        tiny_v4.keys(wr, c)
+        tiny_v4.keys(wr, c, n_mtp)
         return
     if "kv_lora_rank" not in c:
         wr.add_head_count_kv(c["num_key_value_heads"])
@@ -475,7 +475,7 @@ def q_of(gname, x, spec):
     short = base.split(".", 2)[-1] if base.startswith("blk.") else base
     exact = ("ffn_gate_inp", "exp_probs_b", "ssm_conv1d", "ffn_gate_inp_shexp", "ssm_a",
              "ssm_conv1d_q", "ssm_conv1d_k", "ssm_conv1d_v", "indexer.proj")
-    if short.startswith(("hc_", "output_hc_")) or short.endswith("_ape"):
+    if short.startswith(("hc_", "output_hc_", "nextn.hc_")) or short.endswith("_ape"):
         return Q.F32
     if x.ndim == 1 or gname.endswith((".bias", ".ssm_a")) or short in exact or "norm" in short:
         return Q.F32

@@ -344,7 +344,7 @@ def weights(name, spec):
             mat(p + "mlp.shared_expert_gate.weight", 1, D, 1.5)
 
     if tiny_v4.is_v4(c):
-        tiny_v4.weights(c, g, mat, vec, out)
+        tiny_v4.weights(c, g, mat, vec, out, spec.get("mtp", 0))
         return out
     mat("model.embed_tokens.weight", c["vocab_size"], D, D**0.5)
     for i in range(c["num_hidden_layers"]):
@@ -641,10 +641,13 @@ def reference(spec, value, work, seqs, dtype=torch.float32, watch=None):
     put_limits(model, plain)
     if watch:
         watch(model)
-    out, hidden = [], []
+    out, hidden, streams = [], [], []
+    if tiny_v4.is_v4(plain):  # whose MTP layer takes all streams
+        model.model.hc_head.register_forward_pre_hook(lambda _, x: streams.append(x[0][0]))
     with torch.no_grad():
         for ids in seqs:
             r = model(torch.tensor([ids]), output_hidden_states=False)
             out.append(r.logits[0].numpy())
-            hidden.append(model.model(torch.tensor([ids])).last_hidden_state[0])
+            last = model.model(torch.tensor([ids])).last_hidden_state[0]
+            hidden.append(streams[-1] if streams else last)
     return out, hidden, model

@@ -628,6 +628,14 @@ SPECS = {
         dtype="BF16", tok="deepseek-v3", shards=2, gguf=["plain"], mid=280,
         config=deepseek4(num_hidden_layers=5, compress_ratios=[0, 4, 128, 0, 4, 0],
                          num_hash_layers=2)),
+    # its MTP layer, of three streams, in the same forms
+    "deepseek_v4_mtp": dict(
+        dtype="BF16", tok="deepseek-v3", gguf=["plain"], mid=150, v4_forms=True, mtp=1, ids=1,
+        config=deepseek4(num_hidden_layers=3, hc_mult=3, hc_sinkhorn_iters=9,
+                         compress_ratios=[4, 128, 0, 0], num_hash_layers=1, expert_dtype="fp4",
+                         quantization_config=dict(
+                             quant_method="fp8", fmt="e4m3", scale_fmt="ue8m0",
+                             activation_scheme="dynamic", weight_block_size=[128, 128]))),
     # pools that an indexer chooses beside bounded decays, several streams, an MTP layer with one,
     # as it is published: nested, beside a tower
     "glm5_next": dict(

@@ -41,7 +41,11 @@ GGUF = {"attn_norm.weight": "attn_norm", "ffn_norm.weight": "ffn_norm",
         "ffn.gate.weight": "ffn_gate_inp", "ffn.gate.tid2eid": "ffn_gate_tid2eid",
         "ffn.shared_experts.w1.weight": "ffn_gate_shexp",
         "ffn.shared_experts.w2.weight": "ffn_down_shexp",
-        "ffn.shared_experts.w3.weight": "ffn_up_shexp"}
+        "ffn.shared_experts.w3.weight": "ffn_up_shexp", "e_proj.weight": "nextn.e_proj",
+        "h_proj.weight": "nextn.h_proj", "enorm.weight": "nextn.enorm",
+        "hnorm.weight": "nextn.hnorm", "norm.weight": "nextn.shared_head_norm",
+        "hc_head_fn": "nextn.hc_head_fn", "hc_head_base": "nextn.hc_head_base",
+        "hc_head_scale": "nextn.hc_head_scale"}
 OUTSIDE = {"embed.weight": "token_embd", "head.weight": "output", "norm.weight": "output_norm",
            "hc_head_fn": "output_hc_fn", "hc_head_base": "output_hc_base",
            "hc_head_scale": "output_hc_scale"}
@@ -74,7 +78,8 @@ def form_of(n):
     """How its makers store that matrix."""
     if ".experts." in n:
         return "fp4"
-    both = (".wq_a.", ".wq_b.", ".attn.wkv.", ".wo_a.", ".wo_b.", ".shared_experts.")
+    both = (".wq_a.", ".wq_b.", ".attn.wkv.", ".wo_a.", ".wo_b.", ".shared_experts.", ".e_proj.",
+            ".h_proj.")
     return "fp8" if any(k in n for k in both) else None
 
 
@@ -85,7 +90,7 @@ def in_words(n):
     return n
 
 
-def weights(c, g, mat, vec, out):
+def weights(c, g, mat, vec, out, n_mtp):
     """Fills out by mat(name, rows, cols, gain, dtype) and vec(name, size, mean, std, dtype)."""
     D, N, H, d = c["hidden_size"], c["hc_mult"], c["num_attention_heads"], c["head_dim"]
     f32 = torch.float32
@@ -129,8 +134,8 @@ def weights(c, g, mat, vec, out):
 
     E, K = c["n_routed_experts"], c["num_experts_per_tok"]
     mat("embed.weight", c["vocab_size"], D, D**0.5)
-    for i, ((ratio, fine), by_id) in enumerate(zip(ratios(c), hashed(c))):
-        p = f"layers.{i}."
+
+    def layer(p, ratio, fine, by_id):
         vec(p + "attn_norm.weight", D, 1.0, 0.1, f32)
         vec(p + "ffn_norm.weight", D, 1.0, 0.1, f32)
         streams(p + "hc_attn", (2 + N) * N, 3)
@@ -146,9 +151,20 @@ def weights(c, g, mat, vec, out):
         for e in range(E):
             mlp(f"{p}ffn.experts.{e}.")
         mlp(p + "ffn.shared_experts.")
+
+    for i, ((ratio, fine), by_id) in enumerate(zip(ratios(c), hashed(c))):
+        layer(f"layers.{i}.", ratio, fine, by_id)
     streams("hc_head", N, 1)
     vec("norm.weight", D, 1.0, 0.1, f32)
     mat("head.weight", c["vocab_size"], D, 2.0)
+    for i in range(n_mtp):
+        p = f"mtp.{i}."
+        layer(p, 0, False, False)
+        for n in ("enorm", "hnorm", "norm"):
+            vec(f"{p}{n}.weight", D, 1.0, 0.1, f32)
+        mat(p + "e_proj.weight", D, D)
+        mat(p + "h_proj.weight", D, D)
+        streams(p + "hc_head", N, 1)
 
 
 def plan(c, w, out):
@@ -159,8 +175,9 @@ def plan(c, w, out):
 
     for name, gname in OUTSIDE.items():
         same(gname, name)
-    for i in range(c["num_hidden_layers"]):
-        p = f"layers.{i}."
+    n = c["num_hidden_layers"]
+    for i in range(n + sum(k.endswith(".e_proj.weight") for k in w)):
+        p = f"layers.{i}." if i < n else f"mtp.{i - n}."
         for name, gname in GGUF.items():
             same(f"blk.{i}.{gname}", p + name)
         if p + "ffn.gate.bias" in w:
@@ -181,10 +198,10 @@ def rope(c):
     return one
 
 
-def keys(wr, c):
+def keys(wr, c, n_mtp):
     """What GGUF's keys say of it beside those of all."""
     p = "deepseek4."
-    n, rate = c["num_hidden_layers"], [r for r, _ in ratios(c)]
+    n, rate = c["num_hidden_layers"] + n_mtp, [r for r, _ in ratios(c)] + [0] * n_mtp
     rp = c.get("rope_parameters", {}).get("compress") or {}
     wr.add_key_length(c["head_dim"])
     wr.add_value_length(c["head_dim"])
@@ -213,3 +230,5 @@ def keys(wr, c):
     wr.add_uint32(p + "expert_gating_func", 4)
     wr.add_array(p + "swiglu_clamp_exp", [float(c["swiglu_limit"])] * n)
     wr.add_array(p + "swiglu_clamp_shexp", [float(c["swiglu_limit"])] * n)
+    if n_mtp:
+        wr.add_nextn_predict_layers(n_mtp)

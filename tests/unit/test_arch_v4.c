@@ -51,7 +51,12 @@ TEST(arch_reads_deepseek_v4_in_two_spellings)
             assert_int_equal(l->index == ARCH_INDEX_OWN, ratio[k] == 4);
             assert_int_equal(l->hash, k < 2);
         }
-        assert_true(c->n_mtp == 0 && c->n_mtp_left == (i == 0));
+        assert_true(c->n_mtp == (i == 0) && c->n_mtp_left == 0);
+        if (!i) { /* which has a window alone, and experts that its router chooses */
+            const struct arch_layer *l = &c->layer[4];
+            assert_true(l->mixer == ARCH_CKV && l->ffn == ARCH_MOE && l->n_window == 16 &&
+                        !l->ratio && !l->hash && l->index == ARCH_INDEX_NONE);
+        }
         assert_true(c->n_stream == 2 && c->stream_rounds == 7 && c->stream_eps == 0.001f);
         assert_true(c->n_rot == 16 && c->rope_theta == 10000 && c->entry_theta == 40000 &&
                     c->rope_kind == ARCH_ROPE_YARN && c->rope_factor == 4 && c->yarn_mscale == 1);
@@ -117,16 +122,23 @@ TEST(arch_refuses_deepseek_v4_by_name)
     }
 }
 
-/* What MTP layers have is no part of the model. */
-TEST(arch_leaves_the_mtp_layers_of_deepseek_v4)
+/* MTP layers that have entries are no part of the model, nor what they have. */
+TEST(arch_leaves_mtp_layers_of_deepseek_v4_with_entries)
 {
     struct read r;
     struct arch_name id;
-    read_well(OLD(RATIOS ",\"num_nextn_predict_layers\":1"), &r);
+    read_well(OLD(",\"compress_ratios\":[0,4,128,4,128],\"num_nextn_predict_layers\":1"), &r);
+    assert_true(r.cfg.n_mtp == 0 && r.cfg.n_mtp_left == 1);
     arch_name_parse(&r.cfg.naming, "mtp.0.attn.wq_a.weight", &id);
     assert_true(arch_is_mtp_left(&r.cfg, "mtp.0.attn.wq_a.weight", &id));
     arch_name_parse(&r.cfg.naming, "layers.3.attn.wq_a.weight", &id);
     assert_false(arch_is_mtp_left(&r.cfg, "layers.3.attn.wq_a.weight", &id));
+    mem_arena_fini(&r.arena);
+    read_well(OLD(RATIOS ",\"num_nextn_predict_layers\":1"), &r);
+    arch_name_parse(&r.cfg.naming, "mtp.0.attn.wq_a.weight", &id);
+    assert_true(id.layer == 4 && !arch_is_mtp_left(&r.cfg, "mtp.0.attn.wq_a.weight", &id));
+    arch_name_parse(&r.cfg.naming, "mtp.1.main_proj.weight", &id); /* of other drafters */
+    assert_true(arch_is_mtp_left(&r.cfg, "mtp.1.main_proj.weight", &id));
     mem_arena_fini(&r.arena);
 }
 
@@ -160,11 +172,18 @@ TEST(arch_names_deepseek_v4_in_three_spellings)
          "model.layers.2.mlp.gate.tid2eid"},
         {"blk.2.ffn_up_shexp.weight", "layers.2.ffn.shared_experts.w3.weight",
          "model.layers.2.mlp.shared_experts.up_proj.weight"},
+        {"blk.4.attn_kv.weight", "mtp.0.attn.wkv.weight",
+         "model.layers.4.self_attn.kv_proj.weight"},
+        {"blk.4.nextn.e_proj.weight", "mtp.0.e_proj.weight", "model.layers.4.e_proj.weight"},
+        {"blk.4.nextn.hnorm.weight", "mtp.0.hnorm.weight", "model.layers.4.hnorm.weight"},
+        {"blk.4.nextn.shared_head_norm.weight", "mtp.0.norm.weight",
+         "model.layers.4.shared_head.norm.weight"},
+        {"blk.4.nextn.hc_head_fn.weight", "mtp.0.hc_head_fn", "model.layers.4.hc_head_fn"},
         {"token_embd.weight", "embed.weight", "model.embed_tokens.weight"},
         {"output_hc_base.weight", "hc_head_base", "model.hc_head.hc_base"},
     };
     struct read r;
-    read_well(OLD(RATIOS), &r);
+    read_well(OLD(RATIOS ",\"num_nextn_predict_layers\":1"), &r);
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
         struct arch_name first = {0};
         for (int k = 0; k < 3; k++) {

@@ -449,6 +449,20 @@ static void read_guesses(const sl_engine *e, size_t at, struct guesses *g)
 
 /* Of a request its guesses, after another one or (first NULL) without it. */
 static const char *guesser; /* the model */
+static int n_between;       /* prompts between both, each of its own, in a cache that has room for
+                               all, and of windows for few */
+static void run_between(sl_engine *e)
+{
+    int32_t ids[220];
+    struct answer a;
+    for (int i = 0; i < n_between; i++) {
+        for (int k = 0; k < 220; k++)
+            ids[k] = 5 + (i * 31 + k * (3 + i)) % 60;
+        sl_request q = {.ids = ids, .n_ids = 220, .max_tokens = 2, .ignore_eos = 1};
+        run(e, &q, &a);
+    }
+}
+
 static struct answer guesses_after(const sl_request *first, const sl_request *q, int n_most,
                                    struct guesses *g, uint64_t *n_hit)
 {
@@ -458,9 +472,11 @@ static struct answer guesses_after(const sl_request *first, const sl_request *q,
     sl_stats st;
     sl_engine_opts o = {.device = "check", .draft = "mtp", .draft_max = n_most};
     o.on_record = on_record;
+    o.kv_tokens = n_between ? 32 * 1024 : 0;
     tape.n = 0;
     ASSERT_OK(open_opts(guesser, &o, &m, &e));
     if (first) run(e, first, &a);
+    if (first) run_between(e);
     size_t at = tape.n;
     if (!first) at = RECORD_HEAD;
     run(e, q, &a);
@@ -535,6 +551,7 @@ TEST(engine_mtp_guesses_of_other_families_are_the_same_after_hits)
     } of[] = {{"deepseek_v3", 64},
               {"glm4_moe.gguf", 64},
               {"deepseek_v32", 64},
+              {"deepseek_v4_mtp.gguf", 64},
               {"qwen3_next.gguf", 0},
               {"qwen3_5_moe", 0},
               {"qwen3_5", 0},
@@ -551,6 +568,25 @@ TEST(engine_mtp_guesses_of_other_families_are_the_same_after_hits)
         first.ids = other;
         same_guesses(&first, &q, 2, of[i].n_parted);
     }
+}
+
+/* A layer whose entries lie in windows, which have moved on from where the text begins. */
+TEST(engine_mtp_guesses_in_windows_are_the_same_after_hits)
+{
+    int32_t ids[210], other[210];
+    for (int i = 0; i < 210; i++)
+        ids[i] = other[i] = 5 + (i * 7) % 50;
+    other[192]++;
+    guesser = tiny("deepseek_v4_mtp.gguf");
+    sl_request q = {.ids = ids, .n_ids = 195, .max_tokens = 40, .ignore_eos = 1}, first = q;
+    first.max_tokens = 5;
+    same_guesses(&first, &q, 2, 192);
+    first.ids = other;
+    same_guesses(&first, &q, 2, 160);
+    /* others have taken the places: what is found is made again, the layer's entries too */
+    n_between = 40;
+    same_guesses(&q, &q, 2, 0);
+    n_between = 0;
 }
 
 static void on_sample(void *user, const sl_event *ev)

@@ -125,7 +125,7 @@ TEST(model_mtp_heads_of_4_bits_guess_as_the_file_s_do)
     mem_free(all[1]);
 }
 
-/* name: of the folder, the GGUF file and the reference. */
+/* name: of the folder, the GGUF file, unless there is none, and the reference. */
 static void equals_reference(const char *name)
 {
     char gguf[64], path[2][64];
@@ -193,4 +193,10 @@ TEST(model_mtp_of_qwen3_5_moe_equals_the_written_out_forward)
 TEST(model_mtp_of_qwen3_5_equals_the_written_out_forward)
 {
     equals_reference("qwen3_5");
+}
+
+/* All streams go in and on; a head of streams of its own. */
+TEST(model_mtp_of_deepseek_v4_equals_the_written_out_forward)
+{
+    equals_reference("deepseek_v4_mtp");
 }

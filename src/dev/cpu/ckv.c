@@ -7,6 +7,9 @@
 
 #include "dev/cpu/attn.h"
 
+#define LANES_LEAST 16 /* heads of a unit, at least */
+#define ITEMS 4        /* spans of units that a worker should have, about */
+
 /* What a token sees: n_pos positions from pos0 on, n_entry entries, all from the first one on or
  * those of pick. */
 struct seen {
@@ -132,18 +135,33 @@ static void end(struct cpu *c, const struct cpu_span_job *j, const struct cpu_un
     }
 }
 
+/* Heads of a unit: as many as there are lanes, or fewer where workers would wait for each other;
+ * every unit brings all rows to itself, which takes little. A head's numbers do not depend on it.
+ */
+static int heads_of(const struct cpu *c, const struct ckv *a, const struct dev_step *b)
+{
+    int n_span = 0, n = CPU_LANES, want = ITEMS * c->n_worker;
+    for (int t = 0; t < b->n_tok && n_span < want; t++) {
+        struct seen s = seen_of(a, b, t);
+        n_span += spans_of(s.n_pos) + spans_of(s.n_entry);
+    }
+    while (n > LANES_LEAST && n_span * ((a->p->n_head + n - 1) / n) < want)
+        n /= 2;
+    return n;
+}
+
 static int make_units(struct cpu *c, const struct ckv *a, const struct dev_step *b, double *work)
 {
-    int n = 0, H = a->p->n_head;
+    int n = 0, H = a->p->n_head, lanes = heads_of(c, a, b);
     for (int t = 0; t < b->n_tok; t++) {
         struct seen s = seen_of(a, b, t);
         *work += s.n_pos + s.n_entry;
-        for (int h = 0; h < H; h += CPU_LANES)
+        for (int h = 0; h < H; h += lanes)
             c->span.unit[n++] = (struct cpu_unit){.seq = c->seq_of[t],
                                                   .tok0 = t,
                                                   .n_tok = 1,
                                                   .head0 = h,
-                                                  .n_head = BASE_MIN(H - h, CPU_LANES),
+                                                  .n_head = BASE_MIN(H - h, lanes),
                                                   .span1 = spans_of(s.n_pos) + spans_of(s.n_entry)};
     }
     return n;

@@ -98,11 +98,18 @@ static const char *delta_lacks(const struct cpu *c, const struct dev_delta *p)
                : NULL;
 }
 
+static const char *matmul_lacks(const struct cpu *c, const struct dev_matmul *p)
+{
+    if (p->n_head > 1 && (p->n_row || p->rows || p->ranks)) return "listed rows of streams";
+    return p->n_head > c->most.mat_heads ? "more rows of a token than were reserved" : NULL;
+}
+
 static const char *streams_lacks(const struct dev_streams *p)
 {
     bool leaves = p->y && p->fn && !p->head;
     if (p->n_stream < 1 || p->n_stream > DEV_STREAMS_MAX) return "more than 8 streams";
-    if ((p->begin && !p->r) || (p->y && !p->fn && !p->head)) return "streams of such operands";
+    if ((p->begin && !p->r) || (p->more && !p->begin) || (p->y && !p->fn && !p->head))
+        return "streams of such operands";
     return !p->mix && (leaves || (p->r && !p->begin)) ? "streams without room for numbers" : NULL;
 }
 
@@ -130,6 +137,8 @@ const char *dev_cpu_lacks(const dev *d, const struct dev_op *op)
         return ckv_lacks(c, &op->u.attn_ckv);
     case DEV_OP_norm:
         return norm_lacks(&op->u.norm);
+    case DEV_OP_matmul:
+        return matmul_lacks(c, &op->u.matmul);
     case DEV_OP_streams:
         return streams_lacks(&op->u.streams);
     case DEV_OP_index:

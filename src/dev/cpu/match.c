@@ -59,7 +59,7 @@ static const struct dev_matmul *take_matmul(struct reader *r, const dev_act *act
 {
     const struct dev_op *op = take(r, DEV_OP_matmul);
     const struct dev_matmul *p = op ? &op->u.matmul : NULL;
-    if (!p || p->act != act || p->n_row || p->rows || p->n_mat != n_mat) return NULL;
+    if (!p || p->act != act || p->n_row || p->n_head || p->rows || p->n_mat != n_mat) return NULL;
     for (int i = 0; i < n_mat; i++)
         if (cols(p->w[i]) != n_col || (p->ldy[i] && p->ldy[i] != rows(p->w[i]))) return NULL;
     return p;

@@ -175,7 +175,9 @@ static sl_status reserve_workers(struct cpu *c, size_t attn_floats, sl_err *err)
 {
     size_t n_w = (size_t)c->n_worker, col = size_round((size_t)c->n_col_max, 64) + 64;
     size_t mm = size_round(kern_mm_scratch_bytes(c->n_col_max), 64);
-    size_t n_tok = (size_t)dev_cpu_n_tok_experts(&c->most);
+    size_t n_tok = (size_t)dev_cpu_n_tok_experts(&c->most),
+           n_head = (size_t)BASE_MAX(c->most.mat_heads, 1);
+    n_tok = BASE_MAX(n_tok, (size_t)c->most.max.n_tok * n_head);
     c->tile_floats = BASE_MAX(n_tok * 16, (size_t)CPU_SET * 16 * 64);
     c->tile_floats = BASE_MAX(c->tile_floats, (size_t)(1 + c->most.k) * CPU_SUM_COLS);
     SL_TRY(dev_cpu_scratch(c, n_w, sizeof *c->scratch, &c->scratch, err));

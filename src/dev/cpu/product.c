@@ -58,8 +58,8 @@ static void matmul_run(void *arg, int worker, int n_w)
 void dev_cpu_matmul(dev *d, const struct dev_step *b, const struct dev_matmul *p)
 {
     struct cpu *c = dev_cpu_of(d);
-    struct matmul_job j = {c, p, dev_n_row(b, p->n_row)};
-    ASSERT(j.n_row <= c->n_tok_max);
+    struct matmul_job j = {c, p, dev_n_row(b, p->n_row) * BASE_MAX(p->n_head, 1)};
+    ASSERT(j.n_row <= c->n_tok_max * BASE_MAX(p->n_head, 1));
     if (j.n_row == 0) return;
     dev_cpu_work_clear(&c->work[0]);
     for (int i = 0; i < p->n_mat; i++) {

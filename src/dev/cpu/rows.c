@@ -43,6 +43,7 @@ void dev_cpu_embed(dev *d, const struct dev_step *b, const struct dev_embed *p)
 struct norm_job {
     const struct dev_norm *p;
     const int32_t *from; /* NULL: row i of i */
+    int n_head;
 };
 
 static void norm_row(struct cpu *c, void *arg, int i, int worker)
@@ -50,7 +51,8 @@ static void norm_row(struct cpu *c, void *arg, int i, int worker)
     const struct norm_job *j = arg;
     const struct dev_norm *p = j->p;
     int64_t ldx = p->ldx ? p->ldx : p->n, ldy = p->ldy ? p->ldy : p->n;
-    float *x = p->x + (j->from ? j->from[i] : i) * ldx;
+    int64_t row = j->from ? (int64_t)j->from[i / j->n_head] * j->n_head + i % j->n_head : i;
+    float *x = p->x + row * ldx;
     if (p->r) c->k.add_f32(x, p->r + i * ldx, p->n);
     float *y = p->y ? p->y + i * ldy : c->scratch[worker].row;
     if (p->b) {
@@ -66,8 +68,8 @@ static void norm_row(struct cpu *c, void *arg, int i, int worker)
 
 void dev_cpu_norm(dev *d, const struct dev_step *b, const struct dev_norm *p)
 {
-    int n_row = p->n_row ? p->n_row : b->n_tok * BASE_MAX(p->n_head, 1);
-    struct norm_job j = {p, p->gather ? b->hidden_row : NULL};
+    int n_head = BASE_MAX(p->n_head, 1), n_row = p->n_row ? p->n_row : b->n_tok * n_head;
+    struct norm_job j = {p, p->gather ? b->hidden_row : NULL, n_head};
     if (p->ranks) {
         dev_cpu_norm_share(dev_cpu_of(d), p, b->n_tok);
         return;

@@ -43,7 +43,10 @@ static void mix_unit(struct cpu *c, void *arg, int at, int worker)
     const float *r = p->r ? p->r + (int64_t)t * p->n + c0 : NULL;
     (void)worker;
     for (int k = 0; k < N && p->begin; k++)
-        memcpy(x + (int64_t)k * p->n, r, (size_t)n * sizeof *x);
+        if (p->more)
+            c->k.add_f32(x + (int64_t)k * p->n, r, n);
+        else
+            memcpy(x + (int64_t)k * p->n, r, (size_t)n * sizeof *x);
     if (r && !p->begin) c->k.streams_f32(x, p->n, r, p->mix + (int64_t)t * N * (1 + N), N, n);
     if (!p->y || !p->fn) return;
     float *sum = p->part + t * part_floats(p) + (int64_t)part * (j->n_row + 1);

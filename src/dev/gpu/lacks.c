@@ -60,6 +60,7 @@ const char *dev_gpu_lacks(const dev *d, const struct dev_op *op)
     case DEV_OP_add:
         return op->u.add.ranks ? "rows shared among ranks: --device cpu does that" : NULL;
     case DEV_OP_matmul:
+        if (op->u.matmul.n_head > 1) return "a product of streams: --place attn=cpu makes it";
         return op->u.matmul.rows ? "a product of listed rows" : NULL;
     case DEV_OP_ffn:
         return dev_mat_cols(op->u.ffn.down) > c->glu_cols ? "more hidden values than were reserved"

@@ -193,7 +193,7 @@ class Shared(Server):
 
 def turns_of(s, fl, words, system):
     """(alone, beside, turns that were disturbed)"""
-    turns, each = (6, 30) if FULL else (2, 12)
+    turns, each = (6, 30) if FULL else (2, 8)
     alone, beside, again, until = [], [], 0, time.time() + 300
     others = Others(s.proc.pid, os.getpid(), fl.proc.pid)
     while len(beside) < turns * each and time.time() < until:

@@ -399,8 +399,8 @@ def coder(s, name):
 for fam in ("auto", "hermes", "llama3", "json", "glm45", "minimax_m2", "minimax_m3",
             "qwen3_coder", "deepseek_v32", "kimi_k2", "harmony"):
     with Server("--tool-parser", fam) as server:
-        forced(server, fam, 100 if FULL else 12)
-        strict(server, fam, 200 if FULL else 12)
+        forced(server, fam, 100 if FULL else 6)
+        strict(server, fam, 200 if FULL else 6)
         loose(server, fam)
         if fam in ("glm45", "minimax_m2", "minimax_m3", "qwen3_coder", "deepseek_v32"):
             text_forms(server, fam)
