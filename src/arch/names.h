@@ -76,7 +76,9 @@
     X(MTP_HEAD, "nextn.shared_head_head", "shared_head.head")                                      \
     X(MTP_HEAD_NORM, "nextn.shared_head_norm", "shared_head.norm")
 /* Others, of which no set has any: of layers with several streams (hyper-connections), of attention
- * over compressed entries, and of experts that a token's id chooses. */
+ * over compressed entries, of experts that a token's id chooses; of norms of what a sub-layer
+ * gives, of layers that end with a factor, and of experts beside a dense block, which with their
+ * router have norms of their own (post, pre: after and before; 1 of the dense block, 2 of them). */
 #define ARCH_MORE_ROLE_LIST(X)                                                                     \
     X(HC_ATTN_FN, "hc_attn_fn", "attn_hc.fn.")                                                     \
     X(HC_ATTN_BASE, "hc_attn_base", "attn_hc.base.")                                               \
@@ -93,7 +95,15 @@
     X(INDEX_ENTRY_GATE, "indexer_compressor_gate", "self_attn.compressor.indexer.gate_proj")       \
     X(INDEX_ENTRY_APE, "indexer_compressor_ape", "self_attn.compressor.indexer.position_bias.")    \
     X(INDEX_ENTRY_NORM, "indexer_compressor_norm", "self_attn.compressor.indexer.kv_norm")         \
-    X(EXPERT_OF, "ffn_gate_tid2eid", "mlp.gate.tid2eid.")
+    X(EXPERT_OF, "ffn_gate_tid2eid", "mlp.gate.tid2eid.")                                          \
+    X(ATTN_POST_NORM, "", "")                                                                      \
+    X(FFN_POST_NORM, "", "")                                                                       \
+    X(FFN_POST_NORM_1, "", "")                                                                     \
+    X(FFN_PRE_NORM_2, "", "")                                                                      \
+    X(FFN_POST_NORM_2, "", "")                                                                     \
+    X(ROUTER_SCALE, "", "")                                                                        \
+    X(EXPERT_SCALE, "", "")                                                                        \
+    X(LAYER_SCALE, "", "")
 enum arch_role {
 #define X(role, ...) ROLE_##role,
     ARCH_ROLE_LIST(X) PER_HEAD_LIST(X)
