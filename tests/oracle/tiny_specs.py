@@ -77,9 +77,9 @@ def deepseek4(**kw):
 
 def gemma4(pattern, **kw):
     """pattern: a letter for each layer, w with a window, f without."""
-    c = dict(model_type="gemma4_text", vocab_size=V, hidden_activation="gelu_pytorch_tanh",
+    c = dict(model_type="gemma4_text", vocab_size=512, hidden_activation="gelu_pytorch_tanh",
              rms_norm_eps=1e-6, max_position_embeddings=1024, initializer_range=0.02,
-             tie_word_embeddings=True, bos_token_id=0, eos_token_id=1, pad_token_id=2,
+             tie_word_embeddings=True, bos_token_id=2, eos_token_id=[1, 16, 9], pad_token_id=0,
              num_hidden_layers=len(pattern), num_attention_heads=4, num_key_value_heads=2,
              sliding_window=16, attention_bias=False, hidden_size_per_layer_input=0,
              num_kv_shared_layers=0, use_double_wide_mlp=False,
@@ -633,7 +633,7 @@ SPECS = {
                          num_hash_layers=2)),
     # Gemma 4 with experts beside dense blocks, keys that are values, within a model that sees
     "gemma4": dict(
-        dtype="BF16", tok="llama-bpe", shards=2, gguf=["plain"], mid=150,
+        dtype="BF16", tok="gemma4", shards=2, gguf=["plain"], mid=150,
         inner="model.language_model.",
         beside={"model.vision_tower.patch_embedder.input_proj.weight": (8, 12),
                 "model.embed_vision.embedding_projection.weight": (8, 8)},
@@ -648,7 +648,7 @@ SPECS = {
                                        final_logit_softcapping=3.0, torch_dtype="bfloat16"))),
     # dense, as transformers 5.24 writes it: values of their own everywhere, no cap
     "gemma4_dense": dict(
-        dtype="F16", tok="llama-bpe", gguf=["plain"],
+        dtype="F16", tok="gemma4", gguf=["plain"],
         config=gemma4("wfwf", architectures=["Gemma4ForCausalLM"], hidden_size=56,
                       intermediate_size=72, head_dim=16, sliding_window=24,
                       per_layer_config={"1": dict(head_dim=32), "3": dict(head_dim=32)},
