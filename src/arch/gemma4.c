@@ -115,12 +115,12 @@ static sl_status hf_layers(const struct json *o, struct arch_cfg *c, sl_err *err
 }
 
 /* Of one kind of layers; part: of a head's pairs. */
-static sl_status hf_rope_of(const struct json *all, const char *kind, double theta,
-                            struct arch_cfg *c, double *part, double *out, sl_err *err)
+static sl_status hf_rope_of(const struct json *all, bool wide, struct arch_cfg *c, double *part,
+                            sl_err *err)
 {
+    const char *kind = wide ? SEES_ALL : SLIDES, *type = NULL;
     const struct json *s = text_json_get(all, kind);
-    const char *type = NULL;
-    bool wide = strcmp(kind, SEES_ALL) == 0;
+    double theta = wide ? 1e6 : 1e4, *out = wide ? &c->rope_theta : &c->theta_win;
     *part = wide ? PART : 1;
     *out = theta;
     if (!s || s->kind == JSON_NULL_K) return SL_OK;
@@ -134,8 +134,9 @@ static sl_status hf_rope_of(const struct json *all, const char *kind, double the
         return SL_FAIL(err, UNSUPPORTED, "rope_parameters.%s: rope_type '%.40s' is not supported",
                        kind, type);
     if (whole && *part != 1)
-        return SL_FAIL(err, UNSUPPORTED, "rope_parameters.%s: partial_rotary_factor %g of rope_type "
-                       "'default'", kind, *part);
+        return SL_FAIL(err, UNSUPPORTED,
+                       "rope_parameters.%s: partial_rotary_factor %g of rope_type 'default'", kind,
+                       *part);
     return arch_keys_rope(s, kind, type, c, err);
 }
 
@@ -148,8 +149,8 @@ static sl_status hf_rope(const struct json *o, struct arch_cfg *c, sl_err *err)
     if (all && all->kind == JSON_NULL_K) all = NULL;
     if (all && (all->kind != JSON_OBJECT_K || !text_json_get(all, SEES_ALL)))
         return SL_FAIL(err, UNSUPPORTED, "rope_parameters has no " SEES_ALL);
-    SL_TRY(hf_rope_of(all, SEES_ALL, 1e6, c, &part, &c->rope_theta, err));
-    SL_TRY(hf_rope_of(all, SLIDES, 1e4, c, &whole, &c->theta_win, err));
+    SL_TRY(hf_rope_of(all, true, c, &part, err));
+    SL_TRY(hf_rope_of(all, false, c, &whole, err));
     c->n_rot = c->d_head;
     set_turn(c, (int)floor(part * c->d_head / 2));
     if (!c->n_turn && part * c->d_head < 2)

@@ -17,8 +17,8 @@ struct glu {
     float after; /* 0 or 1 */
     float cubic; /* 0 = none; not with after */
 };
-/* gelu(gate) * up by way of tanh: (1 + tanh(z)) / 2 is sigmoid(2 z), and z sqrt(2 / pi) (g + 0.044715
- * g^3). */
+/* gelu(gate) * up by way of tanh: (1 + tanh(z)) / 2 is sigmoid(2 z), and z is
+ * sqrt(2 / pi) (g + 0.044715 g^3). */
 #define GLU_GELU_TANH ((struct glu){.alpha = 1.5957691216057308f, .cubic = 0.044715f})
 /* X(member, key of `inspect --program`, REAL or BOOL there, its value where the member is 0, what
  * it says where it is not) */

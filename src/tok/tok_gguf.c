@@ -159,7 +159,7 @@ static sl_status read_words(const io_model *m, tok *t, const struct io_array *wo
                     (unsigned long long)i, control[c].text);
             type = TYPE_CONTROL;
         }
-        /* Gemma's are marks that answers are read by: of a user's text they are none, as in folders */
+        /* Gemma's are marks of answers: a user's text has none, as in folders */
         if (gemma && type == TYPE_USER_DEFINED) type = TYPE_CONTROL;
         if (c >= 0 && control[c].end && type == TYPE_CONTROL) t->v[i].flags |= TOK_F_EOG;
         switch (type) {

@@ -165,7 +165,8 @@ def write_folder(path, family):
         json.dump(json.loads(t.to_str()), f, ensure_ascii=False, separators=(",", ":"))
     cfg = dict(tokenizer_class="PreTrainedTokenizerFast", bos_token=bos, eos_token=eos,
                pad_token=added[2][0] if family.startswith("deepseek") else added[0][0],
-               add_bos_token=family.startswith(("deepseek", "gemma")), clean_up_tokenization_spaces=False,
+               add_bos_token=family.startswith(("deepseek", "gemma")),
+               clean_up_tokenization_spaces=False,
                model_max_length=1024, chat_template=template)
     with open(path + "/tokenizer_config.json", "w", encoding="utf-8") as f:
         json.dump(cfg, f, ensure_ascii=False, indent=1)
