@@ -5,8 +5,9 @@
  * place.
  *
  * Those of gemma4 are the same without ".mlp". Those of gpt_oss lie otherwise: gate_up_proj
- * [E, D, 2F] and down_proj [E, F, D], input by input, with gate and up in turn; as MXFP4 in rows again, ..._blocks [E, 2F, D/32, 16] and ..._scales
- * [E, 2F, D/32], gate and up row by row in turn; and there are biases [E, 2F] and [E, D]. */
+ * [E, D, 2F] and down_proj [E, F, D], input by input, with gate and up in turn; as MXFP4 in rows
+ * again, ..._blocks [E, 2F, D/32, 16] and ..._scales [E, 2F, D/32], gate and up row by row in turn;
+ * and there are biases [E, 2F] and [E, D]. */
 #include <stdio.h>
 #include <string.h>
 
