@@ -52,6 +52,8 @@ struct api_call_form {
     const char *head;           /* before it */
     const char *tail;           /* after it; both are texts, not rules */
     const char *before, *after; /* of the arguments */
+    /* Rules from sl-args on: arguments in a form that no schema holds; NULL = JSON. */
+    void (*rules)(struct api *a, struct str *out);
     int tag, n_tag; /* the first of the tags that are sl-begin, sl-end, sl-call-begin, sl-call-end
                        and sl-sep, and how many there are */
     const char *whole;        /* sl-one with what stands around it; NULL: rules of the family's own
@@ -70,9 +72,10 @@ struct api_message_form {
     /* Of the answer's text, n bytes stand in the prompt. */
     void (*begin)(struct api_parse *p, size_t n);
     size_t (*step)(struct api_parse *p, const char *s, size_t n, bool last); /* as parse.c's */
-    api_tags (*tags)(void); /* that mean something anywhere */
+    api_tags (*tags)(const struct api_parse *p); /* that mean something where it stands */
     void (*finish)(struct api_parse *p);
-    /* The grammar's root and all that stands around calls and content (its rule; NULL = any). */
+    /* The grammar's root and all that stands around calls and content (its rule; NULL = any).
+       NULL: as of answers without messages. */
     void (*root)(struct api *a, const struct api_parse *p, enum api_calls calls,
                  const char *content, struct str *out);
 };

@@ -166,8 +166,9 @@ static void take_tag(struct api_parse *p, int t)
     (BIT(T_H_START) | BIT(T_H_END) | BIT(T_H_MESSAGE) | BIT(T_H_CHANNEL) | BIT(T_H_CONSTRAIN) |    \
      BIT(T_H_RETURN) | BIT(T_H_CALL))
 
-static api_tags tags(void)
+static api_tags tags(const struct api_parse *p)
 {
+    (void)p;
     return TAGS;
 }
 

@@ -105,7 +105,9 @@ static void put_piece(struct str *out, enum piece what, const char *c0, const st
     for (int i = 0; i < r->n; i++) {
         struct rests next = after(r, r->at[i]);
         if (is_again(r, i) || is_over(next.at[0])) continue;
-        str_printf(out, "%s\"%.*s\" ", between, (int)char_len(r->at[i]), r->at[i]);
+        str_puts(out, between);
+        api_form_literal(out, r->at[i], char_len(r->at[i]));
+        str_putc(out, ' ');
         put_piece(out, what, c0, &next);
         between = " | ";
     }
@@ -187,9 +189,24 @@ static enum api_calls calls_of(const struct api_form_in *in, const struct api_fo
     return in->chat ? api_calls_mode(in->chat, f->any) : API_CALLS_FREE;
 }
 
+/* NULL: nothing but calls and content stands in the grammar. */
 static const struct api_message_form *messages_of(const struct api_form_in *in)
 {
-    return in->parse ? api_parse_family(in->parse)->messages : NULL;
+    const struct api_message_form *m = in->parse ? api_parse_family(in->parse)->messages : NULL;
+    return m && m->root ? m : NULL;
+}
+
+/* What opens reasoning: a tag, and text after it where that is more than the tag. */
+static void put_open(api *a, struct str *out, const char *tag)
+{
+    char first[32];
+    const char *end = strchr(tag, '>');
+    size_t n = end ? (size_t)(end - tag) + 1 : strlen(tag);
+    snprintf(first, sizeof first, "%.*s", (int)n, tag);
+    api_form_tag(a, out, first);
+    if (!tag[n]) return;
+    str_putc(out, ' ');
+    api_form_literal(out, tag + n, strlen(tag + n));
 }
 
 static sl_status put_all(api *a, const struct api_form *f, const struct api_form_in *in,
@@ -215,7 +232,7 @@ static sl_status put_all(api *a, const struct api_form *f, const struct api_form
         str_printf(out, "%s\n", f->any ? content : "sl-text");
     if (think == THINK_MAY) {
         str_puts(out, "sl-open ::= ");
-        api_form_tag(a, out, api_parse_tag(in->parse, T_THINK));
+        put_open(a, out, api_parse_tag(in->parse, T_THINK));
         str_putc(out, '\n');
     }
     if (think != THINK_NO) put_think(a, in->parse, out);

@@ -141,6 +141,11 @@ static sl_status put_call(const struct api_family *family, const struct api_call
     const struct json *name = text_json_get(function_of(tool), "name");
     struct str head;
     SL_TRY(check_name(f, name, i, err));
+    if (f->rules && is_strict(tool))
+        return SL_FAIL(err, REQUEST,
+                       "tools[%d].function.strict: this model's arguments are no JSON: no schema "
+                       "holds them",
+                       i);
     str_init(&head, MEM_REQUEST, 0);
     put_head(&head, f, name);
     str_printf(out, "sl-call-%d ::= ", i);
@@ -150,6 +155,8 @@ static sl_status put_call(const struct api_family *family, const struct api_call
     str_printf(out, " %s", or_none(f->before));
     if (family->xml)
         str_printf(out, "sl-args-%d", i);
+    else if (f->rules)
+        str_puts(out, "sl-args");
     else
         put_schema(out, tool);
     str_printf(out, "%s%s\n", or_none(f->after), f->key ? " \"}\"" : "");
@@ -174,6 +181,7 @@ static void put_calls(api *a, struct str *out, const struct api_family *family,
     for (int i = 0; i < f->n_tag; i++)
         put_tag(a, out, name[i], api_family_tag(family, f->tag + i));
     if (family->xml) api_form_xml_tags(a, out, family);
+    if (f->rules) f->rules(a, out);
     str_printf(out, "sl-whole ::= %s\nsl-calls ::= %s", f->whole, or_none(f->open));
     if (f->list && more) str_puts(out, "sl-whole | \"[\" ");
     str_puts(out, "sl-whole");

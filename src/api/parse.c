@@ -432,7 +432,7 @@ static api_tags tags_now(const struct api_parse *p)
 {
     const api_tags ends = BIT(T_CALL_END) | BIT(T_CALLS_END) | BIT(T_CALL);
     api_tags lead = p->tools ? p->f->lead_tags : 0;
-    if (p->f->messages) return p->f->messages->tags();
+    if (p->f->messages) return p->f->messages->tags(p);
     switch (p->state) {
     case S_BEGIN:
         return BIT(T_THINK) | lead | text_tags(p);

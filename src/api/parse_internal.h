@@ -44,6 +44,26 @@ enum line {
     LINE_HELD /* a line end is held */
 };
 
+/* Arguments whose keys and numbers stand bare (family_gemma4.c): where in them. */
+enum api_parse_bare_at {
+    BARE_KEY, /* before a member */
+    BARE_NAME,
+    BARE_KEY_TEXT, /* its name, between tags */
+    BARE_COLON,
+    BARE_VALUE, /* before a value */
+    BARE_TEXT,  /* between tags */
+    BARE_WORD,
+    BARE_QUOTED, /* in JSON's quotes */
+    BARE_NEXT    /* after it */
+};
+#define API_PARSE_DEPTH 64 /* levels of lists and objects */
+struct api_parse_bare {
+    enum api_parse_bare_at at;
+    int depth;
+    uint64_t list, some; /* a bit for each level: it is a list; it has something */
+    bool escaped;
+};
+
 enum out_kind { O_NONE, O_TEXT, O_REASON, O_ARGS };
 
 /* The kinds of JSON value that a schema allows, as bits; 0 = not known. */
@@ -107,6 +127,7 @@ struct api_parse {
     struct str id;   /* of the last call, where the family gives one */
     struct api_parse_json json;
     bool json_open;
+    struct api_parse_bare bare;
     const struct api_parse_sink *sink;
 };
 
@@ -137,6 +158,8 @@ size_t api_parse_name_part(const struct api_parse *p, size_t n);
 /* ---- parse_calls.c, parse_xml.c: a step in one of their states ---- */
 void api_parse_begin_json(struct api_parse *p, bool strict);
 size_t api_parse_calls_step(struct api_parse *p, const char *s, size_t n, bool last);
+/* Text within a JSON string of the arguments. */
+void api_parse_put_escaped(struct api_parse *p, const char *s, size_t n);
 /* tag: the one that was found, of all calls or of one. */
 void api_parse_xml_begin(struct api_parse *p, int tag);
 size_t api_parse_xml_step(struct api_parse *p, const char *s, size_t n, bool last);

@@ -39,8 +39,7 @@ void api_parse_xml_begin(struct api_parse *p, int tag)
 
 /* ---- what goes out ---- */
 
-/* Text within a JSON string. */
-static void put_escaped(struct api_parse *p, const char *s, size_t n)
+void api_parse_put_escaped(struct api_parse *p, const char *s, size_t n)
 {
     static const char hex[] = "0123456789abcdef";
     size_t from = 0;
@@ -96,7 +95,7 @@ static void begin_value(struct api_parse *p)
     bool first = !p->any_args;
     trim(&p->head);
     api_parse_put_args(p, first ? "{\"" : ", \"", first ? 2 : 3);
-    put_escaped(p, str_c(&p->head), p->head.n);
+    api_parse_put_escaped(p, str_c(&p->head), p->head.n);
     api_parse_put_args(p, "\": ", 3);
     p->kinds = kinds_of(p);
     p->open_str = p->kinds == API_PARSE_STR;
@@ -162,7 +161,7 @@ static void end_value(struct api_parse *p)
         api_parse_put_args(p, whole.p + k, n - k);
     } else {
         api_parse_put_args(p, "\"", 1);
-        put_escaped(p, str_c(&whole), whole.n);
+        api_parse_put_escaped(p, str_c(&whole), whole.n);
         api_parse_put_args(p, "\"", 1);
     }
     api_parse_clear(p, &p->held);
@@ -187,11 +186,11 @@ static void put_value(struct api_parse *p, const char *s, size_t n)
         n -= k;
         if (p->held.n < API_PARSE_HELD) return;
         api_parse_put_args(p, "\"", 1);
-        put_escaped(p, str_c(&p->held), p->held.n);
+        api_parse_put_escaped(p, str_c(&p->held), p->held.n);
         api_parse_clear(p, &p->held);
         p->open_str = true;
     }
-    put_escaped(p, s, n);
+    api_parse_put_escaped(p, s, n);
 }
 
 /* Part of a value on lines of its own: up to a tag or a line's end, or that end. */

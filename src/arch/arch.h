@@ -72,9 +72,22 @@ struct arch_cfg {
     int n_window;           /* of those layers that have one; 0 = none has */
     bool paged;             /* these keep all positions, like the others */
     struct arch_layer *layer; /* [n_layer + n_mtp]; in the arena that it was read into */
+    /* layers with a window that are not like the others: their key heads and the width of a head,
+     * all of which is rotated; rope's base there, where it is plain. 0 = they are alike */
+    int n_head_kv_win, d_head_win;
+    double theta_win;
+    bool k_is_v; /* in layers without a window keys, before their norm, are values too */
+    bool v_norm; /* values are normed by heads, without weights */
+    /* Gemma: what a sub-layer gives is normed before it is added, and a layer ends with a factor;
+     * layers with experts have a dense block of d_ff beside these, each with norms of its own */
+    bool sandwich;
+    float embed_scale, logit_cap; /* 0 = none: what embeddings are multiplied by; cap tanh(x / cap)
+                                     of logits */
     /* rope */
     enum arch_rope_style rope_style;
     int n_rot; /* rotated dimensions: the first of a head */
+    int n_turn; /* of the pairs of these only the first so many are rotated ("proportional"); 0 =
+                   all */
     double rope_theta;
     enum { ARCH_ROPE_PLAIN, ARCH_ROPE_LINEAR, ARCH_ROPE_LLAMA3, ARCH_ROPE_YARN } rope_kind;
     double rope_factor, rope_orig_ctx;
@@ -143,6 +156,31 @@ struct arch_cfg {
      * say of q, k, v and o alone; and vectors of attention with a number for each head */
     uint64_t biased, per_head;
 };
+
+/* Is it a layer with a window that is not like the others? */
+static inline bool arch_is_win(const struct arch_cfg *c, int il)
+{
+    return c->d_head_win && c->layer[il].n_window;
+}
+/* Of a layer with keys and values per head: the width of a head; key heads. */
+static inline int arch_d_head(const struct arch_cfg *c, int il)
+{
+    return arch_is_win(c, il) ? c->d_head_win : c->d_head;
+}
+static inline int arch_n_head_kv(const struct arch_cfg *c, int il)
+{
+    return arch_is_win(c, il) ? c->n_head_kv_win : c->n_head_kv;
+}
+/* The widest of all layers: queries, or keys. */
+static inline int64_t arch_wide_q(const struct arch_cfg *c)
+{
+    return (int64_t)c->n_head * (c->d_head_win > c->d_head ? c->d_head_win : c->d_head);
+}
+/* Are keys of that layer values too? */
+static inline bool arch_k_is_v(const struct arch_cfg *c, int il)
+{
+    return c->k_is_v && !c->layer[il].n_window;
+}
 
 /* Read and check the hyperparameters. cfg->layer is allocated in the arena. UNSUPPORTED names an
  * unknown architecture, or a key that changes what is computed and is not obeyed (keys.c). FORMAT

@@ -150,8 +150,13 @@ sl_status arch_cfg_check(const struct arch_cfg *c, sl_err *err)
                        c->n_head_kv);
     if (c->kv_lora)
         SL_TRY(check_mla(c, err));
-    else if (c->d_head % 8)
-        return SL_FAIL(err, UNSUPPORTED, "head size %d: multiples of 8 are supported", c->d_head);
+    else if (c->d_head % 8 || c->d_head_win % 8)
+        return SL_FAIL(err, UNSUPPORTED, "head size %d: multiples of 8 are supported",
+                       c->d_head % 8 ? c->d_head : c->d_head_win);
+    if (c->d_head_win && c->n_head % c->n_head_kv_win)
+        return SL_FAIL(err, FORMAT,
+                       "%d query heads are not a multiple of %d key heads of layers with a window",
+                       c->n_head, c->n_head_kv_win);
     if (!(c->row->unrotated && !c->n_rot) &&
         (c->n_rot < 2 || c->n_rot % 2 || (!c->kv_lora && c->n_rot > c->d_head)))
         return SL_FAIL(err, FORMAT, "rotated dimensions %d of a head of %d", c->n_rot, c->d_head);
@@ -227,7 +232,7 @@ static sl_status finish(struct arch_cfg *c, sl_err *err)
         if (c->kv_lora && c->layer[i].mixer != ARCH_DELTA) c->layer[i].mixer = ARCH_MLA;
         if (i >= c->n_layer && c->n_expert) c->layer[i].ffn = ARCH_MOE;
     }
-    if (c->qk_norm && !c->d_q_norm) c->d_q_norm = c->d_k_norm = c->d_head;
+    if (c->qk_norm && !c->d_q_norm && !c->d_head_win) c->d_q_norm = c->d_k_norm = c->d_head;
     return arch_cfg_check(c, err);
 }
 

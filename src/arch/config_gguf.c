@@ -174,8 +174,9 @@ sl_status arch_gguf_common(const io_model *m, struct arch_cfg *c, sl_err *err)
     SL_TRY(arch_gguf_int(m, "context_length", ARCH_RANGE(-1, 1, 1 << 28), &c->n_ctx_train, err));
     SL_TRY(
         layers_int(m, "attention.head_count", ARCH_RANGE(-1, 1, 4096), false, &c->n_head, err));
-    SL_TRY(layers_int(m, "attention.head_count_kv", ARCH_RANGE(c->n_head, 1, 4096),
-                      c->row->no_keys, &c->n_head_kv, err));
+    if (!c->row->kv_by_layer)
+        SL_TRY(layers_int(m, "attention.head_count_kv", ARCH_RANGE(c->n_head, 1, 4096),
+                          c->row->no_keys, &c->n_head_kv, err));
     double eps = 0;
     SL_TRY(arch_gguf_real(m, "attention.layer_norm_rms_epsilon", ARCH_RANGE(-1, 0, 1), &eps, err));
     c->norm_eps = (float)eps;

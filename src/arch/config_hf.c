@@ -142,7 +142,7 @@ sl_status arch_hf_common(const struct json *o, struct arch_cfg *c, sl_err *err)
     if (!d_head) d_head = c->d_model / c->n_head;
     SL_TRY(arch_hf_int(o, c->row->unrotated ? "" : "head_dim", ARCH_RANGE(d_head, 1, 65536),
                        &c->d_head, err));
-    SL_TRY(arch_hf_bool(o, "tie_word_embeddings", false, &c->tied_head, err));
+    SL_TRY(arch_hf_bool(o, "tie_word_embeddings", c->row->unsaid.tied, &c->tied_head, err));
     SL_TRY(arch_hf_bool(o, "mlp_bias", false, &mlp_bias, err));
     SL_TRY(text_json_str(o, "hidden_act", "silu", &act, err));
     bool other = c->row->act && strcmp(act, c->row->act) == 0;

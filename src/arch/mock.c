@@ -91,14 +91,14 @@ static sl_status block_indexer(struct list *l, sl_err *err)
 static sl_status gqa(struct list *l, sl_err *err)
 {
     const struct arch_cfg *c = l->c;
-    int64_t D = c->d_model, nq = (int64_t)c->n_head * c->d_head,
-            nk = (int64_t)c->n_head_kv * c->d_head;
+    int il = l->layer, d = arch_d_head(c, il);
+    int64_t D = c->d_model, nq = (int64_t)c->n_head * d, nk = (int64_t)arch_n_head_kv(c, il) * d;
     const struct row mat[] = {{ROLE_Q, c->attn_gate ? 2 * nq : nq, D, true},
                               {ROLE_K, nk, D, true},
-                              {ROLE_V, nk, D, true},
+                              {ROLE_V, nk, D, !arch_k_is_v(c, il)},
                               {ROLE_O, D, nq, true}};
-    const struct row norm[] = {{ROLE_Q_NORM, c->d_q_norm, 0, c->qk_norm},
-                               {ROLE_K_NORM, c->d_k_norm, 0, c->qk_norm}};
+    const struct row norm[] = {{ROLE_Q_NORM, c->d_q_norm ? c->d_q_norm : d, 0, c->qk_norm},
+                               {ROLE_K_NORM, c->d_k_norm ? c->d_k_norm : d, 0, c->qk_norm}};
     SL_TRY(matrices(l, mat, BASE_COUNT_OF(mat), err));
     for (int r = 0; r < N_ROLE; r++) {
         struct row one = {(enum arch_role)r, c->n_head, 0, arch_in(c->per_head, r)};
@@ -276,6 +276,22 @@ static sl_status moe(struct list *l, sl_err *err)
     return c->n_shared ? gated(l, all, arch_d_shared(c), err) : SL_OK;
 }
 
+/* Norms of what sub-layers give; the factor at the end; of experts beside a dense block. */
+static sl_status sandwich(struct list *l, sl_err *err)
+{
+    int64_t D = l->c->d_model;
+    bool there = l->c->sandwich, moe = there && l->c->layer[l->layer].ffn == ARCH_MOE;
+    const struct row all[] = {{ROLE_ATTN_POST_NORM, D, 0, there},
+                              {ROLE_FFN_POST_NORM, D, 0, there},
+                              {ROLE_LAYER_SCALE, 1, 0, there},
+                              {ROLE_FFN_POST_NORM_1, D, 0, moe},
+                              {ROLE_FFN_PRE_NORM_2, D, 0, moe},
+                              {ROLE_FFN_POST_NORM_2, D, 0, moe},
+                              {ROLE_ROUTER_SCALE, D, 0, moe},
+                              {ROLE_EXPERT_SCALE, l->c->n_expert, 0, moe}};
+    return gains(l, all, BASE_COUNT_OF(all), err);
+}
+
 static sl_status layer(struct list *l, sl_err *err)
 {
     static const enum arch_role dense[] = {ROLE_GATE, ROLE_UP, ROLE_DOWN};
@@ -302,7 +318,10 @@ static sl_status layer(struct list *l, sl_err *err)
             : mixer == ARCH_DELTA ? delta
             : mixer == ARCH_CKV   ? ckv
                                   : gqa)(l, err));
-    return c->layer[l->layer].ffn == ARCH_MOE ? moe(l, err) : gated(l, dense, c->d_ff, err);
+    SL_TRY(sandwich(l, err));
+    if (c->layer[l->layer].ffn == ARCH_MOE) SL_TRY(moe(l, err));
+    bool is_dense = c->layer[l->layer].ffn != ARCH_MOE || c->sandwich;
+    return is_dense ? gated(l, dense, c->d_ff, err) : SL_OK;
 }
 
 sl_status arch_mock(io_model *m, const struct arch_cfg *c, enum tensor_dtype type, struct arena *a,

@@ -159,6 +159,11 @@ static const char *cut_expert(const char *s, char *buf, size_t n, int *expert)
 {
     static const char word[] = ".experts.";
     const char *at = strstr(s, word), *rest = NULL;
+    if (strncmp(s, word + 1, sizeof word - 2) == 0) { /* of no module */
+        if (!number_after(s, word + 1, expert, &rest)) return s;
+        snprintf(buf, n, "%s%%d%s", word + 1, rest);
+        return buf;
+    }
     if (!at || !number_after(at, word, expert, &rest)) return s;
     snprintf(buf, n, "%.*s%s%%d%s", (int)(at - s), s, word, rest);
     return buf;

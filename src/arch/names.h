@@ -76,8 +76,10 @@
     X(MTP_HEAD, "nextn.shared_head_head", "shared_head.head")                                      \
     X(MTP_HEAD_NORM, "nextn.shared_head_norm", "shared_head.norm")
 /* Others, of which no set has any: of layers with several streams (hyper-connections), of attention
- * over compressed entries, of experts that a token's id chooses, and of MTP layers with several
- * streams, in place of MTP_EH. */
+ * over compressed entries, of experts that a token's id chooses; of MTP layers with several streams,
+ * in place of MTP_EH; of norms of what a sub-layer gives, of layers that end with a factor, and of
+ * experts beside a dense block, which with their router have norms of their own (post, pre: after
+ * and before; 1 of the dense block, 2 of them). */
 #define ARCH_MORE_ROLE_LIST(X)                                                                     \
     X(HC_ATTN_FN, "hc_attn_fn", "attn_hc.fn.")                                                     \
     X(HC_ATTN_BASE, "hc_attn_base", "attn_hc.base.")                                               \
@@ -99,7 +101,15 @@
     X(MTP_H, "nextn.h_proj", "h_proj")                                                             \
     X(MTP_HC_FN, "nextn.hc_head_fn", "hc_head_fn.")                                                \
     X(MTP_HC_BASE, "nextn.hc_head_base", "hc_head_base.")                                          \
-    X(MTP_HC_SCALE, "nextn.hc_head_scale", "hc_head_scale.")
+    X(MTP_HC_SCALE, "nextn.hc_head_scale", "hc_head_scale.")                                       \
+    X(ATTN_POST_NORM, "", "")                                                                      \
+    X(FFN_POST_NORM, "", "")                                                                       \
+    X(FFN_POST_NORM_1, "", "")                                                                     \
+    X(FFN_PRE_NORM_2, "", "")                                                                      \
+    X(FFN_POST_NORM_2, "", "")                                                                     \
+    X(ROUTER_SCALE, "", "")                                                                        \
+    X(EXPERT_SCALE, "", "")                                                                        \
+    X(LAYER_SCALE, "", "")
 enum arch_role {
 #define X(role, ...) ROLE_##role,
     ARCH_ROLE_LIST(X) PER_HEAD_LIST(X)

@@ -86,10 +86,11 @@ struct arch {
      * becomes of others. */
     const char *hf_keys, *gguf_keys;
     /* What holds where a config.json does not say, as in the class: rms_norm_eps, rope_theta,
-     * head_dim; 0 = 1e-6, 10000, D / H. */
+     * head_dim, tie_word_embeddings; 0 = 1e-6, 10000, D / H, false. */
     struct {
         double eps, theta;
         int d_head;
+        bool tied;
     } unsaid;
     const struct arch_alias *alias; /* names that differ from the usual ones; NULL = none */
     /* The whole list where a folder has the name of its first role in some layer; NULL = none. */
@@ -106,6 +107,7 @@ struct arch {
     bool mtp_apart; /* see mtp_from of arch_naming: folders have one such layer at most */
     bool bare;    /* see struct arch_naming */
     bool mtp_uncounted; /* GGUF files may count MTP layers that they do not have */
+    bool kv_by_layer; /* its reader reads attention.head_count_kv of GGUF files */
     bool no_keys; /* layers without keys: attention.head_count_kv may have zeros */
     bool unrotated; /* head_dim of folders says nothing, and rope.dimension_count may be 0 */
     int window_every; /* the window is in all but every n-th layer of a GGUF file without a pattern;

@@ -156,9 +156,21 @@ static bool ckv_reads(const struct arch_cfg *c, const struct arch_name *id)
     }
 }
 
+/* Has a layer that norms what its sub-layers give the role? */
+static bool sandwich_reads(const struct arch_cfg *c, const struct arch_name *id)
+{
+    bool moe = c->layer[id->layer].ffn == ARCH_MOE;
+    if (!c->sandwich) return false;
+    return id->role == ROLE_ATTN_POST_NORM || id->role == ROLE_FFN_POST_NORM ||
+           id->role == ROLE_LAYER_SCALE || moe;
+}
+
 /* Does the layer have the role in place of its feed-forward network? */
 static bool mixer_reads(const struct arch_cfg *c, const struct arch_name *id)
 {
+    if (id->role >= ROLE_ATTN_POST_NORM && id->role <= ROLE_LAYER_SCALE)
+        return sandwich_reads(c, id);
+    if (id->role == ROLE_V && arch_k_is_v(c, id->layer)) return false;
     if (id->role >= ROLE_HC_ATTN_FN && id->role <= ROLE_HC_FFN_SCALE)
         return c->n_stream > 0 && (id->layer < c->n_layer || arch_mtp_streams(c));
     if (c->layer[id->layer].mixer == ARCH_CKV) return ckv_reads(c, id);
@@ -177,7 +189,7 @@ static bool ffn_reads(const struct arch_cfg *c, const struct arch_name *id)
     case ROLE_GATE:
     case ROLE_UP:
     case ROLE_DOWN:
-        return !moe;
+        return !moe || c->sandwich; /* beside experts */
     case ROLE_ROUTER:
         return moe;
     case ROLE_ROUTER_BIAS:

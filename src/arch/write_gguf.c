@@ -142,13 +142,27 @@ static void put_latent_heads(const struct arch_cfg *c, const struct arch_keys *k
         io_out_elem_i32(k->out, c->layer[i].mixer == ARCH_MLA);
 }
 
+/* Key heads, of each layer where not all have as many. */
+static void put_key_heads(const struct arch_cfg *c, const struct arch_keys *k)
+{
+    char buf[128];
+    if (!c->d_head_win || c->n_head_kv_win == c->n_head_kv) {
+        arch_put_int(k, "attention.head_count_kv", c->n_head_kv);
+        return;
+    }
+    io_out_array(k->out, full(k, "attention.head_count_kv", buf, sizeof buf), IO_I32,
+                 (uint64_t)c->n_layer);
+    for (int i = 0; i < c->n_layer; i++)
+        io_out_elem_i32(k->out, arch_n_head_kv(c, i));
+}
+
 static void put_attention(const struct arch_cfg *c, const struct arch_keys *k)
 {
     arch_put_int(k, "attention.head_count", c->n_head);
     arch_put_real(k, "attention.layer_norm_rms_epsilon", (double)c->norm_eps);
     put_window(c, k);
     if (!c->kv_lora) {
-        arch_put_int(k, "attention.head_count_kv", c->n_head_kv);
+        put_key_heads(c, k);
         arch_put_int(k, "attention.key_length", c->d_head);
         arch_put_int(k, "attention.value_length", c->d_head);
         return;

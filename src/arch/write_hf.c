@@ -169,8 +169,11 @@ sl_status arch_write_hf(const struct arch_cfg *c, const io_model *src, struct js
     text_jw_key_int(w, "intermediate_size", c->row->ff_of_experts ? c->d_ff_expert : c->d_ff);
     text_jw_key_int(w, "num_hidden_layers", c->n_layer);
     text_jw_key_int(w, "num_attention_heads", c->n_head);
-    text_jw_key_int(w, "num_key_value_heads", c->n_head_kv);
-    text_jw_key_strz(w, "hidden_act", "silu");
+    text_jw_key_int(w, "num_key_value_heads", c->d_head_win ? c->n_head_kv_win : c->n_head_kv);
+    if (c->sandwich)
+        text_jw_key_strz(w, "hidden_activation", "gelu_pytorch_tanh");
+    else
+        text_jw_key_strz(w, "hidden_act", "silu");
     text_jw_key_int(w, "max_position_embeddings", c->n_ctx_train);
     arch_jw_real(w, "rms_norm_eps", (double)c->norm_eps);
     text_jw_key_bool(w, "tie_word_embeddings", c->tied_head);
@@ -181,7 +184,7 @@ sl_status arch_write_hf(const struct arch_cfg *c, const io_model *src, struct js
                        "%s: rope.scaling.attn_factor %g without YaRN, which a folder can not say",
                        io_path(src), c->yarn_mscale);
     SL_TRY(c->row->write_hf(c, src, w, err));
-    put_rope(c, src, w);
+    if (!(c->theta_win > 0)) put_rope(c, src, w); /* else it said both */
     put_ids(src, w);
     return SL_OK;
 }

@@ -644,13 +644,21 @@ struct dev_send {
     dev_mat *gate_up, *down;                 /* rooms */
     const struct dev_slots *slots;           /* host: read when it is queued */
 };
-/* x += y over rows of n values. ranks, part: as of dev_norm, y in r's place. */
+/* x += y over rows of n values, and with a scale (0 = none) the sum times it. ranks, part: as of
+ * dev_norm, y in r's place; then there is no scale. */
 struct dev_add {
     float *x;
     const float *y;
     int n, n_row;
+    float scale;
     const struct dev_ranks *ranks;
     const int32_t *part;
+};
+/* x = cap tanh(x / cap) over rows of n values, in place. */
+struct dev_cap {
+    float *x;
+    int n, n_row;
+    float cap;
 };
 /* The rows that the step wants, prepared: row i of act is x[row_tok[i]] of n values. */
 struct dev_rows {

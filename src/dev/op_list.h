@@ -27,6 +27,7 @@
     OP(sum, dev_sum)                                                                               \
     OP(send, dev_send)                                                                             \
     OP(add, dev_add)                                                                               \
+    OP(cap, dev_cap)                                                                               \
     OP(rows, dev_rows)                                                                             \
     OP(best, dev_best)                                                                             \
     OP(move, dev_move)                                                                             \

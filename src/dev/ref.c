@@ -100,6 +100,7 @@ static const struct dev_ref sum_refs[] = {
     BUF(dev_sum, add), BUF(dev_sum, before), BUF(dev_sum, y),    END};
 static const struct dev_ref send_refs[] = {MAT(dev_send, gate_up), MAT(dev_send, down), END};
 static const struct dev_ref add_refs[] = {BUF(dev_add, x), BUF(dev_add, y), END};
+static const struct dev_ref cap_refs[] = {BUF(dev_cap, x), END};
 static const struct dev_ref rows_refs[] = {BUF(dev_rows, x), ACT(dev_rows, act), END};
 static const struct dev_ref best_refs[] = {BUF(dev_best, x), BUF(dev_best, id), END};
 static const struct dev_ref move_refs[] = {BUF(dev_move, at), END};

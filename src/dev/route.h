@@ -22,6 +22,7 @@ struct dev_route {
     int group_max;        /* group score: 1 = its best, 0 = sum of its two best */
     int norm; /* weights sum to 1 before scale; of a softmax: that of the chosen alone */
     float scale;
+    const float *gain; /* NULL, or [E] host: at last a weight is multiplied by its expert's */
     int32_t *id;     /* [T, K] out, host-visible */
     float *weight;   /* [T, K] out */
     /* NULL, or host [V, k]: a token has the experts of the row of its id (dev_step.ids), in that

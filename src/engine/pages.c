@@ -50,7 +50,7 @@ bool engine_page_find(const struct arch_cfg *c, const struct model_dims *d,
         .group = place.group, .layer = place.layer, .blk = at->blk, .n_all = 1};
     if (!c->kv_lora) {
         out->head0 = d->head_kv0;
-        out->n_all = c->n_head_kv;
+        out->n_all = arch_n_head_kv(c, at->layer);
     }
     return model_has_layer(c, d, at->layer) && (d->n_dp <= 1 || d->dp == at->home);
 }

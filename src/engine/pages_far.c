@@ -63,7 +63,8 @@ static struct dev_kv_at place_of(const struct engine_far *w, int layer, int blk,
     struct dev_kv_at at = {.group = p.group, .layer = p.layer, .blk = blk, .n_all = 1};
     if (w->c->kv_lora) return at;
     at.head0 = alone ? 0 : d->head_kv0;
-    at.n_all = alone ? d->n_head_kv : w->c->n_head_kv;
+    int all = arch_n_head_kv(w->c, layer); /* of layers that are not alike none is shared */
+    at.n_all = alone && !arch_is_win(w->c, layer) ? d->n_head_kv : all;
     return at;
 }
 
@@ -76,9 +77,15 @@ static size_t bytes_of(const struct engine_far *w, int layer, int n_head)
     return (size_t)dev_kv_page_bytes(w->f->d, w->f->kv, &at);
 }
 
-static int n_head_of(const struct arch_cfg *c)
+static int n_head_of(const struct arch_cfg *c, int layer)
 {
-    return c->kv_lora ? 1 : c->n_head_kv;
+    return c->kv_lora ? 1 : arch_n_head_kv(c, layer);
+}
+
+/* Those that a rank has of a layer. */
+static int n_head_at(const struct arch_cfg *c, const struct model_dims *d, int layer)
+{
+    return arch_is_win(c, layer) ? c->n_head_kv_win : d->n_head_kv;
 }
 
 /* Of rank r of a home. */
@@ -93,10 +100,12 @@ static struct model_dims dims_at(const struct engine_far *w, int home, int r)
 static int part_floats(const struct engine_far *w, int layer)
 {
     int n = 1;
-    for (int r = 0; r < model_stage_n(&w->f->dims) && !w->c->kv_lora; r++)
-        n = BASE_MAX(n, dims_at(w, r / w->n_rank, r % w->n_rank).n_head_kv);
+    for (int r = 0; r < model_stage_n(&w->f->dims) && !w->c->kv_lora; r++) {
+        struct model_dims d = dims_at(w, r / w->n_rank, r % w->n_rank);
+        n = BASE_MAX(n, n_head_at(w->c, &d, layer));
+    }
     /* one's own count for the others, whose heads are of the same size */
-    size_t one = bytes_of(w, layer, n_head_of(w->c)) / (size_t)n_head_of(w->c);
+    size_t one = bytes_of(w, layer, n_head_of(w->c, layer)) / (size_t)n_head_of(w->c, layer);
     return (int)(size_round((size_t)n * one, sizeof(float)) / sizeof(float));
 }
 
@@ -117,7 +126,7 @@ static sl_status hear_set(struct engine_far *w, const struct say_head *h, const 
                           struct rd *r, sl_err *err)
 {
     int layer = (int)h->at;
-    uint64_t bytes = bytes_of(w, layer, n_head_of(w->c));
+    uint64_t bytes = bytes_of(w, layer, n_head_of(w->c, layer));
     const uint8_t *page = rd_bytes(r, h->n_blk * bytes);
     if (!rd_ok(r)) return SL_FAIL(err, INTERNAL, "a message that holds no pages");
     for (uint32_t i = 0; i < h->n_blk; i++) {
@@ -273,7 +282,7 @@ bool engine_far_get(sl_engine *e, const struct engine_page_at *at, const struct 
         struct dev_kv_at to = place_of(w, at->layer, 0, false);
         to.head0 = d.head_kv0;
         const float *part = w->all + ((size_t)r * (size_t)w->from.n + (size_t)i) * row;
-        dev_kv_join(e->kv, &to, d.n_head_kv, part, page);
+        dev_kv_join(e->kv, &to, n_head_at(w->c, &d, at->layer), part, page);
     }
     return true;
 }

@@ -77,6 +77,10 @@ sl_status engine_small_check(sl_engine *e, sl_err *err)
                        s->name);
     if (e->ranks)
         return SL_FAIL(err, UNSUPPORTED, "draft_model: not with layout: ranks share one model");
+    if (s->cfg.d_head_win)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "draft_model: %.100s: heads of its layers with a window have another width",
+                       s->name);
     return same_tokens(e->m, s, err);
 }
 

@@ -4,9 +4,10 @@
  * are FP8. They become the matrices of the published checkpoints, experts.7.up_proj.weight, in
  * place.
  *
- * Those of gpt_oss lie otherwise: gate_up_proj [E, D, 2F] and down_proj [E, F, D], input by input,
- * with gate and up in turn; as MXFP4 in rows again, ..._blocks [E, 2F, D/32, 16] and ..._scales
- * [E, 2F, D/32], gate and up row by row in turn; and there are biases [E, 2F] and [E, D]. */
+ * Those of gemma4 are the same without ".mlp". Those of gpt_oss lie otherwise: gate_up_proj
+ * [E, D, 2F] and down_proj [E, F, D], input by input, with gate and up in turn; as MXFP4 in rows
+ * again, ..._blocks [E, 2F, D/32, 16] and ..._scales [E, 2F, D/32], gate and up row by row in turn;
+ * and there are biases [E, 2F] and [E, D]. */
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +37,10 @@ static const struct fused halves[] = {
      3},
     {".mlp.experts.down_proj_scale_inv", "weight_scale_inv", 1, {"down_proj"}, HALVES, 3},
     {NULL}};
+static const struct fused bare[] = {
+    {".experts.gate_up_proj", "weight", 2, {"gate_proj", "up_proj"}, HALVES, 3},
+    {".experts.down_proj", "weight", 1, {"down_proj"}, HALVES, 3},
+    {NULL}};
 static const struct fused turns[] = {
     {".mlp.experts.gate_up_proj", "weight", 2, {"gate_proj", "up_proj"}, ACROSS, 3},
     {".mlp.experts.down_proj", "weight", 1, {"down_proj"}, ACROSS, 3},
@@ -63,6 +68,8 @@ static const struct fused *forms_of(const io_model *m)
     const struct json *text = io_text_config(m->config);
     int64_t d = 0;
     if (text_json_is(text_json_get(m->config, "model_type"), "gpt_oss")) return turns;
+    const struct json *type = text_json_get(text, "model_type");
+    if (text_json_is(type, "gemma4_text") || text_json_is(type, "gemma4")) return bare;
     if (text_json_int(text, "hidden_size", 0, &d, NULL) != SL_OK || !has_rows_of(m, d)) return NULL;
     return halves;
 }
@@ -122,10 +129,11 @@ static sl_status take_apart(io_model *m, const struct tensor *t, const struct fu
 {
     char name[512];
     int n = (int)(strlen(t->name) - strlen(f->tail));
+    const char *in = strncmp(f->tail, ".mlp", 4) == 0 ? ".mlp" : "";
     int64_t n_part = t->shape[0] * f->n_part;
     for (int64_t i = 0; i < n_part; i++) {
         char *copy = NULL;
-        int k = snprintf(name, sizeof name, "%.*s.mlp.experts.%d.%s.%s", n, t->name,
+        int k = snprintf(name, sizeof name, "%.*s%s.experts.%d.%s.%s", n, t->name, in,
                          (int)(i / f->n_part), f->part[i % f->n_part], f->suffix);
         if (k < 0 || (size_t)k >= sizeof name)
             return SL_FAIL(err, FORMAT, "%s: tensor %.90s: its name is too long",

@@ -44,6 +44,7 @@
  * sigmoid_f32      x = 1 / (1 + exp(-x)) over n, in place.
  * gate_f32         x *= 1 / (1 + exp(-g)) over n, in place.
  * softplus_f32     x = log(1 + exp(x)) over n, in place.
+ * cap_f32          x = cap tanh(x / cap) over n, in place; cap > 0.
  * decay_f32        x = exp(a log(1 + exp(x))) over n, in place.
  * decay_in_f32     x = exp(to / (1 + exp(a x))) over n, in place; to, a <= 0.
  * conv_silu_f32    y = silu(sum_i w[i * ldw + .] * row[i][.]) over n, i < n_row rising.
@@ -94,6 +95,7 @@
     X(sigmoid_f32, void, (float *x, int n))                                                        \
     X(gate_f32, void, (float *x, const float *g, int n))                                           \
     X(softplus_f32, void, (float *x, int n))                                                       \
+    X(cap_f32, void, (float *x, float cap, int n))                                                 \
     X(decay_f32, void, (float *x, float a, int n))                                                 \
     X(decay_in_f32, void, (float *x, float a, float to, int n))                                    \
     X(conv_silu_f32, void,                                                                         \

@@ -21,11 +21,31 @@ static void add(struct mats *s, int il, enum model_part part, const dev_mat *w)
     if (w && model_side_in(s->m, il, part) == s->side) s->p[s->n++] = w;
 }
 
-enum input { IN_ATTN, IN_Q_A, IN_O, IN_MIX, IN_A, IN_Z, IN_FFN, IN_H };
+enum input {
+    IN_ATTN,
+    IN_Q_A,
+    IN_O,
+    IN_O_WIN,
+    IN_MIX,
+    IN_A,
+    IN_Z,
+    IN_FFN,
+    IN_ROUTER,
+    IN_BESIDE,
+    IN_H
+};
+
+/* Which input a layer's output matrix takes. */
+static enum input o_input(const struct arch_cfg *c, int il)
+{
+    if (c->layer[il].mixer == ARCH_DELTA) return IN_MIX;
+    return arch_is_win(c, il) ? IN_O_WIN : IN_O;
+}
 
 static void add_layer(struct mats *s, int il, const struct layer *l, enum input in)
 {
-    enum model_part gated = l->is_moe ? MODEL_SHARED : MODEL_DENSE;
+    bool beside = s->m->cfg.sandwich;
+    enum model_part gated = l->is_moe && !beside ? MODEL_SHARED : MODEL_DENSE;
     switch (in) {
     case IN_ATTN:
         add(s, il, MODEL_ATTN, l->q);
@@ -49,9 +69,9 @@ static void add_layer(struct mats *s, int il, const struct layer *l, enum input 
         add(s, il, MODEL_ATTN, l->q_b ? l->index_q : NULL);
         break;
     case IN_O:
+    case IN_O_WIN:
     case IN_MIX:
-        if ((in == IN_MIX) == (s->m->cfg.layer[il].mixer == ARCH_DELTA))
-            add(s, il, MODEL_ATTN, l->o);
+        if (in == o_input(&s->m->cfg, il)) add(s, il, MODEL_ATTN, l->o);
         break;
     case IN_A:
         add(s, il, MODEL_ATTN, l->a_of);
@@ -59,8 +79,15 @@ static void add_layer(struct mats *s, int il, const struct layer *l, enum input 
     case IN_Z:
         add(s, il, MODEL_ATTN, l->z_of);
         break;
+    case IN_ROUTER:
+        if (s->m->cfg.sandwich) add(s, il, MODEL_ROUTER, l->router);
+        break;
+    case IN_BESIDE:
+        if (s->m->cfg.sandwich) add(s, il, MODEL_EXPERTS, l->gate_up_exps);
+        break;
     case IN_FFN:
         add(s, il, gated, l->gate_up);
+        if (s->m->cfg.sandwich) break; /* the others have norms of their own */
         add(s, il, MODEL_SHARED, l->shared_gate);
         add(s, il, MODEL_ROUTER, l->router);
         add(s, il, MODEL_EXPERTS, l->gate_up_exps);
@@ -140,10 +167,13 @@ static sl_status open_inputs(struct model *m, struct side *s, sl_err *err)
     if (c->o_groups) n_o = c->o_groups * c->o_lora;
     SL_TRY(open_input(m, s, IN_ATTN, D, &s->a_attn, err));
     SL_TRY(open_input(m, s, IN_O, n_o, &s->a_o, err));
+    SL_TRY(open_input(m, s, IN_O_WIN, c->n_head * c->d_head_win, &s->a_o_win, err));
     SL_TRY(open_input(m, s, IN_MIX, c->n_delta_v * c->d_delta_v, &s->a_mix, err));
     SL_TRY(open_input(m, s, IN_A, c->d_delta_k, &s->a_a, err));
     SL_TRY(open_input(m, s, IN_Z, c->d_delta_v, &s->a_z, err));
     SL_TRY(open_input(m, s, IN_FFN, D, &s->a_ffn, err));
+    SL_TRY(open_input(m, s, IN_ROUTER, D, &s->a_router, err));
+    SL_TRY(open_input(m, s, IN_BESIDE, D, &s->a_beside, err));
     SL_TRY(open_exps(m, s, err));
     SL_TRY(open_input(m, s, IN_H, model_wide_ff(c), &s->a_h, err));
     if (c->q_lora) SL_TRY(open_input(m, s, IN_Q_A, c->q_lora, &s->a_q_a, err));
@@ -262,7 +292,7 @@ static sl_status open_all(struct model *m, const struct side *s, const struct bu
 /* Outputs of a layer's mixer. */
 static int64_t wide_y(const struct arch_cfg *c)
 {
-    int64_t y = (int64_t)c->n_head * (c->kv_lora ? c->d_v : c->d_head);
+    int64_t y = c->kv_lora ? (int64_t)c->n_head * c->d_v : arch_wide_q(c);
     if (c->o_groups) y = (int64_t)c->o_groups * c->o_lora;
     return BASE_MAX(y, (int64_t)c->n_delta_v * c->d_delta_v);
 }
@@ -272,8 +302,9 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     const struct arch_cfg *c = &m->cfg;
     const struct model_dims *d = &m->dims;
     int64_t T = m->opts.n_tok_max, D = c->d_model, nl = m->opts.n_logit_max;
-    int64_t nq = (int64_t)d->n_head * c->d_head,
+    int64_t nq = c->d_head_win ? arch_wide_q(c) : (int64_t)d->n_head * c->d_head,
             nk = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)d->n_head_kv * c->d_head;
+    nk = BASE_MAX(nk, (int64_t)c->n_head_kv_win * c->d_head_win);
     int64_t K = c->n_expert ? c->n_expert_used : 0;
     unsigned home_attn = s == model_side(m, MODEL_ATTN) ? B_ATTN : 0; /* streamed ones come there */
     unsigned sum = any_added(m) ? B_ATTN : 0, hot = any_hot(m, s) ? B_ATTN : 0;
@@ -324,7 +355,8 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->terms, (any_hot(m, NULL) ? B_EXPERTS : 0) | terms, T * K, D},
         {&s->given, B_EXPERTS, T * K, any_hot(m, NULL) && dev_is_host(s->d) ? D : 0},
         {&s->late, B_EXPERTS | flow | (d->n_stage > 1 ? home_attn : 0), T, m->opts.n_late ? D : 0},
-        {&s->shared, B_SHARED | sum | flow, T, K && c->n_shared ? D : 0},
+        {&s->shared, B_SHARED | sum | flow | (c->sandwich ? B_EXPERTS : 0), T,
+         K && (c->n_shared || c->sandwich) ? D : 0},
         {&s->y_cols, B_ATTN, T, cols(m, MODEL_CUT_HEADS)},
         {&s->r_cols, B_ATTN | B_DENSE | B_SHARED | B_EXPERTS, T, cols(m, MODEL_CUT_MODEL)},
         {&s->logit_cols, B_HEAD, nl, BASE_MAX(cols(m, MODEL_CUT_VOCAB), cols(m, MODEL_CUT_DRAFT))},

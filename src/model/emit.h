@@ -144,7 +144,13 @@ struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const st
                             struct chosen chosen);
 /* Feed-forward blocks: from a_ffn, and rows where some of the block is elsewhere, to r. */
 void model_dense_emit(struct emit *e, const struct layer *l);
+/* Of these one gated block, dense or shared, from a_ffn of the side to y. */
+void model_gated_emit(struct emit *e, const struct layer *l, float *y, enum model_tap_in in);
 void model_moe_emit(struct emit *e, const struct layer *l);
+/* sandwich.c: what is in r is normed. The feed-forward blocks of such a layer, from x to x, when
+ * what attention gave is in r; then nothing is left there. */
+void model_post_norm(struct emit *e, float *x, const float *w);
+void model_sandwich_emit(struct emit *e, const struct layer *l);
 /* Rotation of n_head heads. */
 void model_rope_emit(struct emit *e, float *x, int n_head, int64_t ldx, int64_t ldx_h);
 

@@ -51,7 +51,7 @@ static void leave(struct emit *e, const struct side *s)
     e->side = home;
 }
 
-static void gated(struct emit *e, const struct layer *l, float *y, enum model_tap_in in)
+void model_gated_emit(struct emit *e, const struct layer *l, float *y, enum model_tap_in in)
 {
     enum model_cut cut = l->is_moe ? MODEL_CUT_SHARED : MODEL_CUT_FF;
     const struct side *s = e->side;
@@ -75,7 +75,7 @@ static void gate_shared(struct emit *e, const struct layer *l)
 void model_dense_emit(struct emit *e, const struct layer *l)
 {
     const struct side *s = enter(e, MODEL_DENSE);
-    gated(e, l, model_cols_of(e, s->r, s->r_cols), MODEL_TAP_DOWN);
+    model_gated_emit(e, l, model_cols_of(e, s->r, s->r_cols), MODEL_TAP_DOWN);
     model_whole_emit(e, MODEL_CUT_MODEL, s->r_cols, s->r);
     leave(e, s);
 }
@@ -272,7 +272,7 @@ static void streamed(struct emit *e, const struct layer *l)
     model_move_emit(e, (struct at){router, from.weight}, (struct at){home, to.weight}, K, false);
     if (l->gate_up) {
         enter(e, MODEL_SHARED);
-        gated(e, l, shared->shared, MODEL_TAP_DOWN_SHEXP);
+        model_gated_emit(e, l, shared->shared, MODEL_TAP_DOWN_SHEXP);
         gate_shared(e, l);
         model_move_emit(e, (struct at){shared, shared->shared}, (struct at){home, home->shared},
                         e->m->cfg.d_model, false);
@@ -295,7 +295,7 @@ void model_moe_emit(struct emit *e, const struct layer *l)
     if (l->gate_up) {
         bool whole = adds_rows(e);
         enter(e, MODEL_SHARED);
-        gated(e, l, whole ? shared->r_cols : shared->shared, MODEL_TAP_DOWN_SHEXP);
+        model_gated_emit(e, l, whole ? shared->r_cols : shared->shared, MODEL_TAP_DOWN_SHEXP);
         gate_shared(e, l); /* of one rank alone */
         if (whole)
             model_join_emit(e, &(struct model_joining){.cut = MODEL_CUT_MODEL,

@@ -60,7 +60,8 @@ void model_embed_emit(struct emit *e, const dev_mat *w)
     const struct side *to = e->side, *s = model_side(e->m, MODEL_EMBED);
     e->side = s;
     float *x = model_begin_row(e, s);
-    EMIT(e, embed, .w = w, .y = model_cols_of(e, x, s->x_rows), .scale = 1.0f,
+    float scale = e->m->cfg.embed_scale > 0 ? e->m->cfg.embed_scale : 1.0f;
+    EMIT(e, embed, .w = w, .y = model_cols_of(e, x, s->x_rows), .scale = scale,
          .row0 = e->m->ranks.row0[e->m->dims.rank]);
     model_pick_emit(e, s->x_rows, x);
     e->side = to;
@@ -72,9 +73,11 @@ void model_embed_emit(struct emit *e, const dev_mat *w)
 void model_rope_emit(struct emit *e, float *x, int n_head, int64_t ldx, int64_t ldx_h)
 {
     const struct arch_cfg *c = &e->m->cfg;
-    EMIT(e, rope, .x = x, .n_head = n_head, .ldx = ldx, .ldx_h = ldx_h, .n_rot = c->n_rot,
-         .style = c->rope_style == ARCH_ROPE_PAIRS, .freq = e->m->rope_freq,
-         .mscale = (float)c->yarn_mscale);
+    bool win = arch_is_win(c, e->layer);
+    EMIT(e, rope, .x = x, .n_head = n_head, .ldx = ldx, .ldx_h = ldx_h,
+         .n_rot = win ? c->d_head_win : c->n_rot, .style = c->rope_style == ARCH_ROPE_PAIRS,
+         .freq = win ? e->m->win_freq : e->m->rope_freq,
+         .mscale = win ? 1.0f : (float)c->yarn_mscale);
 }
 
 /* The residual stream comes to a side; what is left in r too, where something is. */
@@ -104,9 +107,11 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     float *row = model_tap_row(e);
     e->layer = il;
     const struct dev_ranks *ranks = model_shares_of(e);
-    struct left left = first ? (struct left){0} : model_left(e);
+    struct left left = first || c->sandwich ? (struct left){0} : model_left(e);
     bool by_latents = l->q_a != NULL; /* for the rank's share of the tokens alone */
-    dev_act *a_o = c->layer[il].mixer == ARCH_DELTA ? s->a_mix : s->a_o;
+    dev_act *a_o = c->layer[il].mixer == ARCH_DELTA ? s->a_mix
+                   : arch_is_win(c, il)             ? s->a_o_win
+                                                    : s->a_o;
     float *x = model_streams_emit(e, &l->streams[0], &left);
     EMIT(e, norm, .x = x, .r = left.r, .w = l->attn_norm, .eps = c->norm_eps, .n = D, .y = row,
          .act = s->a_attn, .ranks = ranks, .part = left.part,
@@ -125,6 +130,11 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     EMIT(e, matmul, .act = a_o, .n_mat = 1, .w = {l->o},
          .y = {model_cols_of(e, s->r, s->r_cols)});
     model_whole_emit(e, MODEL_CUT_MODEL, s->r_cols, s->r);
+    if (c->sandwich) {
+        model_sandwich_emit(e, l);
+        e->layer = -1;
+        return;
+    }
     if (s == e->late.side) model_late_emit(e); /* with the input that is still there */
     if (model_ffn_apart(e->m, il) || (model_is_own(e->m) && l->is_moe)) row = s->rows;
     e->rows_left = false;
@@ -147,7 +157,7 @@ void model_head_emit(struct emit *e, const struct heads *of)
     stream_to(e, model_side(m, MODEL_ATTN), true);
     const struct side *s = e->side, *h = model_side(m, MODEL_HEAD);
     int D = m->cfg.d_model;
-    struct left left = model_left(e);
+    struct left left = m->cfg.sandwich ? (struct left){0} : model_left(e);
     float *x = model_streams_emit(e, of->streams, &left);
     EMIT(e, norm, .x = x, .r = left.r, .w = of->norm, .eps = m->cfg.norm_eps, .n = D,
          .y = s->hidden, .ranks = model_shares_of(e), .part = left.part, .whole = true);
@@ -165,6 +175,9 @@ void model_head_emit(struct emit *e, const struct heads *of)
          .y = {model_cols_of(e, h->logits, h->logit_cols)});
     model_join_emit(e, &(struct model_joining){.cut = of->cut, .x = h->logit_cols,
                                                .y = h->logits, .home = true});
+    if (m->cfg.logit_cap > 0)
+        EMIT(e, cap, .x = h->logits, .n = m->cfg.n_vocab, .n_row = DEV_ROWS_WANTED,
+             .cap = m->cfg.logit_cap);
     if (e->m->dims.rank == 0) /* home has the logits */
         EMIT(e, best, .x = h->logits, .id = h->best,
              .n = of->cut == MODEL_CUT_DRAFT ? m->n_draft_vocab : m->cfg.n_vocab);

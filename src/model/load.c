@@ -43,13 +43,16 @@ static sl_status load_block_index(struct model *m, int il, struct layer *l, sl_e
 static sl_status load_gqa(struct model *m, int il, struct layer *l, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
-    int64_t D = c->d_model, nq = (int64_t)c->n_head * c->d_head,
-            nk = (int64_t)c->n_head_kv * c->d_head;
+    int d = arch_d_head(c, il);
+    int64_t D = c->d_model, nq = (int64_t)c->n_head * d, nk = (int64_t)arch_n_head_kv(c, il) * d;
     const struct mat_row rows[] = {{ROLE_Q, c->attn_gate ? 2 * nq : nq, D, DEV_USE_MATMUL, &l->q},
                                    {ROLE_K, nk, D, DEV_USE_MATMUL, &l->k},
-                                   {ROLE_V, nk, D, DEV_USE_MATMUL, &l->v},
-                                   {ROLE_O, D, nq, DEV_USE_PLAIN, &l->o}};
-    SL_TRY(matrices(m, il, rows, BASE_COUNT_OF(rows), err));
+                                   {ROLE_O, D, nq, DEV_USE_PLAIN, &l->o}},
+                         values[] = {{ROLE_V, nk, D, DEV_USE_MATMUL, &l->v}};
+    SL_TRY(matrices(m, il, rows, 2, err));
+    if (!arch_k_is_v(c, il)) SL_TRY(matrices(m, il, values, 1, err));
+    SL_TRY(matrices(m, il, rows + 2, 1, err));
+    if (c->v_norm) SL_TRY(model_load_ones(m, d, &l->head_one, err));
     for (int i = 0; i < N_PER_HEAD; i++) {
         enum arch_role r = (enum arch_role)(ROLE_PER_HEAD0 + i);
         float *v = NULL;
@@ -58,8 +61,9 @@ static sl_status load_gqa(struct model *m, int il, struct layer *l, sl_err *err)
     }
     SL_TRY(load_block_index(m, il, l, err));
     if (!c->qk_norm) return SL_OK;
-    SL_TRY(model_load_role_vector(m, il, ROLE_Q_NORM, c->d_q_norm, &l->q_norm, err));
-    return model_load_role_vector(m, il, ROLE_K_NORM, c->d_k_norm, &l->k_norm, err);
+    int n_q = c->d_q_norm ? c->d_q_norm : d, n_k = c->d_k_norm ? c->d_k_norm : d;
+    SL_TRY(model_load_role_vector(m, il, ROLE_Q_NORM, n_q, &l->q_norm, err));
+    return model_load_role_vector(m, il, ROLE_K_NORM, n_k, &l->k_norm, err);
 }
 
 /* ---- latents ---- */
@@ -248,6 +252,7 @@ sl_status model_load_layer(struct model *m, int il, struct layer *l, sl_err *err
     SL_TRY(model_load_role_vector(m, il, ROLE_ATTN_NORM, c->d_model, &l->attn_norm, err));
     SL_TRY(model_load_role_vector(m, il, ROLE_FFN_NORM, c->d_model, &l->ffn_norm, err));
     SL_TRY(model_load_streams(m, il, l, err));
+    SL_TRY(model_load_sandwich(m, il, l, err));
     SL_TRY(load_mixer[c->layer[il].mixer](m, il, l, err));
     return (l->is_moe ? model_load_moe : model_load_dense)(m, il, l, err);
 }

@@ -57,6 +57,8 @@ sl_status model_load_read_line(const io_model *io, const char *name, int64_t n, 
 /* n values to the device of the role's part; none: NULL. */
 sl_status model_load_put(struct model *m, enum arch_role role, const float *host, int64_t n,
                          float **out, sl_err *err) BASE_MUST_USE;
+/* n ones for attention: weights of a norm that has none. */
+sl_status model_load_ones(struct model *m, int n, float **out, sl_err *err) BASE_MUST_USE;
 /* The vector called name of n values, one for each row of the role's matrix: those of our rows. */
 sl_status model_load_vector(struct model *m, const char *name, enum arch_role role, int64_t n,
                             float **out, sl_err *err) BASE_MUST_USE;

@@ -41,17 +41,6 @@ static sl_status load_groups(struct model *m, int il, struct layer *l, sl_err *e
     return st;
 }
 
-static sl_status load_ones(struct model *m, int n, float **out, sl_err *err)
-{
-    void *host = NULL;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof(float), &host, err));
-    for (int i = 0; i < n; i++)
-        ((float *)host)[i] = 1.0f;
-    sl_status st = model_load_put(m, ROLE_Q_NORM, host, n, out, err);
-    mem_free(host);
-    return st;
-}
-
 static sl_status load_ckv_index(struct model *m, int il, struct layer *l, sl_err *err)
 {
     static const struct entry_roles roles = {ROLE_INDEX_ENTRY_KV, ROLE_INDEX_ENTRY_GATE,
@@ -81,7 +70,7 @@ sl_status model_load_ckv(struct model *m, int il, struct layer *l, sl_err *err)
     for (int i = 0; i < BASE_COUNT_OF(mats); i++)
         SL_TRY(model_load_matrix(m, &mats[i], out[i], err));
     SL_TRY(load_groups(m, il, l, err));
-    SL_TRY(load_ones(m, c->d_head, &l->head_one, err));
+    SL_TRY(model_load_ones(m, c->d_head, &l->head_one, err));
     SL_TRY(model_load_role_vector(m, il, ROLE_Q_A_NORM, c->q_lora, &l->q_a_norm, err));
     SL_TRY(model_load_role_vector(m, il, ROLE_KV_A_NORM, c->d_head, &l->kv_a_norm, err));
     SL_TRY(model_load_role_vector(m, il, ROLE_SINKS, c->n_head, &sinks, err));

@@ -213,6 +213,7 @@ sl_status model_load_moe(struct model *m, int il, struct layer *l, sl_err *err)
         l->router_bias = host;
     }
     SL_TRY(load_experts(m, il, l, err));
+    if (c->sandwich) return model_load_dense(m, il, l, err);
     if (!c->n_shared) return SL_OK;
     if (c->shared_gate) SL_TRY(load_shared_gate(m, il, l, err));
     return load_gated(m, il, true, arch_d_shared(c), l, err);

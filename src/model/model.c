@@ -173,6 +173,7 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     m->cfg.n_mtp = m->n_mtp;
     SL_TRY(model_slots_open(m, err));
     SL_TRY(model_late_check(m, err));
+    SL_TRY(model_sandwich_check(m, err));
     SL_TRY(model_micro_check(m, err));
     SL_TRY(open_draft_vocab(m, err));
     struct dev_info info;

@@ -52,6 +52,12 @@ struct layer {
     const int32_t *expert_of; /* host [V, K] or NULL: experts by the token's id */
     struct per_head per_head;
     struct stream_in streams[2]; /* of attention, of the feed-forward block */
+    /* of a sandwich (sandwich.c): norms of what attention and the feed-forward block give; of a
+     * dense block beside experts; experts' own before and after them, and that of their router;
+     * a factor of each, host [E]; that of the layer */
+    float *attn_post, *ffn_post, *dense_post, *exps_norm, *exps_post, *router_norm;
+    const float *expert_scale;
+    float scale;
 };
 
 /* Of a layer's experts those that lie on attention's device too (hot.c). */
@@ -109,6 +115,8 @@ struct side {
     dev_act *a_attn, *a_q_a, *a_o, *a_mix, *a_ffn, *a_h, *a_head, *a_eh;
     dev_act *a_e, *a_streams; /* of an MTP layer of several streams: as eh_in, a row for each */
     dev_act *a_a, *a_z; /* of a_of and z_of */
+    dev_act *a_o_win;   /* as a_o, of layers with a window that are not like the others */
+    dev_act *a_router, *a_beside; /* of the router, and of experts, that have norms of their own */
     /* step buffers, device f32, n_tok_max rows */
     float *x, *r; /* [T, model_x_cols] residual stream; [T, D] output of the sub-layer that is not
                      added yet */
@@ -273,6 +281,8 @@ struct model {
     float *norm;
     struct stream_in stream_head; /* fn NULL: the mean */
     float *rope_freq, *entry_freq; /* host [n_rot/2]; of layers with entries, or NULL */
+    float *win_freq; /* host [d_head_win/2] of layers with a window that are not like the others, or
+                        NULL */
     int64_t weight_bytes, bytes_per_token;
     int expand_from; /* MLA: prompt positions from here on use materialised keys */
     float
@@ -488,6 +498,10 @@ static inline bool model_has_state(const struct arch_cfg *c, int il)
 {
     return model_kv_group(c, il) == DEV_KV_STATE;
 }
+/* sandwich.c: a layer's norms and factors; what of such a model can not be placed, shared or
+ * deferred. UNSUPPORTED names it. */
+sl_status model_load_sandwich(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
+sl_status model_sandwich_check(const struct model *m, sl_err *err) BASE_MUST_USE;
 /* streams.c: values of a token's residual stream; and of what its streams are mixed by. */
 int64_t model_x_cols(const struct arch_cfg *c);
 int64_t model_stream_mix_cols(const struct arch_cfg *c);

@@ -29,7 +29,7 @@ bool model_has_part(const struct arch_cfg *c, int il, enum model_part p)
     case MODEL_ATTN:
         return true;
     case MODEL_DENSE:
-        return !moe;
+        return !moe || c->sandwich;
     case MODEL_SHARED:
         return moe && c->n_shared > 0;
     case MODEL_ROUTER:

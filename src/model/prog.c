@@ -53,7 +53,7 @@ static void main_emit(struct emit *e)
     struct left left = model_left(e);
     if (m->cfg.n_stream)
         model_streams_end(e, &left);
-    else
+    else if (!m->cfg.sandwich)
         EMIT(e, add, .x = e->side->x, .y = left.r, .n = m->cfg.d_model, .ranks = model_shares_of(e),
          .part = left.part); /* one sum goes on */
     pass_on(e, true);

@@ -38,6 +38,8 @@ static double yarn(const struct arch_cfg *c, double theta, int i, double f)
 static void fill(const struct arch_cfg *c, double theta, bool scaled, float *freq)
 {
     for (int i = 0; i < c->n_rot / 2; i++) {
+        freq[i] = 0; /* a pair that is not rotated */
+        if (c->n_turn && i >= c->n_turn) continue;
         double f = 1.0 / pow(theta, 2.0 * i / c->n_rot);
         if (scaled && c->rope_kind == ARCH_ROPE_LINEAR) f /= c->rope_factor;
         else if (scaled && c->rope_kind == ARCH_ROPE_LLAMA3) f = llama3(c, f);
@@ -50,14 +52,17 @@ sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     bool apart = c->entry_theta > 0; /* layers with entries have their own, which are scaled */
-    int n = c->n_rot / 2;
+    int n = c->n_rot / 2, win = c->d_head_win / 2;
     void *p = NULL;
-    SL_TRY(mem_arena_array(&m->arena, 2 * (size_t)n + 1, sizeof(float), &p, err));
+    SL_TRY(mem_arena_array(&m->arena, 2 * (size_t)n + (size_t)win + 1, sizeof(float), &p, err));
     m->rope_freq = p;
+    if (win) m->win_freq = m->rope_freq + 2 * n;
+    for (int i = 0; i < win; i++)
+        m->win_freq[i] = (float)(1.0 / pow(c->theta_win, 2.0 * i / c->d_head_win));
     fill(c, c->rope_theta, !apart, m->rope_freq);
     if (apart) fill(c, c->entry_theta, true, m->entry_freq = m->rope_freq + n);
     const struct tensor *t = m->kind == IO_GGUF ? io_find(io, "rope_freqs.weight") : NULL;
-    if (!t) return SL_OK;
+    if (!t || win) return SL_OK; /* n_turn is what it says */
     if (t->type != TENSOR_F32 || tensor_count(t) != n || !t->data)
         return SL_FAIL(err, FORMAT, "rope_freqs.weight: %d f32 values are expected", n);
     for (int i = 0; i < n; i++) {

@@ -10,7 +10,8 @@ void model_scan_emit(struct emit *e, const struct layer *l)
     const struct side *s = e->side;
     const struct model *m = e->m;
     struct model_kv_place at = model_kv_here(e->m, e->layer);
+    int n = m->dims.n_head * arch_d_head(&m->cfg, e->layer);
     EMIT(e, matmul, .act = s->a_attn, .n_mat = 1, .w = {l->q}, .y = {s->q});
-    EMIT(e, scan, .group = at.group, .layer = at.layer, .n = m->dims.n_head * m->cfg.d_head,
+    EMIT(e, scan, .group = at.group, .layer = at.layer, .n = n,
          .decay = DECAY, .x = s->q, .y = s->y);
 }

@@ -168,6 +168,9 @@ struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_
             g->d_k = c->kv_lora + c->d_rope;
         } else if (ckv) {
             g->d_k = c->d_head;
+        } else if (i == DEV_KV_WINDOW && c->d_head_win) {
+            g->n_head = c->n_head_kv_win;
+            g->d_k = g->d_v = c->d_head_win;
         } else {
             g->n_head = d ? d->n_head_kv : c->n_head_kv;
             g->d_k = g->d_v = c->d_head;

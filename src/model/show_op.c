@@ -48,6 +48,9 @@ static const char *name_of(const struct model *m, const void *p)
                                {d->a_mix, "in_out"},
                                {d->a_a, "in_decays"},
                                {d->a_z, "in_gates"},
+                               {d->a_o_win, "in_o_win"},
+                               {d->a_router, "in_router"},
+                               {d->a_beside, "in_experts"},
                                {d->a_ffn, "in_ffn"},
                                {d->a_h, "in_down"},
                                {d->a_head, "in_head"},
@@ -420,6 +423,8 @@ static void show_route(struct shown *s, const struct dev_route *p)
     if (p->norm) SAY(s, ", weights sum to 1");
     real(s, "scale", p->scale);
     if (p->scale != 1.0f) SAY(s, ", times %g", (double)p->scale);
+    yes(s, "gain", p->gain);
+    if (p->gain) SAY(s, ", times each expert's factor");
 }
 
 static void show_moe(struct shown *s, const struct dev_moe *p)
@@ -435,6 +440,25 @@ static void show_moe(struct shown *s, const struct dev_moe *p)
     whole(s, "experts", p->n_expert);
     whole(s, "used", p->k);
     show_glu(s, &dev_mat_epilogue(p->gate_up)->glu);
+}
+
+static void show_add(struct shown *s, const struct dev_add *p)
+{
+    takes(s, p->x, p->n);
+    takes(s, p->y, p->n);
+    gives(s, p->x, p->n);
+    SAY(s, "%s += %s", NAME(s, p->x), NAME(s, p->y));
+    real(s, "scale", p->scale != 0 ? p->scale : 1.0f);
+    if (p->scale != 0) SAY(s, ", times %g", (double)p->scale);
+}
+
+static void show_cap(struct shown *s, const struct dev_cap *p)
+{
+    takes(s, p->x, p->n);
+    gives(s, p->x, p->n);
+    s->wanted = true;
+    real(s, "cap", p->cap);
+    SAY(s, "%s within +-%g, by tanh", NAME(s, p->x), (double)p->cap);
 }
 
 static void show_rows(struct shown *s, const struct dev_rows *p)
@@ -480,6 +504,8 @@ void model_op_show(struct shown *s, const struct model *m, const struct dev_op *
         SHOW(ffn, show_ffn)
         SHOW(route, show_route)
         SHOW(moe, show_moe)
+        SHOW(add, show_add)
+        SHOW(cap, show_cap)
         SHOW(rows, show_rows)
         SHOW(best, show_best)
 #undef SHOW

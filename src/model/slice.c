@@ -171,7 +171,9 @@ struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_d
     if (role == ROLE_INDEX_Q && c->index_blk) /* they choose for their key heads */
         return (struct model_slice){(int64_t)d->head_kv0 * c->d_index,
                                     (int64_t)d->n_head_kv * c->d_index};
-    switch (cut_of[role]) {
+    enum cut cut = cut_of[role]; /* heads of layers that are not alike are not shared */
+    if (c->d_head_win && (cut == HEADS || cut == KV_HEADS)) cut = WHOLE;
+    switch (cut) {
     case HEADS:
         return (struct model_slice){d->head0 * head_rows(c, role), d->n_head * head_rows(c, role)};
     case KV_HEADS:

@@ -289,6 +289,17 @@ sl_status model_load_put(struct model *m, enum arch_role role, const float *host
     return SL_OK;
 }
 
+sl_status model_load_ones(struct model *m, int n, float **out, sl_err *err)
+{
+    void *host = NULL;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof(float), &host, err));
+    for (int i = 0; i < n; i++)
+        ((float *)host)[i] = 1.0f;
+    sl_status st = model_load_put(m, ROLE_Q_NORM, host, n, out, err);
+    mem_free(host);
+    return st;
+}
+
 /* Of n values, one for each row of the role's matrix, ours. */
 static sl_status put_part(struct model *m, enum arch_role role, const float *host, int64_t n,
                           float **out, sl_err *err)

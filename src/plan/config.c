@@ -181,6 +181,8 @@ void plan_model_from_arch(struct plan_model *m, const struct arch_cfg *c)
     m->experts = c->n_expert, m->topk = c->n_expert_used, m->shared = c->n_shared;
     m->dense_inter = c->d_ff, m->moe_inter = c->d_ff_expert;
     m->qk_norm = c->qk_norm;
+    m->win_kv_heads = c->n_head_kv_win, m->win_head_dim = c->d_head_win, m->k_is_v = c->k_is_v;
+    if (c->sandwich && c->n_expert) m->shared = 1, m->shared_inter = c->d_ff; /* beside experts */
     m->unshared = c->unshared != NULL;
     m->window = c->n_window, m->n_window = m->dense_layers = m->n_index = 0;
     for (int i = 0; i < c->n_layer; i++) {

@@ -100,10 +100,12 @@ static void attn_params(const struct plan_model *m, double *split, double *repl)
         v4_params(m, split, repl);
         return;
     }
-    double full = D * H * m->head_dim * 2 + 2 * D * m->kv_heads * m->head_dim;
+    double full = D * H * m->head_dim * 2 + (m->k_is_v ? 1 : 2) * D * m->kv_heads * m->head_dim;
     if (m->attn == PLAN_ATTN_GQA) {
-        double share = plan_index_layers(m) / m->layers;
+        double share = plan_index_layers(m) / m->layers, win = (double)m->n_window / m->layers;
         *split = full;
+        if (m->win_head_dim > 0)
+            *split = (1 - win) * full + win * 2 * D * m->win_head_dim * (H + m->win_kv_heads);
         if (m->index_topk > 0) *split += share * D * m->index_heads * m->index_dim;
         *repl += share * index_params(m);
         return;
@@ -280,6 +282,11 @@ double plan_kv_bytes(const struct plan_model *m, double ctx, double bits, int tp
     }
     double split = fmax(1, fmin(tp, m->kv_heads)), pair = 2.0 * m->kv_heads * m->head_dim * b;
     double full = pair * ctx / split, index = m->index_topk > 0 ? m->index_dim * b : 0;
+    if (m->attn == PLAN_ATTN_GQA && m->win_head_dim > 0) {
+        double win = 2.0 * m->win_kv_heads * m->win_head_dim * b;
+        double some = m->n_window * win / fmax(1, fmin(tp, m->win_kv_heads));
+        return (L - m->n_window) * full + some * fmin(ctx, m->window);
+    }
     if (m->attn == PLAN_ATTN_GQA) return pair / split * plan_keys_seen(m, ctx) + L * ctx * index;
     return (L - lin_layers(m)) * full + lin_layers(m) * head_states(m, tp);
 }

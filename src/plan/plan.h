@@ -59,6 +59,8 @@ struct plan_model {
     bool stream_mean;         /* their head has no weights */
     int o_groups, o_lora;     /* V4: of the output; 0 = 8, 1024 */
     int n_window;             /* GQA: layers that see a window only (gpt-oss) */
+    int win_kv_heads, win_head_dim; /* theirs, where they have others (Gemma 4); 0 = the same */
+    bool k_is_v;              /* the other layers of such a model: a key is a value too */
     bool qk_norm;             /* GQA: queries and keys are normed */
     bool unshared;            /* it has what struct arch_cfg says keeps ranks from sharing heads */
     double total;             /* parameters without the MTP module; given or computed */

@@ -168,7 +168,7 @@ static void scales(const struct search *s, const struct group *g, double alpha, 
     const struct arch_cfg *c = &s->p->cfg;
     const struct quant_stat *st = g->st;
     int n = st->n_col, d = c->d_head,
-        tie = g->in == QUANT_IN_O && !c->kv_lora ? c->n_head / c->n_head_kv : 1;
+        tie = g->in == QUANT_IN_O && !c->kv_lora && !c->v_norm ? c->n_head / c->n_head_kv : 1;
     double mean = 0, lo = INFINITY, hi = 0;
     for (int j = 0; j < n; j++)
         mean += st->abs[j] / n;
@@ -211,6 +211,7 @@ static bool is_maker(const struct quant_plan *p, const struct group *g, const st
     if (strcmp(it->id.suffix, "weight") != 0 || !is_even(&p->cfg, g)) return false;
     switch (g->in) {
     case QUANT_IN_O:
+        if (p->cfg.v_norm) return false; /* which takes a factor away */
         return it->id.role == ROLE_V || it->id.role == ROLE_V_B || it->id.role == ROLE_KV_B;
     case QUANT_IN_DOWN:
         return it->id.role == ROLE_UP;

@@ -372,6 +372,7 @@ sl_status quant_convert(const io_model *src, const char *dst, const struct quant
     SL_TRY_OUT(quant_plan_make(&p, err));
     SL_TRY_OUT(quant_plan_types(&p, err));
     if (o->awq) SL_TRY_OUT(quant_awq(&p, team, err));
+    SL_TRY_OUT(quant_plan_fuse(&p, err));
     SL_TRY_OUT(p.to == IO_GGUF ? write_gguf(&p, team, dst, err) : write_folder(&p, team, dst, err));
     qsort(rep->row, (size_t)rep->n_row, sizeof rep->row[0], by_class);
     SL_TRY_OUT(compare_target(src, dst, rep, err));

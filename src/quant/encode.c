@@ -568,8 +568,9 @@ static sl_status check_memory(const struct quant_plan *p, const struct quant_ite
     uint64_t out = quant_item_bytes(p, it),
              need = (uint64_t)n_worker * (uint64_t)unit * (uint64_t)it->cols * 10;
     if (is_plain(p, it)) out = BASE_MIN(out, (uint64_t)CHUNK_BYTES);
-    need += out + 20 * (uint64_t)it->rows +
-            (it->from == QUANT_ROWS ? 0 : 4 * (uint64_t)(it->rows * it->cols));
+    need += out + 20 * (uint64_t)it->rows;
+    if (it->from != QUANT_ROWS && it->from != QUANT_FUSED)
+        need += 4 * (uint64_t)(it->rows * it->cols);
     if (p->o->memory > 0 && need > (uint64_t)p->o->memory)
         return SL_FAIL(
             err, LIMIT, "%s: tensor %.80s needs %llu bytes of buffers, --memory allows %lld",

@@ -128,6 +128,9 @@ bool quant_input_of(const struct arch_cfg *c, const struct arch_name *id, enum q
         return true;
     }
     if (id->global >= 0 || strcmp(id->suffix, "weight") != 0) return false;
+    bool routed = id->role == ROLE_ROUTER || id->role == ROLE_GATE_EXPS ||
+                  id->role == ROLE_UP_EXPS || id->role == ROLE_GATE_UP_EXPS;
+    if (c->sandwich && routed) return false; /* they have inputs of their own, which none is told */
     switch (id->role) {
     case ROLE_Q:
     case ROLE_K:

@@ -254,13 +254,12 @@ static sl_status add_kv_b(struct quant_plan *p, const char *name, const struct a
     return SL_OK;
 }
 
-/* GGUF holds llama3's scaling as a tensor. */
+/* GGUF holds llama3's scaling as a tensor, and which pairs of wide heads are rotated. */
 static sl_status add_freqs(struct quant_plan *p, sl_err *err)
 {
     struct quant_item *it = NULL;
-    if (p->to != IO_GGUF || io_model_kind(p->src) == IO_GGUF ||
-        p->cfg.rope_kind != ARCH_ROPE_LLAMA3)
-        return SL_OK;
+    bool has = p->cfg.rope_kind == ARCH_ROPE_LLAMA3 || p->cfg.d_head_win;
+    if (p->to != IO_GGUF || io_model_kind(p->src) == IO_GGUF || !has) return SL_OK;
     SL_TRY(add_item(p, &it, err));
     it->id = (struct arch_name){.global = -1, .role = -1, .layer = -1, .expert = -1};
     snprintf(it->name, sizeof it->name, "rope_freqs.weight");
@@ -365,6 +364,7 @@ static sl_status add_cross(struct quant_plan *p, const char *name, const struct 
     if (!other[0]) {
         if (strstr(name, "rotary_emb.inv_freq"))
             return SL_OK; /* old folders store what the configuration says */
+        if (strcmp(name, "rope_freqs.weight") == 0 && p->cfg.d_head_win) return SL_OK;
         if (strcmp(name, "rope_freqs.weight") == 0)
             return SL_FAIL(err, UNSUPPORTED,
                            "%s: rope_freqs.weight: the configuration that made it is not in the "
@@ -588,6 +588,7 @@ static bool takes_scale(const struct quant_plan *p, const struct quant_item *it)
 {
     if (it->cls == QUANT_CLASS_EMBED || (p->has_cfg && it->id.layer >= p->cfg.n_layer))
         return false;
+    if (p->has_cfg && p->cfg.sandwich && it->id.role == ROLE_DOWN_EXPS) return false; /* taken */
     switch (it->id.role) {
     case ROLE_Q_A:
     case ROLE_Q_B:

@@ -44,6 +44,7 @@ enum quant_source {
     QUANT_V_B,   /* GGUF's attn_v_b out of kv_b */
     QUANT_KV_B,  /* kv_b out of both */
     QUANT_FREQS, /* GGUF's rope_freqs out of the configuration */
+    QUANT_FUSED, /* rows of n_part items one after another (fuse.c) */
     QUANT_BIAS   /* the bias that a matrix has among its scales (io_weight_bias) */
 };
 
@@ -73,6 +74,8 @@ struct quant_item {
     int n_src;   /* QUANT_ROWS: weights one after another (experts of a stack) */
     int sub;     /* QUANT_ROWS: this matrix of a stack; -1 = all */
     int n_sub;   /* how many the stack has */
+    const struct quant_item *part; /* QUANT_FUSED: [n_part] */
+    int n_part;
     int perm;    /* heads whose rows change order for RoPE: +n to GGUF, -n from GGUF, 0 = none */
     int v_heads; /* query heads per value head, for folding */
     enum quant_move move;
@@ -109,6 +112,11 @@ struct quant_plan {
 sl_status quant_plan_make(struct quant_plan *p, sl_err *err) BASE_MUST_USE;
 /* Types of the items: which the target takes, what a width can not hold. */
 sl_status quant_plan_types(struct quant_plan *p, sl_err *err) BASE_MUST_USE;
+/* fuse.c: experts of folders that have all of a layer's in one tensor; rows of such an item. */
+sl_status quant_plan_fuse(struct quant_plan *p, sl_err *err) BASE_MUST_USE;
+struct quant_rows;
+sl_status quant_fused_open(struct quant_rows *r, sl_err *err) BASE_MUST_USE;
+void quant_fused_close(struct quant_rows *r);
 /* How a tensor that is kept is stored in a target of that kind. */
 enum tensor_dtype quant_store_of(enum io_kind to, enum io_kind from, const struct weight *w,
                                  bool vector);
@@ -126,6 +134,8 @@ struct quant_rows {
     int n;
     float *dense; /* QUANT_K_B and the like: all rows */
     /* per part of it->rows / n_part rows */
+    struct quant_rows *sub; /* QUANT_FUSED: [n_fused] of its parts */
+    int n_fused;
     int n_part;
     const struct quant_fold **col; /* [n_part] columns are multiplied; NULL entries */
     const struct quant_fold **row; /* [n_part] rows are divided */

@@ -79,6 +79,12 @@ static double llama3_factor(const struct arch_cfg *c, int i)
     return 1.0 / ((1 - s) / c->rope_factor + s);
 }
 
+/* Of pairs that are rotated as they are, and of those that are not. */
+static float turn_factor(const struct arch_cfg *c, int i)
+{
+    return c->n_turn && i >= c->n_turn ? 1e30f : 1.0f;
+}
+
 /* What io_weight_bias says of the matrix, as the one row of a vector. */
 static sl_status open_bias(struct quant_rows *r, sl_err *err)
 {
@@ -107,7 +113,8 @@ static sl_status open_dense(struct quant_rows *r, sl_err *err)
     if (it->from == QUANT_BIAS) return open_bias(r, err);
     if (it->from == QUANT_FREQS) {
         for (int i = 0; i < it->cols; i++)
-            r->dense[i] = (float)llama3_factor(&p->cfg, i);
+            r->dense[i] = p->cfg.d_head_win ? turn_factor(&p->cfg, i)
+                                            : (float)llama3_factor(&p->cfg, i);
         return SL_OK;
     }
     void *line = NULL;
@@ -222,13 +229,13 @@ static sl_status open_parts(struct quant_rows *r, sl_err *err)
     const struct quant_item *it = r->it;
     enum quant_input in;
     void *q = NULL;
-    bool stack = it->cls == QUANT_CLASS_EXPERTS && it->n_dim == 3;
+    bool stack = it->cls == QUANT_CLASS_EXPERTS && it->n_dim == 3 && it->from != QUANT_FUSED;
     r->n_part = stack ? (int)it->shape[0] : 1;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, 3 * (size_t)r->n_part, sizeof(void *), &q, err));
     r->col = q;
     r->row = r->col + r->n_part;
     r->weight = (float **)(void *)(r->row + r->n_part);
-    for (int e = 0; e < r->n_part; e++) {
+    for (int e = 0; e < r->n_part && it->from != QUANT_FUSED; e++) {
         int expert = stack ? e : it->id.expert;
         if (quant_input_of(&p->cfg, &it->id, &in)) {
             int of = in == QUANT_IN_DOWN_EXPS ? expert : -1;
@@ -248,7 +255,9 @@ sl_status quant_rows_open(const struct quant_plan *p, const struct quant_item *i
                           struct quant_rows *out, sl_err *err)
 {
     *out = (struct quant_rows){.p = p, .it = it};
-    sl_status st = it->from == QUANT_ROWS ? open_weights(out, err) : open_dense(out, err);
+    sl_status st = it->from == QUANT_FUSED  ? quant_fused_open(out, err)
+                   : it->from == QUANT_ROWS ? open_weights(out, err)
+                                            : open_dense(out, err);
     if (!st) st = open_parts(out, err);
     if (st) quant_rows_close(out);
     return st;
@@ -258,6 +267,7 @@ void quant_rows_close(struct quant_rows *r)
 {
     for (int e = 0; r->col && e < r->n_part; e++)
         mem_free(r->weight[e]);
+    quant_fused_close(r);
     mem_free((void *)r->col);
     mem_free(r->w);
     mem_free(r->dense);
@@ -313,6 +323,11 @@ void quant_rows_get(const struct quant_rows *r, int64_t i, float *x)
     const struct quant_item *it = r->it;
     int64_t n = it->cols;
     int part = (int)(i / (it->rows / r->n_part));
+    if (r->n_fused) {
+        int64_t per = it->rows / r->n_fused;
+        quant_rows_get(&r->sub[i / per], i % per, x);
+        return;
+    }
     source_row(r, i, x);
     quant_delta_values(r, x);
     const struct quant_fold *f = r->col[part];
@@ -338,7 +353,11 @@ const float *quant_rows_weight(const struct quant_rows *r, int64_t i)
 
 void quant_rows_drop(const struct quant_rows *r, int64_t a, int64_t b)
 {
-    int64_t per = r->n ? r->it->rows / r->n : 0;
+    int64_t per = r->n ? r->it->rows / r->n : r->n_fused ? r->it->rows / r->n_fused : 0;
+    for (int e = 0; e < r->n_fused; e++) {
+        int64_t lo = BASE_MAX(a - e * per, 0), hi = BASE_MIN(b - e * per, per);
+        if (lo < hi) quant_rows_drop(&r->sub[e], lo, hi);
+    }
     for (int e = 0; e < r->n; e++) {
         int64_t lo = BASE_MAX(a, e * per), hi = BASE_MIN(b, (e + 1) * per);
         if (lo < hi && !r->it->perm && !r->it->move)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GGUF file's tokenizer, templates and sampling values as a folder's files: tokenizer.json,
- * tokenizer_config.json, generation_config.json. Byte-level BPE only. tok_gguf.c is the other way.
+ * tokenizer_config.json, generation_config.json. Byte-level BPE, and words of code points whose
+ * merges are listed (Gemma 4's). tok_gguf.c is the other way.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,62 @@ static void put_bytelevel(struct json_w *w)
     text_jw_key_bool(w, "use_regex", false);
     text_jw_obj_end(w);
 }
+
+/* ---- words of code points: spaces are marks, and what has no word is bytes ---- */
+#define SP_MARK "\xe2\x96\x81"
+
+static bool is_marked(const io_model *m)
+{
+    const char *s = NULL;
+    uint64_t n = 0;
+    return io_meta_str(m, "tokenizer.ggml.model", &s, &n, NULL) == SL_OK && n == 6 &&
+           memcmp(s, "gemma4", 6) == 0;
+}
+
+static void put_replace(struct json_w *w, const char *from, const char *to)
+{
+    text_jw_obj(w);
+    text_jw_key_strz(w, "type", "Replace");
+    text_jw_key(w, "pattern");
+    text_jw_obj(w);
+    text_jw_key_strz(w, "String", from);
+    text_jw_obj_end(w);
+    text_jw_key_strz(w, "content", to);
+    text_jw_obj_end(w);
+}
+
+static void put_marked_pre(struct json_w *w)
+{
+    text_jw_key(w, "pre_tokenizer");
+    text_jw_obj(w);
+    text_jw_key_strz(w, "type", "Split");
+    text_jw_key(w, "pattern");
+    text_jw_obj(w);
+    text_jw_key_strz(w, "String", " ");
+    text_jw_obj_end(w);
+    text_jw_key_strz(w, "behavior", "MergedWithPrevious");
+    text_jw_key_bool(w, "invert", false);
+    text_jw_obj_end(w);
+}
+
+static void put_marked_decoder(struct json_w *w)
+{
+    static const char *const last[] = {"ByteFallback", "Fuse"};
+    text_jw_obj(w);
+    text_jw_key_strz(w, "type", "Sequence");
+    text_jw_key(w, "decoders");
+    text_jw_arr(w);
+    put_replace(w, SP_MARK, " ");
+    for (int i = 0; i < 2; i++) {
+        text_jw_obj(w);
+        text_jw_key_strz(w, "type", last[i]);
+        text_jw_obj_end(w);
+    }
+    text_jw_arr_end(w);
+    text_jw_obj_end(w);
+}
+
+/* ---- both ---- */
 
 static void put_pre(struct json_w *w, const struct tok_rule *r)
 {
@@ -51,7 +108,8 @@ static void put_added(struct json_w *w, const struct io_array *words, const tok 
     for (uint64_t i = 0; i < words->n; i++) {
         enum tok_type type = tok_spell(t, (int32_t)i, NULL);
         uint64_t n = 0;
-        if (type != TOK_TYPE_CONTROL && type != TOK_TYPE_USER) continue;
+        bool special = type == TOK_TYPE_CONTROL || type == TOK_TYPE_UNKNOWN;
+        if (!special && type != TOK_TYPE_USER) continue;
         const char *s = io_array_str(words, i, &n);
         text_jw_obj(w);
         text_jw_key(w, "id");
@@ -62,26 +120,32 @@ static void put_added(struct json_w *w, const struct io_array *words, const tok 
         text_jw_key_bool(w, "lstrip", false);
         text_jw_key_bool(w, "rstrip", false);
         text_jw_key_bool(w, "normalized", false);
-        text_jw_key_bool(w, "special", type == TOK_TYPE_CONTROL);
+        text_jw_key_bool(w, "special", special);
         text_jw_obj_end(w);
     }
     text_jw_arr_end(w);
 }
 
-static sl_status put_model(struct json_w *w, const struct io_array *words, const tok *t,
-                           const struct io_array *merges, bool ignore_merges, sl_err *err)
+/* What says how words are put together; unk: NULL, or of words of code points. */
+static void put_kind(struct json_w *w, const char *unk, bool ignore_merges)
 {
-    char key[1024];
-    text_jw_key(w, "model");
-    text_jw_obj(w);
     text_jw_key_strz(w, "type", "BPE");
     text_jw_key_null(w, "dropout");
-    text_jw_key_null(w, "unk_token");
+    if (unk)
+        text_jw_key_strz(w, "unk_token", unk);
+    else
+        text_jw_key_null(w, "unk_token");
     text_jw_key_null(w, "continuing_subword_prefix");
     text_jw_key_null(w, "end_of_word_suffix");
-    text_jw_key_bool(w, "fuse_unk", false);
-    text_jw_key_bool(w, "byte_fallback", false);
+    text_jw_key_bool(w, "fuse_unk", unk != NULL);
+    text_jw_key_bool(w, "byte_fallback", unk != NULL);
     text_jw_key_bool(w, "ignore_merges", ignore_merges);
+}
+
+static sl_status put_model(struct json_w *w, const struct io_array *words, const tok *t,
+                           const struct io_array *merges, sl_err *err)
+{
+    char key[1024];
     text_jw_key(w, "vocab");
     text_jw_obj(w);
     for (uint64_t i = 0; i < words->n; i++) {
@@ -168,6 +232,15 @@ static void put_around(struct json_w *w, const tok *t)
     text_jw_obj_end(w);
 }
 
+/* The unknown token of words of code points; NULL: they are of bytes. */
+static const char *unk_text(const io_model *m, const tok *t)
+{
+    struct tok_special s;
+    for (int i = 0; is_marked(m) && tok_special_get(t, i, &s); i++)
+        if (strcmp(s.name, "unk_token") == 0) return s.text;
+    return is_marked(m) ? "<unk>" : NULL;
+}
+
 static sl_status tokenizer_json(const io_model *m, const tok *t, const struct tok_rule *r,
                                 struct str *out, sl_err *err)
 {
@@ -182,18 +255,29 @@ static sl_status tokenizer_json(const io_model *m, const tok *t, const struct to
     text_jw_key_null(&w, "padding");
     put_added(&w, &words, t);
     text_jw_key(&w, "normalizer");
-    if (r->nfc) {
+    if (is_marked(m)) {
+        put_replace(&w, " ", SP_MARK);
+    } else if (r->nfc) {
         text_jw_obj(&w);
         text_jw_key_strz(&w, "type", "NFC");
         text_jw_obj_end(&w);
     } else {
         text_jw_null(&w);
     }
-    put_pre(&w, r);
+    if (is_marked(m))
+        put_marked_pre(&w);
+    else
+        put_pre(&w, r);
     put_around(&w, t);
     text_jw_key(&w, "decoder");
-    put_bytelevel(&w);
-    SL_TRY(put_model(&w, &words, t, &merges, r->ignore_merges, err));
+    if (is_marked(m))
+        put_marked_decoder(&w);
+    else
+        put_bytelevel(&w);
+    text_jw_key(&w, "model");
+    text_jw_obj(&w);
+    put_kind(&w, unk_text(m, t), r->ignore_merges);
+    SL_TRY(put_model(&w, &words, t, &merges, err));
     text_jw_obj_end(&w);
     return str_status(out, err);
 }
@@ -345,10 +429,12 @@ static sl_status note_keys(const struct quant_plan *p, sl_err *err)
 }
 
 /* The rule by which t splits text, whatever its file calls it. */
-static sl_status find_rule(const tok *t, struct tok_rule *r, sl_err *err)
+static sl_status find_rule(const io_model *m, const tok *t, struct tok_rule *r, sl_err *err)
 {
     char name[64], key[72];
     bool scored = false;
+    *r = (struct tok_rule){0};
+    if (is_marked(m)) return SL_OK;
     SL_TRY(tok_is_scored(t, &scored, err));
     if (scored)
         return SL_FAIL(err, UNSUPPORTED,
@@ -373,7 +459,7 @@ sl_status quant_tok_to_hf(const struct quant_plan *p, const char *dir, sl_err *e
     if (st == SL_NOTFOUND) return SL_OK; /* none there, none here */
     SL_TRY(st);
     str_init(&s, MEM_MISC, 0);
-    st = find_rule(t, &r, err);
+    st = find_rule(p->src, t, &r, err);
     if (st && st != SL_NOMEM) status_prefix(err, "%s", io_path(p->src));
     for (int i = 0; i < 3 && !st; i++) {
         str_clear(&s);

@@ -226,20 +226,23 @@ static sl_status squeezes(const tok *t, bool *out, sl_err *err)
     return st;
 }
 
-/* A SentencePiece vocabulary: scores instead of merges. */
-static sl_status put_scored(const tok *t, int n, struct arena *a, io_out *out, sl_err *err)
+/* A SentencePiece vocabulary: scores instead of merges, or beside these, as Gemma 4's files have
+ * it. */
+static sl_status put_scored(const tok *t, int n, bool gemma, io_out *out, struct arena *a,
+                            sl_err *err)
 {
     float *score = NULL;
     bool space = false, squeeze = false;
     SL_TRY(puts_space(t, &space, err));
     SL_TRY(squeezes(t, &squeeze, err));
     SL_TRY(tok_scores(t, a, &score, err));
-    io_out_str(out, GGML "model", "llama", 5);
-    io_out_str(out, GGML "pre", "default", 7);
+    io_out_str(out, GGML "model", gemma ? "gemma4" : "llama", gemma ? 6 : 5);
+    if (!gemma) io_out_str(out, GGML "pre", "default", 7);
     SL_TRY(put_vocab(t, n, out, err));
     io_out_array(out, GGML "scores", IO_F32, (uint64_t)n);
     for (int i = 0; i < n; i++)
         io_out_elem_f32(out, i < tok_n_vocab(t) ? score[i] : -1e9f);
+    if (gemma) SL_TRY(put_merges(t, a, out, err));
     io_out_bool(out, GGML "add_space_prefix", space);
     io_out_bool(out, GGML "remove_extra_whitespaces", squeeze);
     return SL_OK;
@@ -259,9 +262,9 @@ static sl_status to_gguf(const struct quant_plan *p, const tok *t, struct arena 
                          sl_err *err)
 {
     int n = BASE_MAX(tok_n_vocab(t), p->cfg.n_vocab);
-    bool scored = false;
+    bool scored = false, gemma = p->has_cfg && p->cfg.sandwich;
     SL_TRY(tok_is_scored(t, &scored, err));
-    SL_TRY(scored ? put_scored(t, n, a, out, err) : put_merged(t, n, a, out, err));
+    SL_TRY(scored ? put_scored(t, n, gemma, out, a, err) : put_merged(t, n, a, out, err));
     put_named(t, p->rep, out);
     SL_TRY(put_ends(t, a, p->rep, out, err));
     put_bans(t, out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The vocabulary in a GGUF file's metadata (tokenizer.ggml.*): tokenizer.ggml.model is gpt2 (words
- * of bytes, and merges) or llama (SentencePiece: words of code points, and scores). */
+ * of bytes, and merges), llama (SentencePiece: words of code points, and scores) or gemma4 (words
+ * of code points, and merges). */
 #include <string.h>
 
 #include "base/log.h"
@@ -103,6 +104,15 @@ static void look_for(const io_model *m, const struct io_array *merges, bool look
     }
 }
 
+/* Words of code points whose merges are listed, as in a folder's tokenizer.json. */
+static bool is_gemma(const io_model *m)
+{
+    const char *s = NULL;
+    uint64_t n = 0;
+    return io_meta_str(m, "tokenizer.ggml.model", &s, &n, NULL) == SL_OK && n == 6 &&
+           memcmp(s, "gemma4", 6) == 0;
+}
+
 /* OK and *out untouched when the key is not there. */
 static sl_status optional(sl_status st)
 {
@@ -117,10 +127,11 @@ static sl_status check_model(const io_model *m, tok *t, sl_err *err)
     if (st == SL_NOTFOUND)
         return SL_FAIL(err, NOTFOUND, "the file has no tokenizer (tokenizer.ggml.model)");
     SL_TRY(st);
-    t->chars = n == 5 && memcmp(s, "llama", 5) == 0;
+    t->chars = (n == 5 && memcmp(s, "llama", 5) == 0) || is_gemma(m);
     if (t->chars || (n == 4 && memcmp(s, "gpt2", 4) == 0)) return SL_OK;
     return SL_FAIL(err, UNSUPPORTED,
-                   "tokenizer.ggml.model \"%.*s\" is not supported: only gpt2 and llama are",
+                   "tokenizer.ggml.model \"%.*s\" is not supported: only gpt2, llama and gemma4 "
+                   "are",
                    (int)BASE_MIN(n, 40), s);
 }
 
@@ -128,6 +139,7 @@ static sl_status read_words(const io_model *m, tok *t, const struct io_array *wo
                             const bool look[], sl_err *err)
 {
     struct io_array types = {0};
+    bool gemma = is_gemma(m);
     SL_TRY(optional(io_meta_array(m, "tokenizer.ggml.token_type", &types, err)));
     if (types.n && types.n != words->n)
         return SL_FAIL(err, FORMAT, "tokenizer.ggml.token_type has %llu items, tokens has %llu",
@@ -147,6 +159,8 @@ static sl_status read_words(const io_model *m, tok *t, const struct io_array *wo
                     (unsigned long long)i, control[c].text);
             type = TYPE_CONTROL;
         }
+        /* Gemma's are marks of answers: a user's text has none, as in folders */
+        if (gemma && type == TYPE_USER_DEFINED) type = TYPE_CONTROL;
         if (c >= 0 && control[c].end && type == TYPE_CONTROL) t->v[i].flags |= TOK_F_EOG;
         switch (type) {
         case TYPE_CONTROL:
@@ -354,7 +368,7 @@ static sl_status read_spm(const io_model *m, tok *t, struct arena *a, uint64_t n
 
 static sl_status set_spm(const io_model *m, tok *t, sl_err *err)
 {
-    bool prefix = true, squeeze = false;
+    bool prefix = !is_gemma(m), squeeze = false;
     SL_TRY(optional(io_meta_bool(m, "tokenizer.ggml.add_space_prefix", &prefix, err)));
     SL_TRY(optional(io_meta_bool(m, "tokenizer.ggml.remove_extra_whitespaces", &squeeze, err)));
     t->spm.prefix = prefix ? TOK_PREPEND_ALWAYS : TOK_PREPEND_NEVER;
@@ -365,21 +379,36 @@ static sl_status set_spm(const io_model *m, tok *t, sl_err *err)
     return tok_norm_add(t, TOK_NORM_SPM, NULL, NULL, err);
 }
 
+/* Gemma's models end a call of tools with the mark that its answer begins with; folders have it
+ * among the ends of generation. */
+static void end_at_answers(tok *t)
+{
+    static const char mark[] = "<|tool_response>";
+    for (int i = 0; i < t->n_vocab; i++) {
+        size_t n = 0;
+        const char *p = tok_valid(t, i) && (t->v[i].flags & TOK_F_ADDED) ? tok_text_of(t, i, &n)
+                                                                         : NULL;
+        if (p && n == sizeof mark - 1 && memcmp(p, mark, n) == 0) tok_build_eog(t, i);
+    }
+}
+
 static sl_status open_spm(const io_model *m, tok *t, const struct io_array *words, sl_err *err)
 {
-    static const struct io_array no_merges = {0};
-    bool look[BASE_COUNT_OF(control)];
+    struct io_array merges = {0};
+    bool look[BASE_COUNT_OF(control)], gemma = is_gemma(m);
     struct arena a;
     SL_TRY(set_spm(m, t, err));
-    SL_TRY(tok_build_begin(t, (int)words->n, 0, err));
-    look_for(m, &no_merges, look);
+    if (gemma) SL_TRY(io_meta_array(m, "tokenizer.ggml.merges", &merges, err));
+    SL_TRY(tok_build_begin(t, (int)words->n, merges.n, err));
+    look_for(m, &merges, look);
     SL_TRY(read_words(m, t, words, look, err));
     SL_TRY(tok_build_index(t, true, err));
     mem_arena_init(&a, MEM_TOK, 0);
-    sl_status st = read_spm(m, t, &a, words->n, err);
+    sl_status st = gemma ? read_merges(t, &merges, err) : read_spm(m, t, &a, words->n, err);
     mem_arena_fini(&a);
     SL_TRY(st);
     SL_TRY(read_ids(m, t, err));
+    if (gemma) end_at_answers(t);
     t->unk = tok_special_id(t, "unk_token");
     for (int i = 0; i < 256 && t->unk < 0; i++)
         if (t->fallback[i] == TOK_NONE)

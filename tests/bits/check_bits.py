@@ -205,6 +205,7 @@ def main():
     jobs = [j for j in jobs if only in f"{j[1][0]} {j[1][1]} {j[1][2]}"]
     if not jobs:
         sys.exit("bits: no row has that in its name")
+    running = []
     with ThreadPoolExecutor(n_job) as pool:
         for one_cpu, row, full in jobs:
             args = ["--threads", "2"] + ([] if full else ["--quick"])
@@ -214,7 +215,9 @@ def main():
                 args += ["--ones", "8"]
             if emulate:
                 args = ["--threads", "1", "--brief"]  # emulated threads that wait cost the most
-            pool.submit(check.one, one_cpu, row, args, emulate)
+            running.append(pool.submit(check.one, one_cpu, row, args, emulate))
+    for job in running:
+        job.result()
     if update:
         for (kind, row, form), got in check.seen.items():
             check.rows[kind].setdefault(row, {})[form] = got

@@ -42,7 +42,8 @@ def config(arch, kind, **kw):
 # beside latents of which nothing is rotated; the same with bounded decays and all of their matrices
 # whole, beside latents with a gate for each head, limits of some units after silu, an MTP layer;
 # streams, decays bounded but of low rank, an indexer of pools beside latents that have no rotated
-# part, and an MTP layer without streams.
+# part, and an MTP layer without streams; heads of two widths, keys that are values, norms after
+# sub-layers, a dense block beside experts.
 CONFIGS = {
     "llama": config("LlamaForCausalLM", "llama", hidden_size=768, intermediate_size=768,
                     num_hidden_layers=2, num_attention_heads=10, num_key_value_heads=2,
@@ -208,10 +209,20 @@ CONFIGS = {
                         moe_intermediate_size=256, routed_scaling_factor=2.5, n_group=1,
                         topk_group=1, topk_method="noaux_tc", scoring_func="sigmoid",
                         norm_topk_prob=True, swiglu_limit=1.5, num_nextn_predict_layers=1),
+    "gemma4": config("Gemma4ForCausalLM", "gemma4_text", vocab_size=512, hidden_size=768,
+                     intermediate_size=512, num_hidden_layers=3, num_attention_heads=4,
+                     num_key_value_heads=2, head_dim=128, global_head_dim=256,
+                     num_global_key_value_heads=1, attention_k_eq_v=True, sliding_window=32,
+                     layer_types=["sliding_attention"] * 2 + ["full_attention"],
+                     hidden_activation="gelu_pytorch_tanh", enable_moe_block=True, num_experts=6,
+                     top_k_experts=2, moe_intermediate_size=256, final_logit_softcapping=30.0,
+                     hidden_size_per_layer_input=0, num_kv_shared_layers=0),
 }
 # its MTP layer, which takes all streams
 CONFIGS["deepseek_v4_mtp"] = dict(CONFIGS["deepseek_v4"], num_hidden_layers=2, hc_mult=3,
                                   compress_ratios=[32, 4, 0], num_nextn_predict_layers=1)
+CONFIGS["gemma4"]["tie_word_embeddings"] = True
+del CONFIGS["gemma4"]["hidden_act"]
 INT4 = dict(quant_method="compressed-tensors", format="pack-quantized",
             ignore=["re:.*self_attn.*", "re:.*shared_experts.*", "re:.*lm_head",
                     "re:.*mlp[.](gate|up|down)_proj"],
@@ -235,9 +246,9 @@ SOME = {"long": ("q4_0", "int8"),  # which is slow
         "glm_moe_dsa": ("q6_k",),
         "minimax_m3": ("q4_k", "int8"), "kimi_linear": ("q4_k", "int8"),
         "bailing_hybrid": ("q4_k", "int8"), "deepseek_v4": ("q4_k", "int8"),
-        "deepseek_v4_mtp": ("q4_k",), "glm5_next": ("q4_k", "int8")}
+        "deepseek_v4_mtp": ("q4_k",), "glm5_next": ("q4_k", "int8"), "gemma4": ("q4_k", "int8")}
 TOKENIZER = {"qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3_moe",
-             "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3"}
+             "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3", "gemma4": "gemma4"}
 
 
 def names():
@@ -517,6 +528,35 @@ def v4_layer(w, c, i):
     mlp(w, c, p + "mlp.shared_experts.", c["moe_intermediate_size"])
 
 
+def gemma4_layer(w, c, i):
+    p, D, n = f"model.layers.{i}.", c["hidden_size"], c["num_experts"]
+    F = c["moe_intermediate_size"]
+    a, h, wide = p + "self_attn.", c["num_attention_heads"], c["layer_types"][i] == "full_attention"
+    d = c["global_head_dim" if wide else "head_dim"]
+    kv = c["num_global_key_value_heads" if wide else "num_key_value_heads"]
+    for x in ("input_", "pre_feedforward_"):
+        w.vec(p + x + "layernorm.weight", D, outliers=8)
+    for x in ("attention_layernorm", "feedforward_layernorm", "feedforward_layernorm_1",
+              "feedforward_layernorm_2"):
+        w.vec(f"{p}post_{x}.weight", D)
+    w.vec(p + "pre_feedforward_layernorm_2.weight", D, outliers=8)
+    w.vec(p + "layer_scalar", 1, 0.8)
+    w.mat(a + "q_proj.weight", h * d, D, 2.0)
+    w.mat(a + "k_proj.weight", kv * d, D, 2.0)
+    if not wide:
+        w.mat(a + "v_proj.weight", kv * d, D)
+    w.mat(a + "o_proj.weight", D, h * d)
+    w.vec(a + "q_norm.weight", d, 1.5)
+    w.vec(a + "k_norm.weight", d, 0.1, 0.02)
+    mlp(w, c, p + "mlp.", c["intermediate_size"])
+    w.mat(p + "router.proj.weight", n, D, 2.0)
+    w.vec(p + "router.scale", D)
+    w.vec(p + "router.per_expert_scale", n, 1.0, 0.3)
+    for x, rows, cols in (("gate_up", 2 * F, D), ("down", D, F)):
+        w.mat(f"{p}experts.{x}_proj", n * rows, cols, 2.0)
+        w.out[-1][1][:] = [n, rows, cols]
+
+
 def is_dense(c, i):
     kinds = c.get("mlp_layer_types")
     return kinds[i:i + 1] == ["dense"] if kinds else i < c.get("first_k_dense_replace", 0)
@@ -525,6 +565,9 @@ def is_dense(c, i):
 def layer(w, c, i):
     if c["model_type"] == "deepseek_v4":
         v4_layer(w, c, i)
+        return
+    if "global_head_dim" in c:
+        gemma4_layer(w, c, i)
         return
     p, D = f"model.layers.{i}.", c["hidden_size"]
     if is_glm5(c) and i < c["num_hidden_layers"]:
@@ -576,22 +619,24 @@ def layer(w, c, i):
 def write_folder(path, name):
     c, w = text_of(name), Weights(name)
     D, L = c["hidden_size"], c["num_hidden_layers"]
-    w.mat(f"model.{'word_embeddings' if is_ling(c) else 'embed_tokens'}.weight", V, D, D**0.5)
+    w.mat(f"model.{'word_embeddings' if is_ling(c) else 'embed_tokens'}.weight", c["vocab_size"],
+          D, D**0.5)
     for i in range(L + c.get("num_nextn_predict_layers", 0)):
         layer(w, c, i)
     if c["model_type"] == "deepseek_v4":
         streams(w, c, "model.hc_head.hc_", c["hc_mult"], 1)
     w.norm("model.norm.weight", D)
-    w.mat("lm_head.weight", V, D, 2.0)
+    if not c["tie_word_embeddings"]:
+        w.mat("lm_head.weight", V, D, 2.0)
     for i in range(L, L + c.get("num_nextn_predict_layers", 0)):
         p = f"model.layers.{i}."
         w.vec(p + "enorm.weight", D)
         w.vec(p + "hnorm.weight", D)
-        if "hc_mult" in c:
+        if c["model_type"] == "deepseek_v4":
             w.mat(p + "e_proj.weight", D, D)
             w.mat(p + "h_proj.weight", D, D)
             w.vec(p + "shared_head.norm.weight", D)
-            v4_streams(w, c, p + "hc_head_", c["hc_mult"], 1)
+            streams(w, c, p + "hc_head_", c["hc_mult"], 1)
             continue
         w.mat(p + "eh_proj.weight", D, 2 * D)
         if is_ling(c):

@@ -101,9 +101,9 @@ static void open_rig(struct rig *r, int n_thread, int n_pos)
     MUST(dev_open("cpu", &(struct dev_opts){.n_thread = n_thread}, &r->d, &err_));
     struct dev_kv_shape s = {DEV_KV_BF16, BLK, 2, {{0}}};
     s.group[0] = (struct dev_kv_group){
-        DEV_KV_PAGED, 2, r->n_blk, 1, D, 0, 0, {{1, 4, DI, 0}, {1, 128, 0, 0}}};
+        DEV_KV_PAGED, 2, r->n_blk, 1, D, 0, 0, {{1, 4, DI, 0, false}, {1, 128, 0, 0, false}}};
     s.group[1] = (struct dev_kv_group){
-        DEV_KV_WINDOW, 2, r->n_blk, 1, D, 0, 0, {{1, 1, 0, raw}, {1, 1, 0, 2 * D}}};
+        DEV_KV_WINDOW, 2, r->n_blk, 1, D, 0, 0, {{1, 1, 0, raw, false}, {1, 1, 0, 2 * D, false}}};
     MUST(dev_kv_open(r->d, &s, &r->kv, &err_));
     for (int i = 0; i < 2; i++) {
         r->c[i] = numbers(r->d, CHUNK * 2 * D);

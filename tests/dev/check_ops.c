@@ -79,6 +79,12 @@ static void check_rows(void)
             tol[i] = 0;
         }
         compare("add", x2, want, tol, (int64_t)T * n);
+        dev_add(d, &b, &(struct dev_add){.x = x2, .y = r, .n = n, .scale = 0.37f});
+        for (int i = 0; i < T * n; i++) {
+            want[i] = 0.37f * (want[i] + r[i]);
+            tol[i] = 2 * U * fabs(want[i]);
+        }
+        compare("add with a scale", x2, want, tol, (int64_t)T * n);
         int32_t idx[40];
         for (int t = 0; t < T; t++)
             idx[t] = rand_int(0, T - 1);
@@ -91,6 +97,36 @@ static void check_rows(void)
         for (int t = 0; t < T; t++)
             same_bits("norm of gathered rows", y + t * n, x2 + idx[t] * n, n);
     }
+    dev_close(d);
+}
+
+/* cap tanh(x / cap), of one row as of many, on one thread as on several. */
+static void check_cap(void)
+{
+    dev *d = open_dev(3, DEV_ACTS_F32), *alone = open_dev(1, DEV_ACTS_F32);
+    reserve(d, 9, NULL, 0);
+    reserve(alone, 1, NULL, 0);
+    for (int trial = 0; trial < 12; trial++) {
+        int T = rand_int(1, 9), n = trial < 2 ? 20011 : rand_int(1, 3000);
+        float cap = trial % 3 ? 30 : 0.5f, *x = rand_array((int64_t)T * n);
+        float *y = get_mem(sizeof(float) * (size_t)(T * n));
+        float *one = get_mem(sizeof(float) * (size_t)n);
+        double *want = get_mem(sizeof(double) * (size_t)(T * n)),
+               *tol = get_mem(sizeof(double) * (size_t)(T * n));
+        for (int i = 0; i < T * n; i++) {
+            x[i] *= i % 5 == 0 ? 100 : i % 5 == 1 ? 1e-4f : 10;
+            want[i] = cap * tanh((double)x[i] / cap);
+            tol[i] = 8 * U * fabs(want[i]);
+        }
+        memcpy(y, x, sizeof(float) * (size_t)(T * n));
+        dev_cap(d, &(struct dev_step){.n_tok = T}, &(struct dev_cap){.x = y, .n = n, .cap = cap});
+        compare("cap", y, want, tol, (int64_t)T * n);
+        memcpy(one, x + (int64_t)(T - 1) * n, sizeof(float) * (size_t)n);
+        dev_cap(alone, &(struct dev_step){.n_tok = 1},
+                &(struct dev_cap){.x = one, .n = n, .cap = cap});
+        same_bits("cap of a row alone", one, y + (int64_t)(T - 1) * n, n);
+    }
+    dev_close(alone);
     dev_close(d);
 }
 
@@ -244,14 +280,14 @@ static void check_heads_rows(void)
         struct dev_matmul p = {.n_head = N, .n_mat = 1, .w = {m}};
         const struct dev_op op = {.kind = DEV_OP_matmul, .u.matmul = p};
         reserve(d, T, &op, 1);
-        float *x = rand_array((int64_t)n_row * n), *g = rand_array(n), *y[2];
+        float *x = rand_array((int64_t)n_row * n), *gain = rand_array(n), *y[2];
         for (int i = 0; i < 2; i++)
             y[i] = rand_array((int64_t)n_row * rows);
         int32_t from[9];
         for (int t = 0; t < T; t++)
             from[t] = rand_int(0, T - 1);
         struct dev_step b = {.n_tok = T, .hidden_row = from}, one = {.n_tok = 1};
-        struct dev_norm norm = {.x = x, .w = g, .eps = 1e-6f, .n = n, .n_head = N, .gather = true,
+        struct dev_norm norm = {.x = x, .w = gain, .eps = 1e-6f, .n = n, .n_head = N, .gather = true,
                                 .act = act_for(d, m, n, n_row)};
         p.act = norm.act;
         p.y[0] = y[0];
@@ -260,7 +296,7 @@ static void check_heads_rows(void)
         dev_act *a = act_for(d, m, n, 1);
         for (int i = 0; i < n_row; i++) {
             float *row = x + ((int64_t)from[i / N] * N + i % N) * n;
-            dev_norm(d, &one, &(struct dev_norm){.x = row, .w = g, .eps = 1e-6f, .n = n, .act = a});
+            dev_norm(d, &one, &(struct dev_norm){.x = row, .w = gain, .eps = 1e-6f, .n = n, .act = a});
             struct dev_matmul q = {.act = a, .n_mat = 1, .w = {m}, .y = {y[1] + i * rows}};
             dev_matmul(d, &one, &q);
         }
@@ -374,7 +410,7 @@ struct ffn_of {
 };
 
 /* gt, ut: how far gate and up may be off; afterwards gv is the hidden value and gt its own. The
- * slope of g sigmoid(a g) is at most 1.1, whatever a is. */
+ * slope of g sigmoid(a g) is at most 1.1, whatever a is, and with the cube 1.2. */
 static void glu_row(const struct ffn_of *f, double *gv, double *gt, const double *uv,
                     const double *ut)
 {
@@ -389,10 +425,12 @@ static void glu_row(const struct ffn_of *f, double *gv, double *gt, const double
         }
         if (!(f->glu.after > 0)) x = fmin(x, limit);
         u = fmax(fmin(u, limit), -limit) + f->glu.plus;
-        double s = x / (1 + exp(-alpha * x));
+        double z = alpha * (x + f->glu.cubic * x * x * x), s = x / (1 + exp(-z));
+        if (f->glu.cubic > 0) /* as it is defined */
+            s = x / 2 * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
         if (f->glu.after > 0) s = fmin(s, limit);
-        gt[i] = 1.1 * (gt[i] + wide) * fabs(u) + fabs(s) * (ut[i] + wide + U * fabs(u)) +
-                10 * U * fabs(s * u);
+        gt[i] = (f->glu.cubic > 0 ? 1.2 : 1.1) * (gt[i] + wide) * fabs(u) +
+                fabs(s) * (ut[i] + wide + U * fabs(u)) + (10 + 4 * fabs(z)) * U * fabs(s * u);
         gv[i] = s * u;
     }
 }
@@ -421,9 +459,10 @@ static void ffn_row(const struct ffn_of *f, const float *x, double *y, double *t
     }
 }
 
-/* None in every other trial. */
+/* None in every other trial, gelu in some. */
 static struct glu rand_glu(int trial)
 {
+    if (trial % 6 == 4) return GLU_GELU_TANH;
     if (trial % 2 == 0) return (struct glu){0};
     return (struct glu){.limit = rand_int(0, 2) ? 0.5f : 0,
                         .alpha = rand_int(0, 1) ? 1.702f : 0,
@@ -692,6 +731,7 @@ static void check_route(void)
             E = per * G;
         int K = rand_int(1, per * kg < 8 ? per * kg : 8), T = rand_int(1, 80);
         float *logit = rand_array((int64_t)T * E), *bias = rand_array(E), weight[80 * 8];
+        const float *gain = trial % 4 == 1 ? rand_array(E) : NULL;
         int32_t id[80 * 8], ids[80], of_id[80 * 8], perm[256];
         struct dev_route p = {.logit = logit,
                               .bias = trial % 3 ? bias : NULL,
@@ -705,6 +745,7 @@ static void check_route(void)
                               .group_max = trial / 4 % 2,
                               .norm = trial / 8 % 2,
                               .scale = 2.5f,
+                              .gain = gain,
                               .id = id,
                               .weight = weight};
         struct dev_step b = {.n_tok = T, .ids = ids};
@@ -725,7 +766,8 @@ static void check_route(void)
                     FAIL("route: trial %d token %d: expert %d is %d, want %d", trial, t, k,
                          id[t * K + k], want[k].id);
                 w[k] = score[want[k].id] * (p.norm ? 2.5 / sum : 2.5);
-                tol[k] = (E + 20) * U * w[k];
+                if (gain) w[k] *= gain[want[k].id];
+                tol[k] = (E + 20) * U * fabs(w[k]);
             }
             compare("route", weight + t * K, w, tol, K);
         }
@@ -754,6 +796,7 @@ static void check_route(void)
 void check_ops(void)
 {
     check_rows();
+    check_cap();
     check_layer_norms();
     check_rope();
     check_embed();

@@ -78,7 +78,7 @@ NO_GGUF = {"deepseek_v3_mscale": "mscale", "gpt_oss": "swiglu_limit",
 # A decay's logarithm and a norm less 1 are rounded.
 ROUNDED = {"qwen3_next": 1e-6, "qwen3_5_moe": 1e-6, "qwen3_5": 1e-6, "minimax_m3": 1e-6,
            "kimi_linear": 1e-6, "bailing_hybrid": 1e-6, "glm5_next": 1e-6}
-SEES = ("kimi_k25", "qwen3_5_moe", "qwen3_5", "minimax_m3", "glm5_next")
+SEES = ("kimi_k25", "qwen3_5_moe", "qwen3_5", "minimax_m3", "glm5_next", "gemma4")
 NOT_BACK = {"llama3": "rope_freqs.weight", "llama3_old": "rope_freqs.weight"}
 
 

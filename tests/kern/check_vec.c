@@ -340,7 +340,8 @@ static void check_glu_pairs_f32(void (*f)(float *, const float *, const float *,
 {
     int n = rand_size(), t = (n + 15) / 16, biased = rand_int(0, 1);
     struct glu p = {rand_int(0, 2) ? 1.5f : 0, rand_int(0, 1) ? 1.702f : 0,
-                    (float)rand_int(0, 1), (float)rand_int(0, 1)};
+                    (float)rand_int(0, 1), (float)rand_int(0, 1), 0};
+    if (!rand_int(0, 2)) p = GLU_GELU_TANH;
     double limit = p.limit > 0 ? p.limit : INFINITY, alpha = p.alpha > 0 ? p.alpha : 1;
     float *y = rand_v(32 * t, 5), *a = rand_v(n, 1), *b = rand_v(n, 1);
     const float *bg = biased ? rand_v(n, 1) : NULL, *bu = biased ? rand_v(n, 1) : NULL;
@@ -361,8 +362,10 @@ static void check_glu_pairs_f32(void (*f)(float *, const float *, const float *,
             continue;
         }
         double x = p.after > 0 ? g : fmin(g, limit), v = fmax(fmin(u, limit), -limit) + p.plus;
-        double s = x / (1 + exp(-alpha * x)), want = (p.after > 0 ? fmin(s, limit) : s) * v;
-        near(a[i], want, 14 * U * fabs(want) + 1e-30);
+        double z = alpha * (x + (double)p.cubic * x * x * x);
+        double s = x / (1 + exp(-z)), want = (p.after > 0 ? fmin(s, limit) : s) * v;
+        double steep = p.cubic > 0 ? 6 * fabs(z) : 0; /* e^z of a rounded z */
+        near(a[i], want, (14 + steep) * U * fabs(want) + 1e-30);
     }
 }
 
@@ -488,6 +491,29 @@ static void check_softplus_f32(void (*f)(float *, int))
     same(a, b, 4 * (size_t)n);
     for (int i = 0; i < n; i++)
         near(a[i], log1p(exp((double)x[i])), 10 * U * a[i] + 1e-37);
+}
+
+static void check_cap_f32(void (*f)(float *, float, int))
+{
+    static const float odd[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0.62499f, -0.62501f, 1e-30f};
+    int n = rand_size();
+    float cap = rand_int(0, 1) ? 30.0f : 0.7f;
+    float *x = rand_v(n, rand_int(0, 3) ? 1.5f * cap : 100.0f), *a = copy_v(x, n), *b;
+    for (int i = 0; i < n && i < 8; i++)
+        a[i] = x[i] = i < 5 ? odd[i] : odd[i] * cap;
+    b = copy_v(x, n);
+    f(a, cap, n);
+    kern_cap_f32_ref(b, cap, n);
+    same(a, b, 4 * (size_t)n);
+    for (int i = 0; i < n; i++) {
+        double want = (double)cap * tanh((double)x[i] / (double)cap);
+        if (isnan(x[i])) {
+            n_checked++;
+            if (!isnan(a[i])) fail("a value that is not a number is lost", a[i], NAN);
+            continue;
+        }
+        near(a[i], want, 8 * U * fabs(want) + 1e-38);
+    }
 }
 
 static void check_sum_f32(float (*f)(const float *, int64_t))

@@ -12,6 +12,7 @@ from gguf import GGMLQuantizationType as Q
 from tiny_hf import (blocks_of, d_expert, has_delta, has_router_bias, head_dim, is_glm5, is_ling,
                      is_m3, is_moe, layer_name, less_one, moe_names, n_expert, router_name,
                      text_config, usual)
+import tiny_gemma
 import tiny_v4
 from tiny_specs import GGUF_ARCH, PERMUTED
 
@@ -178,6 +179,9 @@ def plan(c, w, legacy, n_layer):
     if tiny_v4.is_v4(c):
         tiny_v4.plan(c, w, out)
         return out
+    if tiny_gemma.is_gemma(c):
+        tiny_gemma.plan(c, w, out)
+        return out
     same("token_embd.weight", "model.embed_tokens.weight")
     same("output_norm.weight", "model.norm.weight")
     same("output.weight", "lm_head.weight")
@@ -329,6 +333,9 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
     wr.add_head_count(c["num_attention_heads"])
     wr.add_layer_norm_rms_eps(c["rms_norm_eps"])
     wr.add_vocab_size(c["vocab_size"])
+    if tiny_gemma.is_gemma(c):
+        tiny_gemma.keys(wr, c)
+        return
     rp = dict(c.get("rope_scaling") or {}, **(c.get("rope_parameters") or {}))
     if tiny_v4.is_v4(c):
         rp = tiny_v4.rope(c)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+import tiny_gemma
 import tiny_v4
 
 TORCH = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
@@ -346,6 +347,9 @@ def weights(name, spec):
     if tiny_v4.is_v4(c):
         tiny_v4.weights(c, g, mat, vec, out, spec.get("mtp", 0))
         return out
+    if tiny_gemma.is_gemma(c):
+        tiny_gemma.weights(c, mat, vec)
+        return out
     mat("model.embed_tokens.weight", c["vocab_size"], D, D**0.5)
     for i in range(c["num_hidden_layers"]):
         layer(i)
@@ -524,7 +528,8 @@ def write_folder(path, spec, w):
         stored.update({name_in_file(spec, k): x for k, x in got.items()})
     if text_config(spec["config"])["model_type"] == "gpt_oss":
         fuse_gpt_oss(stored, value, spec.get("mxfp4"))
-    if text_config(spec["config"])["model_type"] == "qwen3_5_moe_text" or spec.get("v4_words"):
+    whole = ("qwen3_5_moe_text", "gemma4_text")
+    if text_config(spec["config"])["model_type"] in whole or spec.get("v4_words"):
         fuse_halves(stored)
     for n, shape in spec.get("beside", {}).items():
         stored[n] = torch.full(shape, 0.5, dtype=TORCH[spec["dtype"]])

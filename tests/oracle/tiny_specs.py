@@ -36,7 +36,8 @@ GGUF_ARCH = {
     "kimi_linear": "kimi-linear",
     "bailing_hybrid": "bailingmoe3",
     "deepseek_v4": "deepseek4",
-    "glm5_next_text": "glm5-next"
+    "glm5_next_text": "glm5-next",
+    "gemma4_text": "gemma4"
 }
 PERMUTED = ("llama", "mistral")
 
@@ -73,6 +74,22 @@ def deepseek4(**kw):
              index_head_dim=32, index_topk=6, num_nextn_predict_layers=1, rope_theta=10000.0,
              compress_rope_theta=160000.0, rope_scaling=dict(type="yarn", **YARN))
     return deepseek(4, **dict(c, **kw))
+
+
+def gemma4(pattern, **kw):
+    """pattern: a letter for each layer, w with a window, f without."""
+    c = dict(model_type="gemma4_text", vocab_size=512, hidden_activation="gelu_pytorch_tanh",
+             rms_norm_eps=1e-6, max_position_embeddings=1024, initializer_range=0.02,
+             tie_word_embeddings=True, bos_token_id=2, eos_token_id=[1, 16, 9], pad_token_id=0,
+             num_hidden_layers=len(pattern), num_attention_heads=4, num_key_value_heads=2,
+             sliding_window=16, attention_bias=False, hidden_size_per_layer_input=0,
+             num_kv_shared_layers=0, use_double_wide_mlp=False,
+             layer_types=[{"w": "sliding_attention", "f": "full_attention"}[x] for x in pattern],
+             rope_parameters=dict(
+                 sliding_attention=dict(rope_type="default", rope_theta=10000.0),
+                 full_attention=dict(rope_type="proportional", partial_rotary_factor=0.25,
+                                     rope_theta=1000000.0)))
+    return dict(c, **kw)
 
 
 def glm(**kw):
@@ -670,6 +687,33 @@ SPECS = {
             moe_intermediate_size=40,
             quantization_config=dict(quant_method="fp8", fmt="e4m3", weight_block_size=[128, 128],
                                      activation_scheme="dynamic"))),
+    # Gemma 4 with experts beside dense blocks, keys that are values, within a model that sees
+    "gemma4": dict(
+        dtype="BF16", tok="gemma4", shards=2, gguf=["plain"], mid=150,
+        inner="model.language_model.",
+        beside={"model.vision_tower.patch_embedder.input_proj.weight": (8, 12),
+                "model.embed_vision.embedding_projection.weight": (8, 8)},
+        config=dict(architectures=["Gemma4ForConditionalGeneration"], model_type="gemma4",
+                    tie_word_embeddings=True, image_token_id=5, boi_token_id=6, eoi_token_id=7,
+                    vision_config=dict(model_type="gemma4_vision", hidden_size=8),
+                    text_config=gemma4("wwfwf", hidden_size=64, intermediate_size=88, head_dim=24,
+                                       global_head_dim=40, num_global_key_value_heads=1,
+                                       attention_k_eq_v=True, enable_moe_block=True,
+                                       num_experts=6, top_k_experts=2, moe_intermediate_size=32,
+                                       use_bidirectional_attention="vision",
+                                       final_logit_softcapping=3.0, torch_dtype="bfloat16"))),
+    # dense, as transformers 5.24 writes it: values of their own everywhere, no cap
+    "gemma4_dense": dict(
+        dtype="F16", tok="gemma4", gguf=["plain"],
+        config=gemma4("wfwf", architectures=["Gemma4ForCausalLM"], hidden_size=56,
+                      intermediate_size=72, head_dim=16, sliding_window=24,
+                      per_layer_config={"1": dict(head_dim=32), "3": dict(head_dim=32)},
+                      final_logit_softcapping=None, enable_moe_block=False, num_experts=None,
+                      top_k_experts=None, moe_intermediate_size=None,
+                      rope_parameters=dict(
+                          sliding_attention=dict(rope_type="default", rope_theta=5000.0),
+                          full_attention=dict(rope_type="proportional", partial_rotary_factor=0.5,
+                                              rope_theta=100000.0)), dtype="float16")),
 }
 
 # Quantised GGUF files: a spec like those above (not written as a folder) and the type of each

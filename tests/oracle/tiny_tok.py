@@ -56,8 +56,41 @@ FAMILY = {
 }
 
 
+# Gemma 4's: words of code points, spaces as U+2581, bytes for what has no word.
+GEMMA_FIRST = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+GEMMA_MORE = ["<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>", "<|tool_response>",
+              "<tool_response|>", '<|"|>', "<|think|>", "<|channel>", "<channel|>", "<|turn>",
+              "<turn|>"]
+# those that are text for who reads an answer
+GEMMA_SEEN = ["<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|tool_response>",
+              "<tool_response|>", '<|"|>']
+GEMMA = ("{{ bos_token }}{% for m in messages %}{{ '<|turn>' + ('model' if m['role'] == 'assistant'"
+         " else m['role']) + '\n' + m['content'] | trim + '<turn|>\n' }}{% endfor %}"
+         "{% if add_generation_prompt %}{{ '<|turn>model\n' }}{% endif %}")
+
+
+def make_gemma():
+    t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    t.normalizer = normalizers.Replace(" ", "▁")
+    t.pre_tokenizer = pre.Split(" ", "merged_with_previous")
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(),
+                                   decoders.Fuse()])
+    byte = [f"<0x{i:02X}>" for i in range(256)]
+    # 480 of 512: pairs of words beside the letters
+    t.train_from_iterator(TEXT.split("\n") + ["\n\n", "\n"] * 30 + ["  ", "    "] * 20,
+                          trainers.BpeTrainer(vocab_size=480, show_progress=False,
+                                              special_tokens=GEMMA_FIRST + GEMMA_MORE + byte))
+    d = json.loads(t.to_str())
+    d["added_tokens"] = [dict(a, normalized=False) for a in d["added_tokens"]
+                         if not a["content"].startswith("<0x")]
+    added = [(x, True) for x in GEMMA_FIRST + GEMMA_MORE]
+    return Tokenizer.from_str(json.dumps(d)), added, GEMMA, "<bos>", "<eos>"
+
+
 def make(family):
     """(Tokenizer, [(text, special)] of its added tokens, template, bos, eos)"""
+    if family == "gemma4":
+        return make_gemma()
     ds = family.startswith("deepseek")
     first = (["<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>"] if ds
              else ["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
@@ -132,7 +165,8 @@ def write_folder(path, family):
         json.dump(json.loads(t.to_str()), f, ensure_ascii=False, separators=(",", ":"))
     cfg = dict(tokenizer_class="PreTrainedTokenizerFast", bos_token=bos, eos_token=eos,
                pad_token=added[2][0] if family.startswith("deepseek") else added[0][0],
-               add_bos_token=family.startswith("deepseek"), clean_up_tokenization_spaces=False,
+               add_bos_token=family.startswith(("deepseek", "gemma")),
+               clean_up_tokenization_spaces=False,
                model_max_length=1024, chat_template=template)
     with open(path + "/tokenizer_config.json", "w", encoding="utf-8") as f:
         json.dump(cfg, f, ensure_ascii=False, indent=1)
@@ -150,15 +184,24 @@ def gguf_keys(family, n_vocab):
         s = by_id.get(i)
         toks.append(s if s is not None else f"[PAD{i}]")
         types.append(5 if s is None else 1 if s not in special else 3 if special[s] else 4)
+        if family == "gemma4" and s is not None:
+            types[-1] = (6 if s.startswith("<0x") else 2 if s == "<unk>"
+                         else 4 if s in GEMMA_SEEN else types[-1])
 
     def add(wr):
-        wr.add_tokenizer_model("gpt2")
-        wr.add_tokenizer_pre(family)
+        wr.add_tokenizer_model("gemma4" if family == "gemma4" else "gpt2")
+        if family != "gemma4":
+            wr.add_tokenizer_pre(family)
         wr.add_token_list(toks)
         wr.add_token_types(types)
+        if family == "gemma4":
+            wr.add_token_scores([-1000.0] * len(toks))  # which nobody reads beside merges
+            wr.add_unk_token_id(vocab["<unk>"])
+            wr.add_pad_token_id(vocab["<pad>"])
+            wr.add_add_space_prefix(False)
         wr.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in model["merges"]])
         wr.add_bos_token_id(vocab[bos])
         wr.add_eos_token_id(vocab[eos])
-        wr.add_add_bos_token(family.startswith("deepseek"))
+        wr.add_add_bos_token(family.startswith(("deepseek", "gemma")))
         wr.add_chat_template(template)
     return add

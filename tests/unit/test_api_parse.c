@@ -19,6 +19,7 @@
 #define SEP DS("sep")
 #define CT(z) "\xff" z "\xff" /* a control token */
 
+#define G_Q "<|\"|>"
 #define K_CALLS "<|tool_calls_section_begin|>"
 #define K_CALLS_END "<|tool_calls_section_end|>"
 #define K_CALL "<|tool_call_begin|>"
@@ -439,6 +440,28 @@ static const struct row rows[] = {
      "functions.f:0" K_ARGS "{}" K_CALL_END K_CALLS_END, "R(so I)0:f({})"},
     {"kimi_k2", "none", false, CT(K_CALLS) CT(K_CALL) "functions.f:0" CT(K_ARGS) "{\"a\": "
      CT("<|im_end|>") "1}" CT(K_CALL_END) CT(K_CALLS_END) CT("<|im_end|>"), "0:f({\"a\": 1})"},
+    /* Gemma 4: keys and numbers stand bare */
+    {"gemma4", "gemma4", false, CT("<|channel>") "thought\nhm \n" CT("<channel|>") "\nLook.\n"
+     CT("<|tool_call>") "call:f{a:" G_Q "x \"y\"\n{<z" G_Q ",n:-1.5e3,b:true,o:{p:[1," G_Q G_Q
+     ",null],q:{}}}" CT("<tool_call|>") CT("<|tool_response>"),
+     "R(hm)C(Look.)0:f({\"a\": \"x \\\"y\\\"\\n{<z\", \"n\": -1.5e3, \"b\": true, "
+     "\"o\": {\"p\": [1, \"\", null], \"q\": {}}})"},
+    {"gemma4", "gemma4", false, "<|channel>thought\n<channel|>a <b<|tool_call>call:f{}<tool_call|>"
+     "<|tool_call> call:g.h{ \"k\" : \"a,}\\\"\" , <|\"|>l<|\"|>: [a b, ] }<tool_call|>end",
+     "C(a <bend)0:f({})1:g.h({\"k\": \"a,}\\\"\", \"l\": [\"a b\"]})"},
+    {"gemma4", "gemma4", true, " so<channel|> a\n", "R(so)C(a\n)"},
+    {"gemma4", "none", false, "<|channel>thought\nso<channel|> a", "C(soa)"},
+    {"gemma4", "gemma4", false, "<|channel>thought\nI <|tool_call>call:f{a:1,}<tool_call|>",
+     "R(I)0:f({\"a\": 1})"},
+    {"gemma4", "none", false, "a <|tool_call>call f{}<tool_call|>",
+     "C(a <|tool_call>call f{}<tool_call|>)"},
+    {"gemma4", "none", false, "<|tool_call>call:f{a:<|\"|>cut", "0:f({\"a\": \"cut)"},
+    {"gemma4", "none", false, "<|tool_call>call:f{a:[{b:<|\"|>x<tool_call|>", /* a text's */
+     "0:f({\"a\": [{\"b\": \"x<tool_call|>)"},
+    {"gemma4", "none", false, "<|tool_call>call:f{a:[{b:<|\"|>x" CT("<tool_call|>") " y",
+     "C(y)0:f({\"a\": [{\"b\": \"x\"}]})"},
+    {"gemma4", "none", false, "<|tool_call>call:f{a" CT("<|tool_call>") "call:g{x:,y:1]",
+     "0:f({})1:g({\"x\": null, \"y\": 1})"},
 };
 /* clang-format on */
 
@@ -602,13 +625,19 @@ static const char *const part[] = {"<think>",
                                    CT("<arg_value>"),
                                    CT("<minimax:tool_call>"),
                                    "          ",
+                                   "<|channel>thought\n",
+                                   CT("<channel|>"),
+                                   "<|tool_call>call:f{a:",
+                                   G_Q,
+                                   ",b:[{",
                                    LONG LONG LONG LONG};
 
 TEST(api_parse_random_texts_are_the_same_in_any_cut)
 {
     static const char *const tool[] = {"none",    "hermes",     "deepseek_v3", "llama3",
                                        "json",    "glm45",      "minimax_m2",  "kimi_k2",
-                                       "harmony", "qwen3_coder", "deepseek_v32", "minimax_m3"};
+                                       "harmony", "qwen3_coder", "deepseek_v32", "minimax_m3",
+                                       "gemma4"};
     struct str in, whole, line;
     const struct json *tools = tool_list();
     str_init(&in, MEM_MISC, 0);
@@ -618,8 +647,8 @@ TEST(api_parse_random_texts_are_the_same_in_any_cut)
         size_t cut[64];
         int n_cut = 0, n_part = (int)(rng_uniform(seed, 0, 0) * 24);
         const char *reasoning = seed % 3 == 0 ? "none" : seed % 5 ? "qwen3" : "minimax_m3";
-        struct api_parse_opts o = {.tool_parser = tool[seed % 12],
-                                   .tool_list = seed % 13 ? tools : NULL,
+        struct api_parse_opts o = {.tool_parser = tool[seed % 13],
+                                   .tool_list = seed % 17 ? tools : NULL,
                                    .reasoning_parser = reasoning,
                                    .tools = true,
                                    .prompt_thinks = seed % 7 == 0,

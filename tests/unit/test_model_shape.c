@@ -37,6 +37,27 @@ TEST(model_caches_a_latent_for_mla_and_heads_for_gqa)
     }
 }
 
+/* Heads of another width and number in layers with a window. */
+TEST(model_caches_two_kinds_of_heads)
+{
+    struct arch_layer layer[3] = {{.n_window = 8}, {.n_window = 8}, {0}};
+    struct arch_cfg c = {.n_layer = 3,
+                         .n_head_kv = 1,
+                         .d_head = 64,
+                         .n_head_kv_win = 4,
+                         .d_head_win = 24,
+                         .layer = layer};
+    struct dev_kv_shape s = model_kv_shape(&c, NULL, DEV_KV_BF16, 10, 16);
+    assert_int_equal(s.n_group, 2);
+    for (int i = 0; i < 2; i++) {
+        const struct dev_kv_group *g = &s.group[i];
+        assert_int_equal(g->kind, i ? DEV_KV_WINDOW : DEV_KV_PAGED);
+        assert_int_equal(g->n_layer, i ? 2 : 1);
+        assert_int_equal(g->n_head, i ? 4 : 1);
+        assert_true(g->d_k == (i ? 24 : 64) && g->d_v == g->d_k);
+    }
+}
+
 static void want_part(const struct dev_kv_part *p, int n_layer, int every, int d_i, int d_raw)
 {
     assert_int_equal(p->n_layer, n_layer);

@@ -72,7 +72,7 @@ void dev_cpu_route_row(struct cpu *c, const struct dev_route *p, const int32_t *
     }
     float f = p->norm ? p->scale / (sum + 1e-20f) : p->scale;
     for (int k = 0; k < p->k; k++)
-        weight[k] *= f;
+        weight[k] *= p->gain ? f * p->gain[id[k]] : f;
 }
 
 struct route_job {

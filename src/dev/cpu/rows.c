@@ -220,7 +220,9 @@ static void add_row(struct cpu *c, void *arg, int i, int worker)
 {
     (void)worker;
     const struct dev_add *p = arg;
-    c->k.add_f32(p->x + (int64_t)i * p->n, p->y + (int64_t)i * p->n, p->n);
+    float *x = p->x + (int64_t)i * p->n;
+    c->k.add_f32(x, p->y + (int64_t)i * p->n, p->n);
+    if (p->scale != 0) c->k.scale_f32(x, p->scale, p->n);
 }
 
 void dev_cpu_add(dev *d, const struct dev_step *b, const struct dev_add *p)
@@ -230,6 +232,24 @@ void dev_cpu_add(dev *d, const struct dev_step *b, const struct dev_add *p)
         dev_cpu_add_share(dev_cpu_of(d), p, n_row);
     else
         dev_cpu_for_rows(dev_cpu_of(d), n_row, p->n * 0.1, add_row, (void *)p);
+}
+
+/* ---- cap ---- */
+#define CAP_PIECE 4096 /* values of a worker's turn: rows are few and wide */
+
+static void cap_piece(struct cpu *c, void *arg, int i, int worker)
+{
+    (void)worker;
+    const struct dev_cap *p = arg;
+    int n_piece = (p->n + CAP_PIECE - 1) / CAP_PIECE, at = i % n_piece * CAP_PIECE;
+    c->k.cap_f32(p->x + (int64_t)(i / n_piece) * p->n + at, p->cap, BASE_MIN(CAP_PIECE, p->n - at));
+}
+
+void dev_cpu_cap(dev *d, const struct dev_step *b, const struct dev_cap *p)
+{
+    int n_piece = (p->n + CAP_PIECE - 1) / CAP_PIECE;
+    dev_cpu_for_rows(dev_cpu_of(d), dev_n_row(b, p->n_row) * n_piece, CAP_PIECE * 1.0, cap_piece,
+                     (void *)p);
 }
 
 /* ---- rows that are wanted ---- */

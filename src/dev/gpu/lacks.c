@@ -6,9 +6,16 @@
 static const char *route_lacks(const struct dev_route *p)
 {
     if (p->root) return "scores of sqrt(softplus): --place router=cpu makes them";
+    if (p->gain) return "a factor for each expert: --device cpu";
     if (p->of_id) return "experts by the token's id: --place router=cpu chooses them";
     return p->n_expert > GPU_EXPERT_MAX ? "more than 1024 experts: --place router=cpu chooses them"
                                         : NULL;
+}
+
+static const char *glu_lacks(const dev_mat *gate_up)
+{
+    return gate_up && dev_mat_epilogue(gate_up)->glu.cubic > 0 ? "gated units of gelu: --device cpu"
+                                                               : NULL;
 }
 
 static const char *moe_lacks(const struct gpu *c, const struct dev_moe *p)
@@ -16,6 +23,7 @@ static const char *moe_lacks(const struct gpu *c, const struct dev_moe *p)
     if (!p->slots != !p->terms && !p->ranks && !p->spread)
         return "experts in chosen slots: --place experts=cpu runs them";
     if (p->n_expert > GPU_EXPERT_MAX) return "more than 1024 experts in chosen slots";
+    if (glu_lacks(p->gate_up)) return glu_lacks(p->gate_up);
     if (p->tap.fn) return "showing experts' inputs: --device cpu does that";
     if (dev_mat_cols(p->down) > c->most.d_ff_expert || dev_mat_rows(p->down) > c->most.d_model)
         return "wider experts than were reserved";
@@ -58,11 +66,13 @@ const char *dev_gpu_lacks(const dev *d, const struct dev_op *op)
     case DEV_OP_rope:
         return op->u.rope.back ? "rotation back: --place attn=cpu does that" : NULL;
     case DEV_OP_add:
+        if (op->u.add.scale != 0) return "sums that are scaled: --device cpu does that";
         return op->u.add.ranks ? "rows shared among ranks: --device cpu does that" : NULL;
     case DEV_OP_matmul:
         if (op->u.matmul.n_head > 1) return "a product of streams: --place attn=cpu makes it";
         return op->u.matmul.rows ? "a product of listed rows" : NULL;
     case DEV_OP_ffn:
+        if (glu_lacks(op->u.ffn.gate_up)) return glu_lacks(op->u.ffn.gate_up);
         return dev_mat_cols(op->u.ffn.down) > c->glu_cols ? "more hidden values than were reserved"
                                                           : NULL;
     case DEV_OP_kv_put:

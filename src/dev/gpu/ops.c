@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators as launches. The structs of constants are those of the kernels (kernel/), field by
  * field. */
+#include <stddef.h>
 #include <string.h>
 
 #include "dev/gpu/ops.h"
@@ -207,7 +208,8 @@ void dev_gpu_matmul(dev *d, const struct dev_step *b, const struct dev_matmul *p
     }
 }
 
-#define GLU_WORDS (sizeof(struct glu) / sizeof(float))
+#define GLU_WORDS 4 /* of struct glu: up to cubic, which lacks.c refuses */
+_Static_assert(offsetof(struct glu, cubic) == GLU_WORDS * sizeof(float), "what kernels know");
 
 /* h->x of the gates and ups at h->from. */
 static void gate(struct gpu *c, const struct dev_epilogue *e, const struct gpu_rows *h)
@@ -215,9 +217,9 @@ static void gate(struct gpu *c, const struct dev_epilogue *e, const struct gpu_r
     struct {
         uint64_t y, h;
         uint32_t n, plain;
-        float glu[GLU_WORDS + GLU_WORDS % 2]; /* no bytes that nobody writes */
+        float glu[GLU_WORDS];
     } k = {h->from, h->x, (uint32_t)h->n, glu_is_silu(&e->glu) && !e->bias, {0}};
-    memcpy(k.glu, &e->glu, sizeof e->glu);
+    memcpy(k.glu, &e->glu, sizeof k.glu);
     EACH_PART(c, i, n, h->n_row) {
         LAUNCH(c, GPU_glu, GRID(groups(h->n, 64), n, 1), k);
         if (i) dev_gpu_beside(c);

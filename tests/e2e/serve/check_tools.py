@@ -367,6 +367,104 @@ def harmony(s):
          r)
 
 
+GEMMA = """{%- macro value(v) -%}
+{%- if v is none -%}null{%- elif v is string -%}<|"|>{{ v }}<|"|>
+{%- elif v is boolean -%}{{ 'true' if v else 'false' }}
+{%- elif v is mapping -%}{{ '{' }}
+{%- set ns = namespace(some=false) -%}
+{%- for k, x in v | dictsort -%}
+{%- if ns.some %},{% endif -%}{%- set ns.some = true -%}{{ k }}:{{ value(x) }}
+{%- endfor -%}{{ '}' }}
+{%- elif v is sequence -%}[{%- for x in v -%}{{ value(x) }}{{ ',' if not loop.last }}{%- endfor -%}]
+{%- else -%}{{ v }}{%- endif -%}
+{%- endmacro -%}
+{%- macro plain(text) -%}
+{%- set ns = namespace(out='') -%}
+{%- for part in text.split('<channel|>') -%}
+{%- set ns.out = ns.out + (part.split('<|channel>')[0] if '<|channel>' in part else part) -%}
+{%- endfor -%}{{ ns.out | trim }}
+{%- endmacro -%}
+{{ bos_token }}
+{%- set ns = namespace(before=none) -%}
+{%- set first = messages[0]['role'] in ['system', 'developer'] -%}
+{%- if enable_thinking | default(false) or tools or first -%}
+{{- '<|turn>system\n' -}}
+{%- if enable_thinking is defined and enable_thinking -%}{{- '<|think|>\n' -}}{%- endif -%}
+{%- if first -%}
+{{ messages[0]['content'] | trim }}
+{%- set loop_messages = messages[1:] -%}
+{%- else -%}{%- set loop_messages = messages -%}{%- endif -%}
+{%- for t in tools or [] -%}
+<|tool>declaration:{{ t['function']['name'] }}{type:<|"|>
+{{- t['function'].get('parameters', {}).get('type', 'object') | upper }}<|"|>}<tool|>
+{%- endfor -%}{{- '<turn|>\n' -}}
+{%- else -%}{%- set loop_messages = messages -%}{%- endif -%}
+{%- for m in loop_messages -%}
+{%- set role = 'model' if m['role'] == 'assistant' else m['role'] -%}
+{%- if m['role'] == 'tool' -%}
+<|tool_response>response:{{ m.get('name') or ns.before }}{value:{{ value(m['content']) }}
+{{- '}<tool_response|>' -}}
+{%- else -%}
+{%- if ns.before is none or role != 'model' -%}{{- '<|turn>' + role + '\n' -}}{%- endif -%}
+{%- set ns.before = none -%}
+{%- if m.get('reasoning_content') and m.get('tool_calls') -%}
+{{- '<|channel>thought\n' + m['reasoning_content'] + '\n<channel|>' -}}
+{%- endif -%}
+{%- if m['content'] is string -%}
+{{ plain(m['content']) if role == 'model' else m['content'] | trim }}
+{%- endif -%}
+{%- for c in m['tool_calls'] or [] -%}
+<|tool_call>call:{{ c['function']['name'] }}{{ value(c['function']['arguments']) }}<tool_call|>
+{%- set ns.before = c['function']['name'] -%}
+{%- endfor -%}
+{%- if not m.get('tool_calls') -%}{{- '<turn|>\n' -}}{%- endif -%}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt and ns.before is none -%}{{- '<|turn>model\n' -}}
+{%- if not enable_thinking | default(false) -%}{{- '<|channel>thought\n<channel|>' -}}{%- endif -%}
+{%- endif -%}
+"""
+
+
+def gemma(s):
+    """Gemma 4: what a template of its constructs makes of a history, and forced calls, whose
+    arguments become JSON."""
+    args = {"city": "a \"b\"", "n": 2, "l": [1.5, {"k": None}], "b": True}
+    past = [{"role": "system", "content": " s "}, {"role": "user", "content": "u"},
+            {"role": "assistant", "content": "w", "reasoning_content": "r", "tool_calls": [
+                {"id": "a", "type": "function", "function": {
+                    "name": "get_weather", "arguments": json.dumps(args)}}]},
+            {"role": "tool", "tool_call_id": "a", "content": "t"},
+            {"role": "assistant", "content": "<|channel>thought\nx<channel|>c"},
+            {"role": "user", "content": "v"}]
+    tools = [t for t in TOOLS if not t["function"].get("strict")]
+    names = [t["function"]["name"] for t in tools]
+    for on in (True, False):
+        status, r = s.post("/apply-template",
+                           {"messages": past, "tools": tools, "enable_thinking": on})
+        text = r.get("prompt") or ""
+        need(f"gemma: history, thinking {on}", status == 200 and
+             '<|turn>user\nu<turn|>\n<|turn>model\n<|channel>thought\nr\n<channel|>w<|tool_call>'
+             'call:get_weather{b:true,city:<|"|>a "b"<|"|>,l:[1.5,{k:null}],n:2}<tool_call|>'
+             '<|tool_response>response:get_weather{value:<|"|>t<|"|>}<tool_response|>c<turn|>\n'
+             "<|turn>user\nv<turn|>\n<|turn>model\n" in text and
+             ("<|think|>\ns" in text) == on and
+             text.endswith("model\n" if on else "thought\n<channel|>"), r)
+        def one(seed):
+            status, r = s.post(CHAT, chat("Go", tools=tools, tool_choice="required", seed=seed,
+                                          temperature=1.3, max_tokens=300, enable_thinking=on))
+            c = r["choices"][0] if status == 200 else {"finish_reason": "none"}
+            need(f"gemma: forced {on} {seed}", c["finish_reason"] == "length" or
+                 (c["finish_reason"] == "tool_calls" and all(
+                     isinstance(json.loads(a), dict) and n in names
+                     for n, a in calls_of(c["message"]))), r)
+        each(4, one)
+    tool = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {
+        "type": "object", "properties": {}, "additionalProperties": False, "required": []}}}
+    status, r = s.post(CHAT, chat("Go", tools=[tool]))
+    need("gemma: strict", status == 400 and "tools[0].function.strict" in r["error"]["message"], r)
+
+
 def coder(s, name):
     """Qwen's newer form by the real templates: what they make of a history, calls in it, and the
     prompt's end with thinking on and off."""
@@ -414,6 +512,11 @@ with tempfile.TemporaryDirectory() as tmp:
         f.write(HARMONY)
     with Server("--chat-template", f"{tmp}/t.jinja") as server:
         harmony(server)
+with tempfile.TemporaryDirectory() as tmp:
+    with open(f"{tmp}/t.jinja", "w") as f:
+        f.write(GEMMA)
+    with Server("--chat-template", f"{tmp}/t.jinja") as server:
+        gemma(server)
 for tmpl in ("qwen3.5", "qwen3-coder"):
     with Server("--chat-template", f"{e2e.DATA}/templates/{tmpl}.jinja") as server:
         coder(server, tmpl)
