@@ -268,11 +268,12 @@ static void leave_mtp(const io_model *m, struct arch_cfg *c)
 {
     char name[128];
     int n = 0;
-    for (; arch_mtp_streams(c) && io_n_tensor(m) && n < c->n_mtp; n++) { /* one that is a mock has none */
+    if (!arch_mtp_streams(c) || !io_n_tensor(m)) return; /* one that is a mock has no tensors */
+    for (; n < c->n_mtp; n++) {
         arch_tensor_name(&c->naming, arch_mtp_mark(c), c->n_layer + n, "weight", name, sizeof name);
         if (!io_has_weight(m, name)) break;
     }
-    if (!arch_mtp_streams(c) || !io_n_tensor(m) || n == c->n_mtp) return;
+    if (n == c->n_mtp) return;
     c->n_mtp_left = c->n_mtp;
     c->n_mtp = 0;
 }

@@ -76,10 +76,10 @@
     X(MTP_HEAD, "nextn.shared_head_head", "shared_head.head")                                      \
     X(MTP_HEAD_NORM, "nextn.shared_head_norm", "shared_head.norm")
 /* Others, of which no set has any: of layers with several streams (hyper-connections), of attention
- * over compressed entries, of experts that a token's id chooses; of MTP layers with several streams,
- * in place of MTP_EH; of norms of what a sub-layer gives, of layers that end with a factor, and of
- * experts beside a dense block, which with their router have norms of their own (post, pre: after
- * and before; 1 of the dense block, 2 of them). */
+ * over compressed entries, of experts that a token's id chooses; of MTP layers with several
+ * streams, in place of MTP_EH; of norms of what a sub-layer gives, of layers that end with a
+ * factor, and of experts beside a dense block, which with their router have norms of their own
+ * (post, pre: after and before; 1 of the dense block, 2 of them). */
 #define ARCH_MORE_ROLE_LIST(X)                                                                     \
     X(HC_ATTN_FN, "hc_attn_fn", "attn_hc.fn.")                                                     \
     X(HC_ATTN_BASE, "hc_attn_base", "attn_hc.base.")                                               \

@@ -297,14 +297,19 @@ static int64_t wide_y(const struct arch_cfg *c)
     return BASE_MAX(y, (int64_t)c->n_delta_v * c->d_delta_v);
 }
 
+/* Keys of a layer, or its latents. */
+static int64_t wide_k(const struct arch_cfg *c, const struct model_dims *d)
+{
+    int64_t n = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)d->n_head_kv * c->d_head;
+    return BASE_MAX(n, (int64_t)c->n_head_kv_win * c->d_head_win);
+}
+
 static sl_status open_side(struct model *m, struct side *s, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     const struct model_dims *d = &m->dims;
     int64_t T = m->opts.n_tok_max, D = c->d_model, nl = m->opts.n_logit_max;
-    int64_t nq = c->d_head_win ? arch_wide_q(c) : (int64_t)d->n_head * c->d_head,
-            nk = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)d->n_head_kv * c->d_head;
-    nk = BASE_MAX(nk, (int64_t)c->n_head_kv_win * c->d_head_win);
+    int64_t nq = c->d_head_win ? arch_wide_q(c) : (int64_t)d->n_head * c->d_head, nk = wide_k(c, d);
     int64_t K = c->n_expert ? c->n_expert_used : 0;
     unsigned home_attn = s == model_side(m, MODEL_ATTN) ? B_ATTN : 0; /* streamed ones come there */
     unsigned sum = any_added(m) ? B_ATTN : 0, hot = any_hot(m, s) ? B_ATTN : 0;

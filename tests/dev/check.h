@@ -83,6 +83,7 @@ struct batch make_batch(int n_seq, const int *pos0, const int *n_new, int blk_to
                         int ld);
 
 void check_ops(void);
+void check_route(void);
 void check_delta(void);
 void check_streams(void);
 void check_attn(void);

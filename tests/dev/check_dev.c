@@ -209,8 +209,7 @@ int main(int argc, char **argv)
                {"spread", check_spread}, {"shares", check_shares}, {"late", check_late},
                {"best", check_best},     {"faults", check_faults}, {"delta", check_delta},
                {"index", check_index},   {"blocks", check_blocks}, {"streams", check_streams},
-               {"ckv", check_ckv},
-               {"pools", check_pools}};
+               {"ckv", check_ckv},       {"pools", check_pools},   {"route", check_route}};
     for (int r = 0; r < g.repeat; r++, g.seed++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             if (g.filter && !strstr(all[i].name, g.filter)) continue;
