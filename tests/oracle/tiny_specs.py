@@ -684,7 +684,7 @@ SPECS = {
             linear_conv_kernel_dim=3, linear_lower_bound=None, index_topk=32, index_kpool=16,
             layer_types=["indexed_attention", "indexed_attention", "linear_attention"],
             mlp_layer_types=["sparse", "dense", "sparse"], hc_mult=2, n_shared_experts=2,
-            moe_intermediate_size=40,
+            moe_intermediate_size=40, rms_norm_eps=1e-3,
             quantization_config=dict(quant_method="fp8", fmt="e4m3", weight_block_size=[128, 128],
                                      activation_scheme="dynamic"))),
     # Gemma 4 with experts beside dense blocks, keys that are values, within a model that sees
