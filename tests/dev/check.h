@@ -21,7 +21,6 @@ struct check {
     uint64_t seed, rng;
     int n_fail, n_checked, repeat;
     int acts, kv; /* enum dev_acts, enum dev_kv_type; -1 = all */
-    const char *filter;
 };
 extern struct check g;
 

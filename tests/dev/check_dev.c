@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_dev [--seed N] [--repeat N] [--acts auto|int8|bf16|f32] [--kv bf16|f16|q8|f32] [--other]
- * [filter].
+ * [PART]...: all parts, or those that have one of the texts in their name.
  * SL_CPU caps the ISA. --other: nothing where that caps nothing. */
 #include "check.h"
 
@@ -179,9 +179,17 @@ static int named(const char *name, const char *list)
     exit(2);
 }
 
+static bool is_named(const char *name, char **parts, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strstr(name, parts[i])) return true;
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     bool other = false;
+    int n_part = 0; /* texts, which are put first in argv */
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
             g.seed = strtoull(argv[++i], NULL, 10);
@@ -194,7 +202,7 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--kv") == 0 && i + 1 < argc)
             g.kv = named(argv[++i], "bf16 f16 q8 f32"); /* as enum dev_kv_type */
         else
-            g.filter = argv[i];
+            argv[n_part++] = argv[i];
     }
     if (other && cpu_isa_mask() == cpu_isa_native()) {
         printf("check_dev: %s is this CPU's best: nothing but what runs without SL_CPU\n",
@@ -212,7 +220,7 @@ int main(int argc, char **argv)
                {"ckv", check_ckv},       {"pools", check_pools},   {"route", check_route}};
     for (int r = 0; r < g.repeat; r++, g.seed++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-            if (g.filter && !strstr(all[i].name, g.filter)) continue;
+            if (n_part && !is_named(all[i].name, argv, n_part)) continue;
             int failed = g.n_fail, checked = g.n_checked;
             g.rng = g.seed * 1000003 + i;
             all[i].fn();

@@ -138,9 +138,12 @@ class Flood:
         self.on.set()
         self.tok = self.s.metric("vllm:prompt_tokens_total", ADMIN)
         t0 = time.time()
-        while self.s.metric("vllm:num_requests_running", ADMIN) < self.n and time.time() - t0 < 5:
+        while self.under_way() < self.n and time.time() - t0 < 5:
             time.sleep(0.02)
         time.sleep(0.3)
+
+    def under_way(self):
+        return sum(self.s.metric(f"vllm:num_requests_{x}", ADMIN) for x in ("running", "waiting"))
 
     def end(self):
         self.on.clear()
