@@ -147,7 +147,7 @@ static size_t in_word(struct api_parse *p, const char *s, size_t n)
     bool quoted = b->at == BARE_QUOTED;
     for (size_t k = 0; k < n; k++) {
         bool was = b->escaped;
-        if (!quoted && strchr(",}]<", s[k])) {
+        if (!quoted && s[k] && strchr(",}]<", s[k])) { /* zero is a byte like others */
             end_word(p);
             return k;
         }

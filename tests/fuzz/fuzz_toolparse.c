@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rooms: api engine. Property: any text is taken apart without harm, calls come in order, and
- * pieces give what the whole gives. First byte: the family and options; second: where to cut; then
- * the text. */
+ * pieces give what the whole gives. First byte: the family and options; second: where to cut, and from
+ * 200 on other families; then the text. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,10 +79,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const tool[] = {"none",    "hermes",     "deepseek_v3", "llama3",
                                        "json",    "glm45",      "minimax_m2",  "kimi_k2",
-                                       "harmony", "qwen3_coder"};
+                                       "harmony", "qwen3_coder"},
+                      *const later[] = {"gemma4", "minimax_m3", "deepseek_v32", "deepseek_v4"};
     static struct out a, b; /* their blocks stay: to allocate them anew is a sixth of a run */
     if (size < 2) return 0;
-    struct api_parse_opts o = {.tool_parser = tool[data[0] % 10],
+    const char *of = data[1] < 200 ? tool[data[0] % 10] : later[data[0] % 4];
+    struct api_parse_opts o = {.tool_parser = of,
                                .reasoning_parser = data[0] & 64 ? "qwen3" : "none",
                                .tools = true,
                                .prompt_thinks = (data[0] & 128) != 0};
