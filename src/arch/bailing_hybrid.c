@@ -224,11 +224,7 @@ static void put_layers(const struct arch_cfg *c, struct json_w *w)
         text_jw_key_int(w, "layer_group_size", every);
         return;
     }
-    text_jw_key(w, "layer_types");
-    text_jw_arr(w);
-    for (int i = 0; i < c->n_layer; i++)
-        text_jw_strz(w, c->layer[i].mixer == ARCH_DELTA ? "linear_attention" : "full_attention");
-    text_jw_arr_end(w);
+    arch_jw_layer_types(c, arch_is_delta, "linear_attention", "full_attention", w);
 }
 
 static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,

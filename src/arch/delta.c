@@ -254,11 +254,7 @@ sl_status arch_jw_delta(const struct arch_cfg *c, const io_model *src, struct js
             io_path(src), c->arch);
     text_jw_key_int(w, "head_dim", c->d_head);
     arch_jw_real(w, "partial_rotary_factor", (double)c->n_rot / c->d_head);
-    text_jw_key(w, "layer_types");
-    text_jw_arr(w);
-    for (int i = 0; i < c->n_layer; i++)
-        text_jw_strz(w, c->layer[i].mixer == ARCH_DELTA ? "linear_attention" : "full_attention");
-    text_jw_arr_end(w);
+    arch_jw_layer_types(c, arch_is_delta, "linear_attention", "full_attention", w);
     text_jw_key_int(w, "linear_conv_kernel_dim", c->n_conv);
     text_jw_key_int(w, "linear_key_head_dim", c->d_delta_k);
     text_jw_key_int(w, "linear_value_head_dim", c->d_delta_v);

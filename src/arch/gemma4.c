@@ -365,11 +365,7 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
                        "can not say",
                        io_path(src), c->n_head_kv, c->n_head_kv_win);
     text_jw_key_int(w, "sliding_window", c->n_window);
-    text_jw_key(w, "layer_types");
-    text_jw_arr(w);
-    for (int i = 0; i < c->n_layer; i++)
-        text_jw_strz(w, c->layer[i].n_window ? SLIDES : SEES_ALL);
-    text_jw_arr_end(w);
+    arch_jw_layer_types(c, arch_has_window, SLIDES, SEES_ALL, w);
     text_jw_key_int(w, "head_dim", c->d_head_win);
     text_jw_key_int(w, "global_head_dim", c->d_head);
     text_jw_key_bool(w, "attention_k_eq_v", c->k_is_v);

@@ -4,7 +4,6 @@
  * head is their mean; DeepSeek-V3's router and shared experts after dense layers in front. The MTP
  * layer is one with an indexer, and has one stream. The text model alone: what sees is left. */
 #include "arch/row.h"
-#include "text/keys.h"
 
 #define NESTED "linear_attn_config"
 #define FULL_EVERY 4 /* the last of so many is MLA, where nothing is said */
@@ -65,22 +64,16 @@ static sl_status hf_switches(const struct json *o, sl_err *err)
  * which number they begin with is not said. */
 static sl_status check_nested(const struct json *o, sl_err *err)
 {
+    static const char *const list[] = {"kda_layers", "full_attn_layers"};
     const struct json *in = text_json_get(o, NESTED), *types = text_json_get(o, "layer_types");
-    if (!in || in->kind == JSON_NULL_K) return SL_OK;
-    if (in->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "%s is not an object", NESTED);
-    for (const struct json *k = in->child; k; k = k->next) {
-        struct text_key_value v = text_key_value(k);
-        bool list = text_key_fits("kda_layers|full_attn_layers", k->key);
-        if (list && (!types || types->kind == JSON_NULL_K))
-            return SL_FAIL(err, UNSUPPORTED, "%s: %.40s, but no layer_types", NESTED, k->key);
-        if (!list &&
-            !text_key_fits("num_heads|head_dim|short_conv_kernel_size|gate_lower_bound|safe_gate",
-                           k->key) &&
-            !text_key_neutral(&v, "-"))
-            return SL_FAIL(err, UNSUPPORTED, "%s: %.60s is %s, which is not supported", NESTED,
-                           k->key, v.text);
-    }
-    return SL_OK;
+    bool said = types && types->kind != JSON_NULL_K;
+    for (int i = 0; i < BASE_COUNT_OF(list) && !said; i++)
+        if (text_json_get(in, list[i]))
+            return SL_FAIL(err, UNSUPPORTED, "%s: %s, but no layer_types", NESTED, list[i]);
+    return arch_keys_nested(o, NESTED,
+                            "num_heads|head_dim|short_conv_kernel_size|gate_lower_bound|safe_gate|"
+                            "kda_layers|full_attn_layers",
+                            err);
 }
 
 /* A number of the nested object, or else one beside it. */
@@ -213,15 +206,6 @@ static sl_status write_gguf(const struct arch_cfg *c, const struct arch_keys *k,
     return SL_OK;
 }
 
-static void put_layers(const struct arch_cfg *c, struct json_w *w)
-{
-    text_jw_key(w, "layer_types");
-    text_jw_arr(w);
-    for (int i = 0; i < c->n_layer; i++)
-        text_jw_strz(w, c->layer[i].mixer == ARCH_DELTA ? "linear_attention" : "indexed_attention");
-    text_jw_arr_end(w);
-}
-
 static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,
                           sl_err *err)
 {
@@ -229,7 +213,7 @@ static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct 
         return SL_FAIL(err, UNSUPPORTED, "%s: no experts, which a folder of %s can not say",
                        io_path(src), c->arch);
     arch_jw_mla(c, w);
-    put_layers(c, w);
+    arch_jw_layer_types(c, arch_is_delta, "linear_attention", "indexed_attention", w);
     text_jw_key_int(w, "linear_num_heads", c->n_delta_k);
     text_jw_key_int(w, "linear_head_dim", c->d_delta_k);
     text_jw_key_int(w, "linear_conv_kernel_dim", c->n_conv);

@@ -293,6 +293,20 @@ sl_status arch_keys_rope(const struct json *rope, const char *name, const char *
     return SL_OK;
 }
 
+sl_status arch_keys_nested(const struct json *o, const char *name, const char *names, sl_err *err)
+{
+    const struct json *in = text_json_get(o, name);
+    if (!in || in->kind == JSON_NULL_K) return SL_OK;
+    if (in->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "%s is not an object", name);
+    for (const struct json *k = in->child; k; k = k->next) {
+        struct text_key_value v = text_key_value(k);
+        if (!text_key_fits(names, k->key) && !text_key_neutral(&v, "-"))
+            return SL_FAIL(err, UNSUPPORTED, "%s: %.60s is %s, which is not supported", name,
+                           k->key, v.text);
+    }
+    return SL_OK;
+}
+
 sl_status arch_keys_gguf(const io_model *m, const struct arch_cfg *c, sl_err *err)
 {
     const char *arch = NULL;

@@ -3,7 +3,6 @@
  * DeepSeek-V3's router and shared experts after dense layers in front. Folders say both in words of
  * their own, or in those that transformers knows them by. */
 #include "arch/row.h"
-#include "text/keys.h"
 
 #define LAYER_MAX 1024 /* as the readers of configurations allow */
 #define NESTED "linear_attn_config"
@@ -100,26 +99,10 @@ static sl_status hf_layers(const struct json *o, struct arch_cfg *c, sl_err *err
     return SL_OK;
 }
 
-/* The nested object says nothing else that matters. */
-static sl_status check_nested(const struct json *o, sl_err *err)
-{
-    const struct json *in = text_json_get(o, NESTED);
-    if (!in || in->kind == JSON_NULL_K) return SL_OK;
-    if (in->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "%s is not an object", NESTED);
-    for (const struct json *k = in->child; k; k = k->next) {
-        struct text_key_value v = text_key_value(k);
-        if (!text_key_fits("num_heads|head_dim|short_conv_kernel_size|kda_layers|full_attn_layers",
-                           k->key) &&
-            !text_key_neutral(&v, "-"))
-            return SL_FAIL(err, UNSUPPORTED, "%s: %.60s is %s, which is not supported", NESTED,
-                           k->key, v.text);
-    }
-    return SL_OK;
-}
-
 static sl_status hf_delta(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
-    SL_TRY(check_nested(o, err));
+    SL_TRY(arch_keys_nested(
+        o, NESTED, "num_heads|head_dim|short_conv_kernel_size|kda_layers|full_attn_layers", err));
     SL_TRY(nested_int(o, "num_heads", "linear_num_heads", 32, &c->n_delta_k, err));
     SL_TRY(nested_int(o, "head_dim", "linear_head_dim", 128, &c->d_delta_k, err));
     SL_TRY(nested_int(o, "short_conv_kernel_size", "linear_conv_kernel_dim", 4, &c->n_conv, err));

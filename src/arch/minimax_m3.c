@@ -195,11 +195,7 @@ static bool is_leading(const struct arch_cfg *c)
 static void put_words(const struct arch_cfg *c, struct json_w *w)
 {
     arch_jw_mlp_types(c, w);
-    text_jw_key(w, "layer_types");
-    text_jw_arr(w);
-    for (int i = 0; i < c->n_layer; i++)
-        text_jw_strz(w, c->layer[i].index ? "minimax_m3_sparse" : "full_attention");
-    text_jw_arr_end(w);
+    arch_jw_layer_types(c, arch_has_index, "minimax_m3_sparse", "full_attention", w);
 }
 
 static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,

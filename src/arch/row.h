@@ -240,6 +240,10 @@ sl_status arch_hf_delta_moe(const struct json *o, const struct arch_delta_moe *d
 /* dual_chunk_attention_config (Qwen2.5-1M): within the first chunk that is ordinary attention, so
  * the context ends there (n_ctx_train). After arch_hf_rope. */
 sl_status arch_hf_dual_chunk(const struct json *o, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* The object of that name in o, if there is one, has keys of names (a|b|...) alone, and others at
+ * values that change nothing (keys.c). FORMAT, UNSUPPORTED: names the key. */
+sl_status arch_keys_nested(const struct json *o, const char *name, const char *names,
+                           sl_err *err) BASE_MUST_USE;
 /* A word that has to be this one, where it is there. UNSUPPORTED names key and word. */
 sl_status arch_hf_must_be(const struct json *o, const char *key, const char *word,
                           sl_err *err) BASE_MUST_USE;
@@ -297,6 +301,21 @@ sl_status arch_put_index(const struct arch_cfg *c, const struct arch_keys *k,
 void arch_put_index_layers(const struct arch_cfg *c, const struct arch_keys *k);
 
 /* ---- writing config.json (write_hf.c) ---- */
+/* layer_types: of each layer, is it so, or not? */
+void arch_jw_layer_types(const struct arch_cfg *c, bool (*is)(const struct arch_layer *),
+                         const char *yes, const char *no, struct json_w *w);
+static inline bool arch_is_delta(const struct arch_layer *l)
+{
+    return l->mixer == ARCH_DELTA;
+}
+static inline bool arch_has_window(const struct arch_layer *l)
+{
+    return l->n_window > 0;
+}
+static inline bool arch_has_index(const struct arch_layer *l)
+{
+    return l->index != ARCH_INDEX_NONE;
+}
 /* The shortest decimal that is the same number, as f32 where it came from one. */
 void arch_jw_real(struct json_w *w, const char *key, double v);
 /* head_dim; UNSUPPORTED where the file rotates a part of a head or scales by another factor than

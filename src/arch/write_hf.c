@@ -90,6 +90,16 @@ static void put_ids(const io_model *src, struct json_w *w)
     }
 }
 
+void arch_jw_layer_types(const struct arch_cfg *c, bool (*is)(const struct arch_layer *),
+                         const char *yes, const char *no, struct json_w *w)
+{
+    text_jw_key(w, "layer_types");
+    text_jw_arr(w);
+    for (int i = 0; i < c->n_layer; i++)
+        text_jw_strz(w, is(&c->layer[i]) ? yes : no);
+    text_jw_arr_end(w);
+}
+
 sl_status arch_jw_window(const struct arch_cfg *c, const io_model *src, bool use, bool by_layer,
                          struct json_w *w, sl_err *err)
 {
@@ -108,11 +118,7 @@ sl_status arch_jw_window(const struct arch_cfg *c, const io_model *src, bool use
     if (use) text_jw_key_bool(w, "use_sliding_window", true);
     if (!by_layer) return SL_OK;
     text_jw_key_int(w, "max_window_layers", 0);
-    text_jw_key(w, "layer_types");
-    text_jw_arr(w);
-    for (int i = 0; i < c->n_layer; i++)
-        text_jw_strz(w, c->layer[i].n_window ? "sliding_attention" : "full_attention");
-    text_jw_arr_end(w);
+    arch_jw_layer_types(c, arch_has_window, "sliding_attention", "full_attention", w);
     return SL_OK;
 }
 

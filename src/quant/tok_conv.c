@@ -25,14 +25,6 @@ static void put_bytelevel(struct json_w *w)
 /* ---- words of code points: spaces are marks, and what has no word is bytes ---- */
 #define SP_MARK "\xe2\x96\x81"
 
-static bool is_marked(const io_model *m)
-{
-    const char *s = NULL;
-    uint64_t n = 0;
-    return io_meta_str(m, "tokenizer.ggml.model", &s, &n, NULL) == SL_OK && n == 6 &&
-           memcmp(s, "gemma4", 6) == 0;
-}
-
 static void put_replace(struct json_w *w, const char *from, const char *to)
 {
     text_jw_obj(w);
@@ -236,9 +228,9 @@ static void put_around(struct json_w *w, const tok *t)
 static const char *unk_text(const io_model *m, const tok *t)
 {
     struct tok_special s;
-    for (int i = 0; is_marked(m) && tok_special_get(t, i, &s); i++)
+    for (int i = 0; tok_lists_merges(m) && tok_special_get(t, i, &s); i++)
         if (strcmp(s.name, "unk_token") == 0) return s.text;
-    return is_marked(m) ? "<unk>" : NULL;
+    return tok_lists_merges(m) ? "<unk>" : NULL;
 }
 
 static sl_status tokenizer_json(const io_model *m, const tok *t, const struct tok_rule *r,
@@ -255,7 +247,7 @@ static sl_status tokenizer_json(const io_model *m, const tok *t, const struct to
     text_jw_key_null(&w, "padding");
     put_added(&w, &words, t);
     text_jw_key(&w, "normalizer");
-    if (is_marked(m)) {
+    if (tok_lists_merges(m)) {
         put_replace(&w, " ", SP_MARK);
     } else if (r->nfc) {
         text_jw_obj(&w);
@@ -264,13 +256,13 @@ static sl_status tokenizer_json(const io_model *m, const tok *t, const struct to
     } else {
         text_jw_null(&w);
     }
-    if (is_marked(m))
+    if (tok_lists_merges(m))
         put_marked_pre(&w);
     else
         put_pre(&w, r);
     put_around(&w, t);
     text_jw_key(&w, "decoder");
-    if (is_marked(m))
+    if (tok_lists_merges(m))
         put_marked_decoder(&w);
     else
         put_bytelevel(&w);
@@ -434,7 +426,7 @@ static sl_status find_rule(const io_model *m, const tok *t, struct tok_rule *r, 
     char name[64], key[72];
     bool scored = false;
     *r = (struct tok_rule){0};
-    if (is_marked(m)) return SL_OK;
+    if (tok_lists_merges(m)) return SL_OK;
     SL_TRY(tok_is_scored(t, &scored, err));
     if (scored)
         return SL_FAIL(err, UNSUPPORTED,

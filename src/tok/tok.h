@@ -19,6 +19,9 @@ typedef struct tok tok;
  * a pre-tokenizer, ...), FORMAT, NOMEM. */
 sl_status tok_open(const io_model *m, tok **out, sl_err *err) BASE_MUST_USE;
 void tok_close(tok *t);
+/* Has the GGUF file words of code points whose merges are listed, as a folder's tokenizer.json has
+ * them (Gemma 4)? */
+bool tok_lists_merges(const io_model *m);
 
 /* A chat template by its name; "" and "default" are the one that is taken when none is named. */
 struct tok_named {

@@ -104,8 +104,7 @@ static void look_for(const io_model *m, const struct io_array *merges, bool look
     }
 }
 
-/* Words of code points whose merges are listed, as in a folder's tokenizer.json. */
-static bool is_gemma(const io_model *m)
+bool tok_lists_merges(const io_model *m)
 {
     const char *s = NULL;
     uint64_t n = 0;
@@ -127,7 +126,7 @@ static sl_status check_model(const io_model *m, tok *t, sl_err *err)
     if (st == SL_NOTFOUND)
         return SL_FAIL(err, NOTFOUND, "the file has no tokenizer (tokenizer.ggml.model)");
     SL_TRY(st);
-    t->chars = (n == 5 && memcmp(s, "llama", 5) == 0) || is_gemma(m);
+    t->chars = (n == 5 && memcmp(s, "llama", 5) == 0) || tok_lists_merges(m);
     if (t->chars || (n == 4 && memcmp(s, "gpt2", 4) == 0)) return SL_OK;
     return SL_FAIL(err, UNSUPPORTED,
                    "tokenizer.ggml.model \"%.*s\" is not supported: only gpt2, llama and gemma4 "
@@ -139,7 +138,7 @@ static sl_status read_words(const io_model *m, tok *t, const struct io_array *wo
                             const bool look[], sl_err *err)
 {
     struct io_array types = {0};
-    bool gemma = is_gemma(m);
+    bool gemma = tok_lists_merges(m);
     SL_TRY(optional(io_meta_array(m, "tokenizer.ggml.token_type", &types, err)));
     if (types.n && types.n != words->n)
         return SL_FAIL(err, FORMAT, "tokenizer.ggml.token_type has %llu items, tokens has %llu",
@@ -368,7 +367,7 @@ static sl_status read_spm(const io_model *m, tok *t, struct arena *a, uint64_t n
 
 static sl_status set_spm(const io_model *m, tok *t, sl_err *err)
 {
-    bool prefix = !is_gemma(m), squeeze = false;
+    bool prefix = !tok_lists_merges(m), squeeze = false;
     SL_TRY(optional(io_meta_bool(m, "tokenizer.ggml.add_space_prefix", &prefix, err)));
     SL_TRY(optional(io_meta_bool(m, "tokenizer.ggml.remove_extra_whitespaces", &squeeze, err)));
     t->spm.prefix = prefix ? TOK_PREPEND_ALWAYS : TOK_PREPEND_NEVER;
@@ -395,7 +394,7 @@ static void end_at_answers(tok *t)
 static sl_status open_spm(const io_model *m, tok *t, const struct io_array *words, sl_err *err)
 {
     struct io_array merges = {0};
-    bool look[BASE_COUNT_OF(control)], gemma = is_gemma(m);
+    bool look[BASE_COUNT_OF(control)], gemma = tok_lists_merges(m);
     struct arena a;
     SL_TRY(set_spm(m, t, err));
     if (gemma) SL_TRY(io_meta_array(m, "tokenizer.ggml.merges", &merges, err));
