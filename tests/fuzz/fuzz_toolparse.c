@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rooms: api engine. Property: any text is taken apart without harm, calls come in order, and
- * pieces give what the whole gives. First byte: the family and options; second: where to cut, and from
- * 200 on other families; then the text. */
+ * pieces give what the whole gives. First byte: the family and options; second: where to cut, and
+ * from 200 on other families; then the text. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
